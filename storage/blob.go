@@ -1,0 +1,99 @@
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Ref names an immutable object and what it must contain. Events carry Refs in place of large bodies.
+type Ref struct {
+	Key    string `json:"ref"`
+	SHA256 string `json:"sha256"` // 64 lower-case hexadecimal digits
+	Size   int64  `json:"size"`   // bytes
+}
+
+// Validate checks the form of a Ref, not the object.
+func (r Ref) Validate() error {
+	if err := ValidateKey(r.Key); err != nil {
+		return err
+	}
+	digest, err := hex.DecodeString(r.SHA256)
+	if err != nil || len(digest) != sha256.Size || strings.ToLower(r.SHA256) != r.SHA256 {
+		return fmt.Errorf("ref %s: sha256 %q is not 64 lower-case hexadecimal digits", r.Key, r.SHA256)
+	}
+	if r.Size < 0 || r.Size > MaxObject {
+		return fmt.Errorf("ref %s: size %d is not within 0 and %d", r.Key, r.Size, MaxObject)
+	}
+	return nil
+}
+
+// Check compares data with the Ref's size and digest; a difference is an ErrCorrupt.
+func (r Ref) Check(data []byte) error {
+	if int64(len(data)) != r.Size {
+		return fmt.Errorf("%s: %w: %d bytes instead of %d", r.Key, ErrCorrupt, len(data), r.Size)
+	}
+	if digest := Digest(data); digest != r.SHA256 {
+		return fmt.Errorf("%s: %w: sha256 %s instead of %s", r.Key, ErrCorrupt, digest, r.SHA256)
+	}
+	return nil
+}
+
+// Digest is the SHA-256 of data in lower-case hexadecimal digits.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// BlobKey is the key of the blob with a digest: blobs/sha256/ab/abcdef….
+func BlobKey(digest string) string {
+	return "blobs/sha256/" + digest[:2] + "/" + digest
+}
+
+// PutBlob stores data under its own digest, and uploads nothing when the blob is there already.
+func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
+	digest := Digest(data)
+	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data)
+}
+
+// PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
+// runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it with the same data uploads nothing.
+func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
+	digest := Digest(data)
+	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
+	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data)
+}
+
+// putRef skips the upload when an object of the right size has the content's own key. One of another size is what
+// a store that lost power left behind; it is written again.
+func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
+	info, err := s.Stat(ctx, ref.Key)
+	if err == nil && info.Size == ref.Size {
+		return ref, nil
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Ref{}, err
+	}
+	if err := s.Put(ctx, ref.Key, data); err != nil {
+		return Ref{}, err
+	}
+	return ref, nil
+}
+
+// GetBlob reads what a Ref names and verifies its size and digest: ErrNotFound, or ErrCorrupt when the bytes are others.
+func GetBlob(ctx context.Context, s Store, ref Ref) ([]byte, error) {
+	if err := ref.Validate(); err != nil {
+		return nil, err
+	}
+	data, err := s.Get(ctx, ref.Key)
+	if err != nil {
+		return nil, err
+	}
+	if err := ref.Check(data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}

@@ -1,0 +1,183 @@
+package dir
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Put implements storage.Store.
+func (s *Store) Put(ctx context.Context, key string, data []byte) error {
+	if err := s.write(ctx, key, data, storage.MaxObject, nil); err != nil {
+		return s.failed("put", key, err)
+	}
+	return nil
+}
+
+// PutIfAbsent implements storage.Store.
+func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
+	if err := s.write(ctx, key, data, storage.MaxObject, func() error { return s.mustBeAbsent(key) }); err != nil {
+		return s.failed("put if absent", key, err)
+	}
+	return nil
+}
+
+func (s *Store) mustBeAbsent(key string) error {
+	switch _, err := s.root.Lstat(key); {
+	case err == nil:
+		return storage.ErrExists
+	case missing(err):
+		return nil
+	default:
+		return err
+	}
+}
+
+// CompareAndSwap implements storage.Store.
+func (s *Store) CompareAndSwap(ctx context.Context, key, old string, data []byte) (string, error) {
+	condition := func() error { return s.mustBe(ctx, key, old) }
+	if err := s.write(ctx, key, data, storage.MaxPointer, condition); err != nil {
+		return "", s.failed("compare and swap", key, err)
+	}
+	return etag(data), nil
+}
+
+func (s *Store) mustBe(ctx context.Context, key, old string) error {
+	present, err := s.read(ctx, key, storage.MaxPointer)
+	switch {
+	case errors.Is(err, storage.ErrNotFound) && old == "":
+		return nil
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrTooLarge):
+		return storage.ErrConflict
+	case err != nil:
+		return err
+	case old != etag(present):
+		return storage.ErrConflict
+	}
+	return nil
+}
+
+// Delete implements storage.Store. Folders stay: removing them would race with writers.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := s.remove(ctx, key); err != nil {
+		return s.failed("delete", key, err)
+	}
+	return nil
+}
+
+func (s *Store) remove(ctx context.Context, key string) error {
+	if err := storage.ValidateKey(key); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	info, err := s.root.Lstat(key)
+	if missing(err) || err == nil && info.IsDir() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.root.Remove(key); err != nil {
+		return err
+	}
+	return s.sync(path.Dir(key))
+}
+
+// write puts data at a key, under the key's lock and if the condition holds there.
+func (s *Store) write(ctx context.Context, key string, data []byte, limit int, condition func() error) error {
+	if err := storage.ValidateKey(key); err != nil {
+		return err
+	}
+	if len(data) > limit {
+		return fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	temp, err := s.writeTemp(data)
+	if err != nil {
+		return err
+	}
+	if err := s.commit(ctx, key, temp, condition); err != nil {
+		return errors.Join(err, s.root.Remove(temp))
+	}
+	return nil
+}
+
+func (s *Store) commit(ctx context.Context, key, temp string, condition func() error) error {
+	if err := s.makeFolder(path.Dir(key)); err != nil {
+		return err
+	}
+	unlock, err := s.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if condition != nil {
+		if err := condition(); err != nil {
+			return err
+		}
+	}
+	if err := s.root.Rename(temp, key); err != nil {
+		return err
+	}
+	return s.sync(path.Dir(key))
+}
+
+func (s *Store) writeTemp(data []byte) (name string, err error) {
+	name = temps + "/" + rand.Text()
+	file, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", errors.Join(err, s.root.Remove(name))
+	}
+	return name, nil
+}
+
+// makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost folder is lost.
+func (s *Store) makeFolder(folder string) error {
+	if info, err := s.root.Stat(folder); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := path.Dir(folder)
+	if err := s.makeFolder(parent); err != nil {
+		return err
+	}
+	if err := s.root.Mkdir(folder, 0o755); err != nil {
+		info, statErr := s.root.Stat(folder)
+		if !errors.Is(err, fs.ErrExist) || statErr != nil || !info.IsDir() {
+			return err
+		}
+	}
+	return s.sync(parent)
+}
+
+func (s *Store) sync(folder string) error {
+	file, err := s.root.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// missing says that there is no file at a path: the last element is absent, or an earlier one is itself a file.
+func missing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}

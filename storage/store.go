@@ -1,0 +1,84 @@
+// Package storage says where bytes live: an object store with a directory and an S3 implementation, content-addressed blobs,
+// and the Arrow files that carry trajectories and batches.
+//
+// Objects are written once under keys of their own and never changed. What has to change (the pointer to the current policy
+// version) is a small object that moves by CompareAndSwap.
+package storage
+
+import (
+	"context"
+	"errors"
+	"iter"
+)
+
+const (
+	// MaxObject is the largest object in bytes that a Store writes or reads whole: data passes through memory.
+	MaxObject = 1 << 30
+	// MaxPointer is the largest object in bytes that Load and CompareAndSwap accept: a pointer or a manifest, not data.
+	MaxPointer = 1 << 20
+)
+
+// The kinds of failure a caller can act on; test with errors.Is. All but ErrConflict are permanent: the same call fails again.
+var (
+	ErrNotFound = errors.New("object not found")
+	ErrExists   = errors.New("object exists already")
+	ErrConflict = errors.New("object was changed by another writer")
+	ErrKey      = errors.New("invalid key")
+	ErrRange    = errors.New("range outside of the object")
+	ErrTooLarge = errors.New("too large")
+	ErrCorrupt  = errors.New("corrupt data")
+)
+
+// Info describes one object.
+type Info struct {
+	Key  string
+	Size int64
+	// ETag names the content for CompareAndSwap. Stat and Load fill it in for objects up to MaxPointer; List may leave it empty.
+	ETag string
+}
+
+// Store holds objects by key. See ValidateKey for the form of a key; a key is never also the folder of another one
+// ("a" and "a/b" exclude each other), since a directory could not hold both.
+//
+// Who retries: the implementation retries what is safe to retry (network failures, throttling) a few times within ctx. Any error
+// that comes out is either one of the kinds above or an infrastructure failure that the caller may retry later.
+//
+// What is idempotent: Put, PutIfAbsent (the second call answers ErrExists), Get, GetRange, Stat, Load, List and Delete.
+// CompareAndSwap is not: after an error other than ErrConflict the write may or may not have happened.
+//
+// A Store is safe for concurrent use, also by several processes on the same data. A reader sees the old object or the new one,
+// never a mixture. A write that returned nil has been made as durable as the implementation can make it.
+type Store interface {
+	// Put writes an object, replacing what was there. ErrTooLarge above MaxObject.
+	Put(ctx context.Context, key string, data []byte) error
+
+	// PutIfAbsent writes an object unless the key is taken: ErrExists. Of several concurrent calls exactly one succeeds.
+	PutIfAbsent(ctx context.Context, key string, data []byte) error
+
+	// Get reads a whole object. ErrNotFound; ErrTooLarge above MaxObject.
+	Get(ctx context.Context, key string) ([]byte, error)
+
+	// GetRange reads length bytes from offset on. ErrNotFound; ErrRange unless all of these bytes are there.
+	GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error)
+
+	// Stat describes an object without reading it. ErrNotFound.
+	Stat(ctx context.Context, key string) (Info, error)
+
+	// Load reads a small object together with the ETag of just these bytes, the one to hand to CompareAndSwap.
+	// ErrNotFound; ErrTooLarge above MaxPointer.
+	Load(ctx context.Context, key string) (data []byte, etag string, err error)
+
+	// CompareAndSwap writes a small object if the ETag of the present one is etag, or, with etag "", if there is none.
+	// It returns the new ETag. ErrConflict when the object is another one, absent, or (etag "") present; ErrTooLarge above MaxPointer.
+	CompareAndSwap(ctx context.Context, key, etag string, data []byte) (newETag string, err error)
+
+	// List yields the objects whose key begins with prefix, in the order of their keys' bytes. An error ends the sequence.
+	// Objects written or deleted meanwhile may be seen or not.
+	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+
+	// Delete removes an object. It is no error when there is none.
+	Delete(ctx context.Context, key string) error
+
+	// Close releases what the Store holds. The data stays.
+	Close() error
+}
