@@ -1,0 +1,301 @@
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// config is the part of task.toml (schema 1.x) that Rondo reads; every other
+// key is ignored, as Harbor does.
+type config struct {
+	SchemaVersion string `toml:"schema_version"`
+	Version       string `toml:"version"` // the old spelling of schema_version
+	Task          struct {
+		Name     string   `toml:"name"`
+		Keywords []string `toml:"keywords"`
+	} `toml:"task"`
+	Metadata struct {
+		Difficulty string   `toml:"difficulty"`
+		Tags       []string `toml:"tags"`
+		Rondo      struct {
+			Snapshot   string   `toml:"snapshot"`
+			Toolchains []string `toml:"toolchains"`
+		} `toml:"rondo"`
+	} `toml:"metadata"`
+	Agent struct {
+		TimeoutSec *float64 `toml:"timeout_sec"`
+	} `toml:"agent"`
+	Verifier struct {
+		TimeoutSec  *float64          `toml:"timeout_sec"`
+		Env         map[string]string `toml:"env"`
+		Environment map[string]any    `toml:"environment"`
+		Collect     []any             `toml:"collect"`
+	} `toml:"verifier"`
+	Environment struct {
+		DockerImage   string            `toml:"docker_image"`
+		OS            string            `toml:"os"`
+		Workdir       string            `toml:"workdir"`
+		Env           map[string]string `toml:"env"`
+		MemoryMB      *int              `toml:"memory_mb"`
+		Memory        string            `toml:"memory"` // the old spelling, "2G"
+		GPUs          int               `toml:"gpus"`
+		NetworkMode   string            `toml:"network_mode"`
+		AllowInternet bool              `toml:"allow_internet"`
+		MCPServers    []any             `toml:"mcp_servers"`
+		Healthcheck   map[string]any    `toml:"healthcheck"`
+	} `toml:"environment"`
+	Steps []any `toml:"steps"`
+}
+
+const (
+	maxConfig              = 256 << 10 // bytes of task.toml
+	maxTimeout             = 24 * time.Hour
+	defaultVerifierTimeout = 600 * time.Second // Harbor's
+	defaultWorkdir         = "/app"
+	maxMemoryMB            = 1 << 20
+	maxEnv                 = 256     // variables of one table
+	maxEnvValue            = 8 << 10 // bytes
+	maxKeywords            = 64
+)
+
+func readConfig(folder *node) (*config, error) {
+	text, err := folder.readText("task.toml", maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &config{}
+	if err := toml.Unmarshal([]byte(text), cfg); err != nil {
+		return nil, tomlError(err)
+	}
+	return cfg, nil
+}
+
+// goTypes turns the library's words about Go into words about TOML.
+var goTypes = regexp.MustCompile(`into (?:struct field .* of type )?([\[\]*a-z0-9]+)`)
+
+func tomlError(err error) error {
+	var decode *toml.DecodeError
+	if !errors.As(err, &decode) {
+		return fmt.Errorf("task.toml: %s", strings.TrimPrefix(err.Error(), "toml: "))
+	}
+	row, _ := decode.Position()
+	where := fmt.Sprintf("task.toml:%d", row)
+	if key := strings.Join(decode.Key(), "."); key != "" {
+		where += ": " + key
+	}
+	message := strings.TrimPrefix(decode.Error(), "toml: ")
+	if found := goTypes.FindStringSubmatchIndex(message); found != nil {
+		message = message[:found[0]] + "as " + tomlType(message[found[2]:found[3]])
+	}
+	return fmt.Errorf("%s: %s", where, message)
+}
+
+func tomlType(goType string) string {
+	switch strings.TrimPrefix(goType, "*") {
+	case "string":
+		return "a string"
+	case "float64":
+		return "a number"
+	case "int":
+		return "an integer"
+	case "bool":
+		return "a boolean"
+	case "struct", "map":
+		return "a table"
+	}
+	return "an array"
+}
+
+// apply checks the settings and copies them into the task.
+func (c *config) apply(task *Task) error {
+	task.Difficulty = c.Metadata.Difficulty
+	task.Keywords = c.Task.Keywords
+	if len(task.Keywords) == 0 {
+		task.Keywords = c.Metadata.Tags
+	}
+	if len(task.Keywords) > maxKeywords {
+		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
+	}
+	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains} {
+		if err := check(task); err != nil {
+			return err
+		}
+	}
+	c.warn(task)
+	return nil
+}
+
+// refuse names the settings that Rondo cannot honour and that would change
+// what the task measures.
+func (c *config) refuse(*Task) error {
+	version := c.SchemaVersion
+	if version == "" {
+		version = c.Version
+	}
+	env := c.Environment
+	switch {
+	case version != "" && version != "1" && !strings.HasPrefix(version, "1."):
+		return fmt.Errorf("schema_version: %q is unknown, this Rondo reads 1.x", version)
+	case env.OS != "" && env.OS != "linux":
+		return fmt.Errorf("environment.os: %q is not supported, only linux is", env.OS)
+	case env.GPUs > 0:
+		return errors.New("environment.gpus: a sandbox has no GPU: set it to 0")
+	case len(env.MCPServers) > 0:
+		return errors.New("environment.mcp_servers: not supported: a sandbox has no network")
+	case len(c.Verifier.Collect) > 0:
+		return errors.New("verifier.collect: not supported: let tests/test.sh look at the workspace itself")
+	}
+	return nil
+}
+
+func (c *config) warn(task *Task) {
+	if mode := c.Environment.NetworkMode; mode == "public" || mode == "allowlist" || c.Environment.AllowInternet {
+		task.Warnings = append(task.Warnings, "task.toml: environment: asks for a network: a sandbox has none")
+	}
+	if len(c.Environment.Healthcheck) > 0 {
+		task.Warnings = append(task.Warnings, "task.toml: environment.healthcheck: is not run: a sandbox starts no service")
+	}
+	if len(c.Verifier.Environment) > 0 {
+		task.Warnings = append(task.Warnings, "task.toml: verifier.environment: is ignored: the verifier runs in a fresh sandbox of the same kind")
+	}
+}
+
+func (c *config) setTimeouts(task *Task) (err error) {
+	if task.AgentTimeout, err = timeout("agent.timeout_sec", c.Agent.TimeoutSec, 0); err != nil {
+		return err
+	}
+	task.VerifierTimeout, err = timeout("verifier.timeout_sec", c.Verifier.TimeoutSec, defaultVerifierTimeout)
+	return err
+}
+
+func timeout(key string, seconds *float64, unset time.Duration) (time.Duration, error) {
+	if seconds == nil {
+		return unset, nil
+	}
+	if !(*seconds > 0) || *seconds > maxTimeout.Seconds() {
+		return 0, fmt.Errorf("%s: %g: want seconds above 0 and up to %g", key, *seconds, maxTimeout.Seconds())
+	}
+	return time.Duration(math.Ceil(*seconds * float64(time.Second))), nil
+}
+
+func (c *config) setEnv(task *Task) (err error) {
+	if task.Env, err = environment("environment.env", c.Environment.Env); err != nil {
+		return err
+	}
+	task.VerifierEnv, err = environment("verifier.env", c.Verifier.Env)
+	return err
+}
+
+var (
+	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	hostVariable  = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
+)
+
+// environment checks the variables of one table. A "${NAME:-default}", which
+// Harbor takes from the host, becomes its default: tasks see nothing of the
+// host's environment.
+func environment(key string, values map[string]string) (map[string]string, error) {
+	if len(values) > maxEnv {
+		return nil, fmt.Errorf("%s: %d variables, the limit is %d", key, len(values), maxEnv)
+	}
+	result := make(map[string]string, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := values[name]
+		if !validVariable.MatchString(name) {
+			return nil, fmt.Errorf("%s: %q is no name of a variable", key, name)
+		}
+		if len(value) > maxEnvValue || strings.ContainsRune(value, 0) {
+			return nil, fmt.Errorf("%s.%s: too long (limit %d bytes) or holds a zero byte", key, name, maxEnvValue)
+		}
+		for _, found := range hostVariable.FindAllStringSubmatch(value, -1) {
+			if !strings.Contains(found[0], ":-") {
+				return nil, fmt.Errorf("%s.%s: wants %s of the host, which tasks do not see: give a value or ${%s:-default}",
+					key, name, found[0], found[1])
+			}
+		}
+		result[name] = hostVariable.ReplaceAllString(value, "$2")
+	}
+	return result, nil
+}
+
+func (c *config) setMemory(task *Task) error {
+	switch {
+	case c.Environment.MemoryMB != nil:
+		task.MemoryMB = *c.Environment.MemoryMB
+		if task.MemoryMB < 1 || task.MemoryMB > maxMemoryMB {
+			return fmt.Errorf("environment.memory_mb: %d: want 1 to %d", task.MemoryMB, maxMemoryMB)
+		}
+	case c.Environment.Memory != "":
+		size, err := memoryMB(c.Environment.Memory)
+		if err != nil {
+			return fmt.Errorf("environment.memory: %w", err)
+		}
+		task.MemoryMB = size
+	}
+	return nil
+}
+
+// memoryMB reads the old spelling: "512M", "2G", "2Gi".
+func memoryMB(text string) (int, error) {
+	digits := strings.TrimRight(text, "GgMmiB")
+	size, err := strconv.Atoi(digits)
+	if err != nil || size < 1 || size > maxMemoryMB {
+		return 0, fmt.Errorf("%q: want a size such as 512M or 2G", text)
+	}
+	switch strings.ToLower(text[len(digits):]) {
+	case "m", "mb", "mi", "mib":
+		return size, nil
+	case "g", "gb", "gi", "gib":
+		if size > maxMemoryMB/1024 {
+			return 0, fmt.Errorf("%q: more than %d MiB", text, maxMemoryMB)
+		}
+		return size * 1024, nil
+	}
+	return 0, fmt.Errorf("%q: want a size such as 512M or 2G", text)
+}
+
+var validToolchain = regexp.MustCompile(`^[a-z][a-z0-9]{0,31}$`)
+
+func (c *config) setToolchains(task *Task) error {
+	for _, name := range c.Metadata.Rondo.Toolchains {
+		if !validToolchain.MatchString(name) {
+			return fmt.Errorf("metadata.rondo.toolchains: %q: want a plain name such as \"go\"", name)
+		}
+	}
+	task.Toolchains = slices.Compact(slices.Sorted(slices.Values(c.Metadata.Rondo.Toolchains)))
+	return nil
+}
+
+// systemFolders cannot be a workspace, nor hold one: they are the system's,
+// read-only, or the verifier's.
+var systemFolders = []string{
+	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/logs", "/proc",
+	"/run", "/sbin", "/solution", "/sys", "/tests", "/tmp", "/usr", "/var",
+}
+
+func checkWorkdir(dir string) error {
+	if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > maxName || strings.ContainsFunc(dir, isOdd) {
+		return fmt.Errorf("workdir %q: want a clean absolute path of plain characters such as /app", dir)
+	}
+	top := "/" + strings.SplitN(dir, "/", 3)[1]
+	if dir == "/" || slices.Contains(systemFolders, top) {
+		return fmt.Errorf("workdir %q: belongs to the system or to the verifier: use /app", dir)
+	}
+	return nil
+}
+
+// isOdd finds characters that mount options and shells would misread.
+func isOdd(r rune) bool {
+	return !(r == '/' || r == '.' || r == '_' || r == '-' || r == '+' ||
+		r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+}

@@ -1,0 +1,95 @@
+package tasks
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+)
+
+// digest gives the hex SHA-256 of a task: its settings as JSON, then its three
+// trees, every part preceded by its length so that no two tasks look alike.
+// Only what decides what the agent meets and how it is scored counts.
+func digest(task *Task) (string, error) {
+	settings, err := json.Marshal(struct {
+		Instruction, Workdir          string
+		Toolchains                    []string
+		AgentTimeout, VerifierTimeout int64
+		Env, VerifierEnv              map[string]string
+		MemoryMB                      int
+	}{
+		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
+		task.Env, task.VerifierEnv, task.MemoryMB,
+	})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	writePart(sum, "rondo task 1")
+	writePart(sum, string(settings))
+	for _, part := range []struct {
+		name string
+		fsys fs.FS
+	}{{"snapshot", task.Snapshot}, {"tests", task.Tests}, {"solution", task.Solution}} {
+		writePart(sum, part.name)
+		if part.fsys == nil {
+			continue
+		}
+		if err := digestTree(sum, part.fsys); err != nil {
+			return "", fmt.Errorf("digest of %s: %w", part.name, err)
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func digestTree(sum hash.Hash, fsys fs.FS) error {
+	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		writePart(sum, name)
+		writePart(sum, info.Mode().String())
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := fs.ReadLink(fsys, name)
+			writePart(sum, target)
+			return err
+		case info.IsDir():
+			return nil
+		}
+		return digestFile(sum, fsys, name, info.Size())
+	})
+}
+
+func digestFile(sum hash.Hash, fsys fs.FS, name string, size int64) error {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	writeLength(sum, size)
+	copied, err := io.Copy(sum, file)
+	if err == nil && copied != size {
+		err = fmt.Errorf("%s: changed while it was read", name)
+	}
+	return err
+}
+
+func writePart(sum hash.Hash, text string) {
+	writeLength(sum, int64(len(text)))
+	io.WriteString(sum, text)
+}
+
+func writeLength(sum hash.Hash, length int64) {
+	var raw [8]byte
+	binary.BigEndian.PutUint64(raw[:], uint64(length))
+	sum.Write(raw[:])
+}

@@ -1,0 +1,216 @@
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// image is what the supported instructions of a Dockerfile amount to.
+type image struct {
+	workdir string // "" before the first WORKDIR
+	env     map[string]string
+	args    map[string]string // ARG defaults
+	copies  []copying
+}
+
+// copying is one source of one COPY or ADD.
+type copying struct {
+	line        int
+	source      string // relative to environment/, "." for all of it
+	destination string // absolute
+	into        bool   // the destination is a folder even for a file
+}
+
+// readImage interprets a Dockerfile. When prepared is true the pack names a
+// ready snapshot, so only WORKDIR, ENV and ARG matter; otherwise everything
+// must be something that copying files alone can reproduce.
+func readImage(text string, prepared bool) (*image, error) {
+	list, err := parseDockerfile(text)
+	if err != nil {
+		return nil, err
+	}
+	img := &image{env: map[string]string{}, args: map[string]string{}}
+	stages := 0
+	for _, in := range list {
+		if in.name == "FROM" {
+			if stages++; stages > 1 && !prepared {
+				err = errors.New("a second FROM: images of several stages are not supported")
+			}
+		} else {
+			err = img.apply(in, prepared)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %s: %w", in.line, in.name, err)
+		}
+	}
+	return img, nil
+}
+
+const prepare = `prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
+
+func (img *image) apply(in instruction, prepared bool) error {
+	switch in.name {
+	case "WORKDIR":
+		return img.setWorkdir(in)
+	case "ENV":
+		return img.setEnv(in)
+	case "ARG":
+		return img.setArgs(in)
+	case "COPY", "ADD":
+		if prepared {
+			return nil
+		}
+		return img.addCopies(in)
+	case "RUN":
+		if prepared || isNoop(in.args) {
+			return nil
+		}
+		return errors.New("Rondo builds no images and cannot run this: " + prepare)
+	case "CMD", "ENTRYPOINT", "LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "USER", "VOLUME", "HEALTHCHECK", "SHELL":
+		return nil // say nothing about the workspace
+	}
+	if prepared {
+		return nil
+	}
+	return errors.New("not supported: " + prepare)
+}
+
+func (img *image) lookup(name string) (string, bool) {
+	if value, found := img.env[name]; found {
+		return value, true
+	}
+	value, found := img.args[name]
+	return value, found
+}
+
+func (img *image) setWorkdir(in instruction) error {
+	list, err := words(in.args, img.lookup)
+	if err != nil {
+		return err
+	}
+	if len(list) != 1 {
+		return errors.New("want one folder")
+	}
+	img.workdir = img.absolute(list[0])
+	return checkWorkdir(img.workdir)
+}
+
+// absolute resolves a path of the image against WORKDIR.
+func (img *image) absolute(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	base := img.workdir
+	if base == "" {
+		base = "/"
+	}
+	return path.Join(base, name)
+}
+
+func (img *image) setEnv(in instruction) error {
+	list, err := words(in.args, img.lookup)
+	if err != nil {
+		return err
+	}
+	if len(list) > 1 && !strings.Contains(list[0], "=") { // the old form: ENV NAME value ...
+		list = []string{list[0] + "=" + strings.Join(list[1:], " ")}
+	}
+	for _, pair := range list {
+		name, value, found := strings.Cut(pair, "=")
+		if !found || !validVariable.MatchString(name) {
+			return fmt.Errorf("%q: want NAME=value", pair)
+		}
+		if len(value) > maxEnvValue || len(img.env) >= maxEnv {
+			return fmt.Errorf("%s: more than %d bytes, or more than %d variables", name, maxEnvValue, maxEnv)
+		}
+		img.env[name] = value
+	}
+	return nil
+}
+
+func (img *image) setArgs(in instruction) error {
+	list, err := words(in.args, img.lookup)
+	if err != nil {
+		return err
+	}
+	for _, pair := range list {
+		if name, value, found := strings.Cut(pair, "="); found && len(value) <= maxEnvValue {
+			img.args[name] = value
+		}
+	}
+	return nil
+}
+
+func (img *image) addCopies(in instruction) error {
+	list, err := words(in.args, img.lookup)
+	if err != nil {
+		return err
+	}
+	for len(list) > 0 && strings.HasPrefix(list[0], "--") {
+		option, _, _ := strings.Cut(list[0], "=")
+		if !slices.Contains([]string{"--chown", "--chmod", "--link"}, option) {
+			return fmt.Errorf("option %s is not supported: %s", option, prepare)
+		}
+		list = list[1:]
+	}
+	if len(list) < 2 {
+		return errors.New("want sources and a destination")
+	}
+	sources, destination := list[:len(list)-1], list[len(list)-1]
+	into := len(sources) > 1 || strings.HasSuffix(destination, "/") || path.Base(destination) == "."
+	for _, source := range sources {
+		if err := checkSource(in.name, source); err != nil {
+			return err
+		}
+		img.copies = append(img.copies, copying{in.line, path.Clean(strings.TrimLeft(source, "/")), img.absolute(destination), into})
+	}
+	return nil
+}
+
+func checkSource(op, source string) error {
+	clean := path.Clean(strings.TrimLeft(source, "/"))
+	switch {
+	case source == "" || clean == ".." || strings.HasPrefix(clean, "../"):
+		return fmt.Errorf("source %q is outside of environment/", source)
+	case strings.ContainsAny(source, "*?["):
+		return fmt.Errorf("source %q: patterns are not supported: name the folder", source)
+	case op == "ADD" && (strings.Contains(source, "://") || strings.HasPrefix(source, "git@")):
+		return fmt.Errorf("source %q: nothing is downloaded: put it into environment/", source)
+	case op == "ADD" && isArchive(source):
+		return fmt.Errorf("source %q: archives are not unpacked: put the unpacked tree into environment/", source)
+	}
+	return nil
+}
+
+func isArchive(name string) bool {
+	for _, ending := range []string{".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst"} {
+		if strings.HasSuffix(name, ending) {
+			return true
+		}
+	}
+	return false
+}
+
+// isNoop reports whether a RUN changes no file: it does nothing, or makes
+// folders, which every workspace has anyway.
+func isNoop(command string) bool {
+	for part := range strings.SplitSeq(strings.ReplaceAll(command, "&&", ";"), ";") {
+		fields := strings.Fields(part)
+		if len(fields) == 0 {
+			continue
+		}
+		switch fields[0] {
+		case "true", ":":
+		case "mkdir":
+			if strings.ContainsAny(part, "|&<>`$") {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}

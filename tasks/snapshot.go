@@ -1,0 +1,217 @@
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// setSnapshot finds the workspace: the folder that [metadata.rondo] names, or
+// what environment/Dockerfile copies, or environment/ as it is.
+func setSnapshot(task *Task, folder *node, cfg *config) error {
+	named := cfg.Metadata.Rondo.Snapshot
+	img, err := imageOf(folder, named != "")
+	if err != nil {
+		return err
+	}
+	if err := setWorkdir(task, cfg, img); err != nil {
+		return err
+	}
+	if img != nil {
+		for name, value := range img.env {
+			if _, set := task.Env[name]; !set {
+				task.Env[name] = value
+			}
+		}
+	}
+	switch {
+	case named != "":
+		task.Snapshot, err = namedSnapshot(folder, named)
+	case img != nil:
+		task.Snapshot, err = copiedSnapshot(folder.child("environment"), img, task.Workdir)
+	default:
+		task.Snapshot, err = wholeEnvironment(folder, cfg)
+	}
+	return err
+}
+
+// imageOf reads environment/Dockerfile; nil when there is none.
+func imageOf(folder *node, prepared bool) (*image, error) {
+	environment := folder.child("environment")
+	if environment == nil || environment.child("Dockerfile") == nil {
+		return nil, nil
+	}
+	text, err := environment.readText("Dockerfile", maxDockerfile)
+	if err != nil {
+		return nil, fmt.Errorf("environment/%w", err)
+	}
+	img, err := readImage(text, prepared)
+	if err != nil {
+		return nil, fmt.Errorf("environment/Dockerfile: %w", err)
+	}
+	return img, nil
+}
+
+func setWorkdir(task *Task, cfg *config, img *image) error {
+	task.Workdir = defaultWorkdir
+	if img != nil && img.workdir != "" {
+		task.Workdir = img.workdir
+	}
+	if dir := cfg.Environment.Workdir; dir != "" {
+		if err := checkWorkdir(dir); err != nil {
+			return fmt.Errorf("task.toml: environment.%w", err)
+		}
+		task.Workdir = dir
+	}
+	return nil
+}
+
+func namedSnapshot(folder *node, name string) (fs.FS, error) {
+	fail := func(why string) (fs.FS, error) {
+		return nil, fmt.Errorf("task.toml: metadata.rondo.snapshot: %q %s", name, why)
+	}
+	name = strings.TrimSuffix(name, "/")
+	if !fs.ValidPath(name) || name == "." {
+		return fail("is no path of a folder inside of the task")
+	}
+	if top, _, _ := strings.Cut(name, "/"); top == "tests" || top == "solution" || top == "steps" {
+		return fail("would show the verifier or the solution to the agent")
+	}
+	found := folder.at(name)
+	if found == nil || !found.isDir() {
+		return fail("is no folder of the task")
+	}
+	if len(found.children) == 0 {
+		return fail("is empty")
+	}
+	return found.tree(name)
+}
+
+func wholeEnvironment(folder *node, cfg *config) (fs.FS, error) {
+	environment := folder.child("environment")
+	if environment == nil || !environment.isDir() || len(environment.children) == 0 {
+		if cfg.Environment.DockerImage != "" {
+			return nil, errors.New("task.toml: environment.docker_image: Rondo runs no images: put the tree into environment/repo and " +
+				`set [metadata.rondo] snapshot = "environment/repo"`)
+		}
+		return nil, errors.New("environment/: missing or empty: it holds the repository that the agent works on")
+	}
+	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml", "compose.yaml"} {
+		if environment.child(name) != nil {
+			return nil, fmt.Errorf("environment/%s: compose files are not supported: %s", name, prepare)
+		}
+	}
+	return environment.tree("environment")
+}
+
+// copiedSnapshot lays out what COPY and ADD bring into the workspace.
+func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error) {
+	if len(img.copies) == 0 {
+		return nil, errors.New("environment/Dockerfile: copies nothing into the workspace: " + prepare)
+	}
+	l := &layout{root: newDir(path.Base(workdir))}
+	for _, c := range img.copies {
+		if err := l.copy(environment, c, workdir); err != nil {
+			return nil, fmt.Errorf("environment/Dockerfile: line %d: %w", c.line, err)
+		}
+	}
+	if len(l.root.children) == 0 {
+		return nil, errors.New("environment/Dockerfile: copies empty folders only")
+	}
+	return l.root.tree("environment")
+}
+
+// layout is a workspace under construction. Repeated COPYs of one folder can
+// multiply its files, so they are counted again.
+type layout struct {
+	root  *node
+	files int
+	bytes int64
+}
+
+func (l *layout) copy(environment *node, c copying, workdir string) error {
+	source := environment.at(c.source)
+	if source == nil {
+		return fmt.Errorf("source %q is not in environment/", c.source)
+	}
+	if source.isLink() {
+		return fmt.Errorf("source %q is a symbolic link", c.source)
+	}
+	target, inside := strings.CutPrefix(c.destination+"/", strings.TrimSuffix(workdir, "/")+"/")
+	if !inside {
+		return fmt.Errorf("copies to %s, outside of the workspace %s: %s", c.destination, workdir, prepare)
+	}
+	target = path.Clean("./" + target)
+	if source.isDir() {
+		return l.merge(target, source)
+	}
+	if existing := l.root.at(target); c.into || existing != nil && existing.isDir() {
+		target = path.Join(target, source.name)
+	}
+	parent, err := l.folder(path.Dir(target))
+	if err != nil {
+		return err
+	}
+	return l.put(parent, path.Base(target), source)
+}
+
+// folder makes a folder and its parents.
+func (l *layout) folder(name string) (*node, error) {
+	dir := l.root
+	if name == "." {
+		return dir, nil
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if err := checkName(part); err != nil {
+			return nil, err
+		}
+		next := dir.child(part)
+		if next == nil {
+			next = newDir(part)
+			dir.children[part] = next
+		}
+		if !next.isDir() {
+			return nil, fmt.Errorf("%s is a file and a folder", name)
+		}
+		dir = next
+	}
+	return dir, nil
+}
+
+func (l *layout) merge(target string, source *node) error {
+	dir, err := l.folder(target)
+	if err != nil {
+		return err
+	}
+	for _, child := range source.sorted() {
+		if child.isDir() {
+			err = l.merge(path.Join(target, child.name), child)
+		} else {
+			err = l.put(dir, child.name, child)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *layout) put(dir *node, name string, source *node) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if existing := dir.child(name); existing != nil && existing.isDir() {
+		return fmt.Errorf("%s is a folder and a file", name)
+	}
+	l.files++
+	l.bytes += source.size
+	if l.files > maxFiles || l.bytes > maxBytes {
+		return fmt.Errorf("copies more than %d files or %d bytes", maxFiles, maxBytes)
+	}
+	placed := *source
+	placed.name = name
+	dir.children[name] = &placed
+	return nil
+}

@@ -1,0 +1,258 @@
+// Package tasks loads repository-repair tasks in the Harbor folder format
+// (task.toml, instruction.md, environment/, tests/test.sh, solution/solve.sh)
+// and proves that they are sound before anything trains on them.
+//
+// A pack comes from anywhere, so nothing in it is trusted: every size, count,
+// name and link is checked while it is read, and what Rondo cannot honour is
+// an error that names the file and says what to change.
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Task is one task, ready to be packed and run. The three trees read their
+// files lazily from the pack; symbolic links in them stay inside of them, and
+// file modes are normalised to 0644 or 0755.
+type Task struct {
+	Name        string // the folder's name: [A-Za-z0-9._-], at most 100 bytes
+	Instruction string // instruction.md, what the agent is asked
+	Difficulty  string // [metadata] difficulty, free text
+	Keywords    []string
+
+	Workdir    string   // absolute path of the workspace in the sandbox
+	Toolchains []string // [metadata.rondo] toolchains, such as "go"
+
+	AgentTimeout    time.Duration // 0: the task sets none
+	VerifierTimeout time.Duration
+	Env             map[string]string // of the agent's commands and of the verifier
+	VerifierEnv     map[string]string // of the verifier only, over Env
+	MemoryMB        int               // MiB; 0: the sandbox's default
+
+	Snapshot fs.FS // the workspace as the agent finds it
+	Tests    fs.FS // /tests of the verifier; holds test.sh
+	Solution fs.FS // /solution of the reference fix; nil when the task has none
+
+	// Digest is the hex SHA-256 over all of the above: the same task from a
+	// directory and from an embedded pack has the same digest.
+	Digest string
+
+	// Warnings are settings of the task that Rondo does not honour but that
+	// do not change what is measured.
+	Warnings []string
+}
+
+// maxTasks bounds one pack; larger sets are split into several packs.
+const maxTasks = 10_000
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// LoadDir loads the pack at a directory of this machine. It cannot leave that
+// directory: links that lead out of it are refused by the operating system.
+func LoadDir(dir string) ([]*Task, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("task pack %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, fmt.Errorf("task pack %s: %w", dir, err)
+	}
+	loaded, err := load(root.FS(), filepath.Base(abs))
+	if err != nil {
+		return loaded, fmt.Errorf("task pack %s: %w", dir, err)
+	}
+	return loaded, nil
+}
+
+// LoadPack loads a folder of task folders, or a single task folder, sorted by
+// name. The error joins what is wrong with each bad task; the good tasks are
+// returned beside it. A single task folder takes its name from [task] name.
+func LoadPack(fsys fs.FS) ([]*Task, error) { return load(fsys, "") }
+
+func load(fsys fs.FS, rootName string) ([]*Task, error) {
+	entries, err := readDir(fsys, ".", maxTasks+maxExtras)
+	if err != nil {
+		return nil, err
+	}
+	if looksLikeTask(entries) {
+		task, err := loadTask(fsys, ".", rootName)
+		if err != nil {
+			return nil, err
+		}
+		return []*Task{task}, nil
+	}
+	var (
+		loaded []*Task
+		errs   []error
+	)
+	for _, entry := range entries {
+		task, err := loadEntry(fsys, entry)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if task != nil {
+			loaded = append(loaded, task)
+		}
+	}
+	if len(loaded) > maxTasks {
+		return nil, fmt.Errorf("%d tasks, the limit of one pack is %d: split it", len(loaded), maxTasks)
+	}
+	if len(loaded) == 0 && len(errs) == 0 {
+		return nil, errors.New("no task found: a pack is a folder of task folders, each with a task.toml")
+	}
+	return loaded, errors.Join(errs...)
+}
+
+// maxExtras is how many entries of a pack's folder may be something else than
+// a task (dataset.toml, README.md, ...).
+const maxExtras = 1000
+
+// loadEntry loads one entry of the pack's folder; nil, nil when it is no task.
+func loadEntry(fsys fs.FS, entry fs.DirEntry) (*Task, error) {
+	name := entry.Name()
+	if name[0] == '.' || name[0] == '_' {
+		return nil, nil
+	}
+	if entry.Type()&fs.ModeSymlink != 0 {
+		return nil, fmt.Errorf("%q is a symbolic link: a pack holds real folders only", name)
+	}
+	if !entry.IsDir() {
+		return nil, nil
+	}
+	inside, err := readDir(fsys, name, maxFiles)
+	if err != nil {
+		return nil, fmt.Errorf("task %q: %w", name, err)
+	}
+	if !looksLikeTask(inside) {
+		return nil, nil
+	}
+	return loadTask(fsys, name, name)
+}
+
+// looksLikeTask reports whether a folder means to be a task: it has one of the
+// two files that every task has, even when it lacks the other.
+func looksLikeTask(entries []fs.DirEntry) bool {
+	for _, entry := range entries {
+		if name := entry.Name(); name == "task.toml" || name == "instruction.md" {
+			return true
+		}
+	}
+	return false
+}
+
+func loadTask(fsys fs.FS, dir, name string) (*Task, error) {
+	task, err := readTask(fsys, dir, name)
+	if err != nil {
+		if name == "" {
+			return nil, fmt.Errorf("task: %w", err)
+		}
+		return nil, fmt.Errorf("task %q: %w", name, err)
+	}
+	return task, nil
+}
+
+func readTask(fsys fs.FS, dir, name string) (*Task, error) {
+	if name != "" && !validName.MatchString(name) {
+		return nil, fmt.Errorf("bad name: want %s", validName)
+	}
+	folder, err := scan(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := readConfig(folder)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		if name = path.Base(cfg.Task.Name); !validName.MatchString(name) {
+			return nil, errors.New(`task.toml: task.name: a single task folder needs its name here, "org/name"`)
+		}
+	}
+	task := &Task{Name: name}
+	if err := cfg.apply(task); err != nil {
+		return nil, fmt.Errorf("task.toml: %w", err)
+	}
+	for _, set := range []func(*Task, *node, *config) error{setInstruction, setSnapshot, setTests, setSolution} {
+		if err := set(task, folder, cfg); err != nil {
+			return nil, err
+		}
+	}
+	task.Digest, err = digest(task)
+	return task, err
+}
+
+// maxInstruction bounds instruction.md, in bytes: it opens every conversation.
+const maxInstruction = 64 << 10
+
+func setInstruction(task *Task, folder *node, cfg *config) error {
+	if err := refuseSteps(folder, cfg); err != nil {
+		return err
+	}
+	text, err := folder.readText("instruction.md", maxInstruction)
+	if err != nil {
+		return err
+	}
+	task.Instruction = strings.TrimSpace(dropCanary(text))
+	if task.Instruction == "" {
+		return errors.New("instruction.md: is empty: say there what the agent shall do")
+	}
+	return nil
+}
+
+// dropCanary removes the leading lines that benchmark authors put in to find
+// their text in training data; the agent should not read them.
+func dropCanary(text string) string {
+	for {
+		line, rest, _ := strings.Cut(text, "\n")
+		if !strings.Contains(strings.ToLower(line), "canary") || rest == "" {
+			return text
+		}
+		text = rest
+	}
+}
+
+// refuseSteps refuses Harbor's multi-step tasks.
+func refuseSteps(folder *node, cfg *config) error {
+	if len(cfg.Steps) > 0 || folder.child("steps") != nil {
+		return errors.New("multi-step tasks (steps/) are not supported: make one task folder of each step")
+	}
+	return nil
+}
+
+func setTests(task *Task, folder *node, _ *config) error {
+	tests := folder.child("tests")
+	if tests == nil || !tests.isDir() {
+		return errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
+	}
+	script, err := tests.readText("test.sh", maxFile)
+	if err != nil {
+		return fmt.Errorf("tests/%w: a task needs a verifier that writes /logs/verifier/reward.json", err)
+	}
+	if strings.TrimSpace(script) == "" {
+		return errors.New("tests/test.sh: is empty: it must write /logs/verifier/reward.json")
+	}
+	task.Tests, err = tests.tree("tests")
+	return err
+}
+
+func setSolution(task *Task, folder *node, _ *config) error {
+	solution := folder.child("solution")
+	if solution == nil || !solution.isDir() || solution.child("solve.sh") == nil {
+		return nil
+	}
+	if _, err := solution.readText("solve.sh", maxFile); err != nil {
+		return fmt.Errorf("solution/%w", err)
+	}
+	var err error
+	task.Solution, err = solution.tree("solution")
+	return err
+}
