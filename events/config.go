@@ -1,0 +1,154 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Duration is a time.Duration that reads and writes as text ("90s") in JSON and YAML.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("duration %q: use a number with a unit, for example 90s or 5m", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// RunConfig is the whole configuration of a run. It travels in RunOpened, so a run can be read without
+// anything but its log and the store.
+type RunConfig struct {
+	// Policy is the name of the weights that the run trains and the model name asked of the endpoint.
+	Policy string `json:"policy" yaml:"policy"`
+	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1.
+	Endpoint string `json:"endpoint" yaml:"endpoint"`
+	Seed     int64  `json:"seed,omitempty" yaml:"seed"`
+	// Steps ends the run after that many batches; 0 means until it is closed.
+	Steps     int64      `json:"steps,omitempty" yaml:"steps"`
+	GroupSize int        `json:"group_size" yaml:"group_size"`
+	Feeds     []Feed     `json:"feeds" yaml:"feeds"`
+	Staleness Staleness  `json:"staleness" yaml:"staleness"`
+	Advantage Advantage  `json:"advantage" yaml:"advantage"`
+	Sampling  Sampling   `json:"sampling" yaml:"sampling"`
+	Limits    Limits     `json:"limits" yaml:"limits"`
+	Pool      string     `json:"pool" yaml:"pool"` // the pool of tool runners
+	Tasks     []TaskSpec `json:"tasks" yaml:"-"`
+}
+
+// Feed is one trainer's sequence of batches.
+type Feed struct {
+	Name           string `json:"name" yaml:"name"`
+	GroupsPerBatch int    `json:"groups_per_batch" yaml:"groups_per_batch"`
+}
+
+// Staleness bounds how many policy versions old a group may be when it is batched.
+type Staleness struct {
+	Max int64 `json:"max" yaml:"max"`
+}
+
+// Advantage chooses the estimator of package advantage.
+type Advantage struct {
+	Estimator string `json:"estimator" yaml:"estimator"`
+	// ShuffleRewards is the control experiment: rewards are permuted within their group, so nothing can be learnt.
+	ShuffleRewards bool `json:"shuffle_rewards,omitempty" yaml:"shuffle_rewards"`
+}
+
+// Sampling is passed to the inference server.
+type Sampling struct {
+	Temperature float64 `json:"temperature" yaml:"temperature"`
+	// MaxTokens bounds one turn.
+	MaxTokens int `json:"max_tokens" yaml:"max_tokens"`
+}
+
+// Limits bound one rollout.
+type Limits struct {
+	Turns  int `json:"turns" yaml:"turns"`
+	Tokens int `json:"tokens" yaml:"tokens"` // prompt and completion of the last turn together
+	// Timeout runs from the start of the rollout until its outcome.
+	Timeout Duration `json:"timeout" yaml:"timeout"`
+	// Tries of one stage before the rollout fails.
+	Tries int `json:"tries" yaml:"tries"`
+}
+
+// TaskSpec is a task as a run uses it: its texts and settings, its files by reference.
+type TaskSpec struct {
+	Name            string            `json:"name"`
+	Digest          string            `json:"digest"`
+	Instruction     string            `json:"instruction"`
+	Workdir         string            `json:"workdir"`
+	Toolchains      []string          `json:"toolchains,omitempty"`
+	Env             map[string]string `json:"env,omitempty"`
+	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
+	VerifierTimeout Duration          `json:"verifier_timeout"`
+	MemoryMB        int               `json:"memory_mb,omitempty"`
+	Snapshot        storage.Ref       `json:"snapshot"`
+	Tests           storage.Ref       `json:"tests"`
+}
+
+// DefaultRunConfig is what a run file changes.
+func DefaultRunConfig() RunConfig {
+	return RunConfig{
+		GroupSize: 8,
+		Feeds:     []Feed{{Name: "trainer", GroupsPerBatch: 8}},
+		Staleness: Staleness{Max: 1},
+		Advantage: Advantage{Estimator: "mean_centred"},
+		Sampling:  Sampling{Temperature: 1, MaxTokens: 4096},
+		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5},
+		Pool:      "pool-shell",
+	}
+}
+
+// Task finds a task by name.
+func (c *RunConfig) Task(name string) (TaskSpec, error) {
+	i := slices.IndexFunc(c.Tasks, func(t TaskSpec) bool { return t.Name == name })
+	if i < 0 {
+		return TaskSpec{}, fmt.Errorf("the run has no task %q", name)
+	}
+	return c.Tasks[i], nil
+}
+
+// Validate reports every setting that no service could work with, with its value and what is allowed.
+func (c *RunConfig) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
+	check(c.Endpoint != "", "endpoint is missing: give the base URL of the inference server")
+	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
+	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
+	check(c.Staleness.Max >= 0 && c.Staleness.Max <= 1000, "staleness.max %d: must be 0 to 1000", c.Staleness.Max)
+	check(slices.Contains(Estimators, c.Advantage.Estimator), "advantage.estimator %q: must be one of %v", c.Advantage.Estimator, Estimators)
+	check(c.Sampling.Temperature >= 0 && c.Sampling.Temperature <= 10, "sampling.temperature %g: must be 0 to 10", c.Sampling.Temperature)
+	check(c.Sampling.MaxTokens >= 1, "sampling.max_tokens %d: must be positive", c.Sampling.MaxTokens)
+	check(c.Limits.Turns >= 1 && c.Limits.Turns <= 10000, "limits.turns %d: must be 1 to 10000", c.Limits.Turns)
+	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
+	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
+	check(c.Limits.Tries >= 1 && c.Limits.Tries <= 100, "limits.tries %d: must be 1 to 100", c.Limits.Tries)
+	check(ValidToken(c.Pool), "pool %q: use letters, digits, - and _", c.Pool)
+	check(len(c.Tasks) > 0, "tasks: the run has none")
+	check(len(c.Feeds) > 0, "feeds: the run has none")
+	seen := map[string]bool{}
+	for _, f := range c.Feeds {
+		check(ValidToken(f.Name), "feeds: name %q: use letters, digits, - and _", f.Name)
+		check(!seen[f.Name], "feeds: %q stands twice", f.Name)
+		check(f.GroupsPerBatch >= 1 && f.GroupsPerBatch <= 10000, "feeds: %s: groups_per_batch %d: must be 1 to 10000", f.Name, f.GroupsPerBatch)
+		seen[f.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+// Estimators are the names that Advantage.Estimator may take; package advantage implements each.
+var Estimators = []string{"mean_centred", "std_normalised"}

@@ -1,0 +1,223 @@
+// Package eventlog is the log as the services use it: it makes the streams of the topology table, appends
+// events to their entities' chains, and reads chains, events and whole streams back.
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// requestTimeout bounds one request to the server; an unanswered append is resolved by reading the chain.
+const requestTimeout = 5 * time.Second
+
+// cachedEvents bounds the cache of links that a chain walk reads again and again. Links are immutable, and
+// large bodies live in the store, so the cache holds at most cachedEvents × events.MaxPayload bytes.
+const cachedEvents = 1024
+
+// Log reads and appends events. It is safe for concurrent use and does not own its connection.
+type Log struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	store storage.Store
+	// replicas of streams that this Log makes.
+	replicas int
+	cache    *lru.Cache[cacheKey, events.Event]
+	now      func() time.Time
+}
+
+type cacheKey struct {
+	run string
+	seq uint64
+}
+
+// Option changes how a Log is made.
+type Option func(*Log)
+
+// Replicas sets the replica count of the streams that EnsureStreams and OpenRun make; the default is 1.
+func Replicas(n int) Option { return func(l *Log) { l.replicas = n } }
+
+// New makes a Log over a connection and the store that holds large bodies.
+func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open JetStream: %w", err)
+	}
+	cache, err := lru.New[cacheKey, events.Event](cachedEvents)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{nc: nc, js: js, store: store, replicas: 1, cache: cache, now: time.Now}
+	for _, o := range opts {
+		o(l)
+	}
+	return l, nil
+}
+
+// Conn is the connection, for core NATS traffic that is not on the log.
+func (l *Log) Conn() *nats.Conn { return l.nc }
+
+// JetStream is the connection's JetStream context.
+func (l *Log) JetStream() jetstream.JetStream { return l.js }
+
+// Store holds the objects that events refer to.
+func (l *Log) Store() storage.Store { return l.store }
+
+// ErrNotFound: no such event, chain or run.
+var ErrNotFound = errors.New("not found")
+
+// EnsureStreams makes the fixed streams of the topology table where they are missing.
+func (l *Log) EnsureStreams(ctx context.Context) error {
+	for _, s := range events.Streams[1:] {
+		if err := l.ensureStream(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EnsureRun makes the stream of a run where it is missing.
+func (l *Log) EnsureRun(ctx context.Context, run string) error {
+	if !events.ValidToken(run) || run == events.Catalogue {
+		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and not only _", run)
+	}
+	return l.ensureStream(ctx, events.Stream(events.RunStream(run)))
+}
+
+func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
+	cfg := jetstream.StreamConfig{
+		Name: s.Name, Description: s.Purpose, Subjects: s.Subjects,
+		Storage: jetstream.FileStorage, Replicas: l.replicas,
+		Discard: jetstream.DiscardNew, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge,
+		Duplicates: s.Duplicates, Compression: jetstream.S2Compression,
+		// Chain reads by sequence may be answered by any replica: a link never changes.
+		AllowDirect: true,
+	}
+	if s.WorkQueue {
+		cfg.Retention = jetstream.WorkQueuePolicy
+	} else {
+		// A purge breaks chains: it locks the holder out and lets a zombie in.
+		cfg.DenyDelete, cfg.DenyPurge = true, true
+	}
+	_, err := l.js.CreateStream(ctx, cfg)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil // made earlier, perhaps with other limits that an operator chose
+	}
+	if err != nil {
+		return fmt.Errorf("make stream %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// DeleteRun removes a run's stream whole.
+func (l *Log) DeleteRun(ctx context.Context, run string) error {
+	return l.js.DeleteStream(ctx, events.RunStream(run))
+}
+
+// EnsureConsumer makes a durable consumer of the topology table where it is missing.
+func (l *Log) EnsureConsumer(ctx context.Context, spec events.ConsumerSpec, route string) (jetstream.Consumer, error) {
+	c, err := l.js.CreateOrUpdateConsumer(ctx, spec.Stream, jetstream.ConsumerConfig{
+		Durable: spec.Name, FilterSubject: spec.Filter(route),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,
+		MaxDeliver: spec.MaxDeliver, MaxAckPending: spec.MaxAckPending,
+		Replicas: l.replicas,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make consumer %s of %s: %w", spec.Name, spec.Stream, err)
+	}
+	return c, nil
+}
+
+// Incarnation tells a stream from a later one of the same name.
+type Incarnation struct {
+	Created  time.Time
+	FirstSeq uint64
+	LastSeq  uint64
+}
+
+// Incarnation reads a run stream's identity and bounds.
+func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) {
+	info, err := l.info(ctx, run)
+	if err != nil {
+		return Incarnation{}, err
+	}
+	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq}, nil
+}
+
+func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
+	s, err := l.js.Stream(ctx, events.RunStream(run))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("run %s: %w", run, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up run %s: %w", run, err)
+	}
+	return s.CachedInfo(), nil
+}
+
+// Fill is how full a run's stream is, from 0 to 1.
+func (l *Log) Fill(ctx context.Context, run string) (float64, error) {
+	info, err := l.info(ctx, run)
+	if err != nil || info.Config.MaxBytes <= 0 {
+		return 0, err
+	}
+	return float64(info.State.Bytes) / float64(info.Config.MaxBytes), nil
+}
+
+// Runs lists the runs that have a stream.
+func (l *Log) Runs(ctx context.Context) ([]string, error) {
+	var runs []string
+	names := l.js.StreamNames(ctx)
+	for name := range names.Name() {
+		if run, ok := events.RunOfStream(name); ok && run != events.Catalogue {
+			runs = append(runs, run)
+		}
+	}
+	return runs, names.Err()
+}
+
+// decode reads a message and fetches its body when that lies in the store.
+func (l *Log) decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
+	e, err := events.Parse(subject, h, body)
+	e.Seq = seq
+	if err != nil {
+		return e, fmt.Errorf("sequence %d: %w", seq, err)
+	}
+	if len(h[events.HeaderDataRef]) == 0 {
+		return e, nil
+	}
+	var ref storage.Ref
+	if err := json.Unmarshal(body, &ref); err != nil {
+		return e, fmt.Errorf("sequence %d: %w: body reference: %w", seq, events.ErrMalformed, err)
+	}
+	if e.Data, err = storage.GetBlob(ctx, l.store, ref); err != nil {
+		return e, fmt.Errorf("sequence %d: fetch body: %w", seq, err)
+	}
+	return e, nil
+}
+
+// encode makes the message and moves a large body to the store. It is the one claim check.
+func (l *Log) encode(ctx context.Context, e events.Event) (*nats.Msg, error) {
+	msg := e.Message()
+	if len(e.Data) <= events.MaxPayload {
+		return msg, nil
+	}
+	ref, err := storage.PutBlob(ctx, l.store, e.Data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: store body: %w", e.ID, err)
+	}
+	if msg.Data, err = json.Marshal(ref); err != nil {
+		return nil, err
+	}
+	msg.Header[events.HeaderDataRef] = []string{ref.Key}
+	return msg, nil
+}

@@ -1,0 +1,282 @@
+package events
+
+import (
+	"time"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// RunOpened is the first fact of a run and holds its whole configuration.
+type RunOpened struct {
+	Config RunConfig `json:"config"`
+}
+
+// RunPaused stops the sampler from opening groups; rollouts in flight go on.
+type RunPaused struct {
+	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+}
+
+// RunResumed lets the sampler open groups again.
+type RunResumed struct {
+	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+}
+
+// RunClosed ends a run: what is in flight is cancelled, nothing more is opened.
+type RunClosed struct {
+	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+}
+
+// GroupOpened says that a task will be tried Size times from the same snapshot.
+type GroupOpened struct {
+	Task          string `json:"task"`
+	Size          int    `json:"size"`
+	PolicyVersion int64  `json:"policy_version"` // the version in the run when the group was opened
+}
+
+// Member is one rollout of a completed group.
+type Member struct {
+	Rollout string `json:"rollout"`
+	// Failed members have neither reward nor advantage and are not trained on.
+	Failed    bool    `json:"failed,omitempty"`
+	Reward    float64 `json:"reward"`
+	Advantage float64 `json:"advantage"`
+}
+
+// GroupCompleted holds the advantages of a group all of whose members are scored or failed.
+type GroupCompleted struct {
+	Task      string   `json:"task"`
+	Estimator string   `json:"estimator"`
+	Members   []Member `json:"members"` // in member order
+	Mean      float64  `json:"mean"`    // of the scored members' rewards
+}
+
+// Reasons of GroupDropped.
+const (
+	DropStale    = "stale"
+	DropFiltered = "filtered"
+)
+
+// GroupDropped says that a feed will not train on a group.
+type GroupDropped struct {
+	Feed      string `json:"feed"`
+	Reason    string `json:"reason" jsonschema:"enum=stale,enum=filtered"`
+	Detail    string `json:"detail,omitempty"`
+	Staleness int64  `json:"staleness,omitempty"` // policy versions
+}
+
+// RolloutStarted is the work item of the generator.
+type RolloutStarted struct {
+	Group         string    `json:"group"`
+	Member        int       `json:"member"`
+	Task          string    `json:"task"`
+	PolicyVersion int64     `json:"policy_version"` // at dispatch
+	Seed          int64     `json:"seed"`
+	Deadline      time.Time `json:"deadline"`
+}
+
+// ToolCall is a tool invocation as the model wrote it; Arguments may be malformed.
+type ToolCall struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// TurnSampled is one model generation.
+type TurnSampled struct {
+	Turn      int        `json:"turn"` // from 0
+	Content   string     `json:"content,omitempty"`
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole prompt when NewSegment is set.
+	PromptDelta []int32 `json:"prompt_delta,omitempty"`
+	TokenIDs    []int32 `json:"token_ids,omitempty"`
+	// Logprobs are the sampler's log-probabilities, one per sampled token, natural logarithm.
+	Logprobs []float32 `json:"logprobs,omitempty"`
+	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
+	NewSegment bool `json:"new_segment,omitempty"`
+	// TextOnly: the server gave no token ids, so this turn cannot be trained on.
+	TextOnly         bool      `json:"text_only,omitempty"`
+	PolicyVersion    int64     `json:"policy_version"`
+	FinishReason     string    `json:"finish_reason"`
+	PromptTokens     int       `json:"prompt_tokens"`
+	CompletionTokens int       `json:"completion_tokens"`
+	StartedAt        time.Time `json:"started_at"`
+	LatencyMS        float64   `json:"latency_ms"`
+}
+
+// ToolResult is what one call of a turn answered.
+type ToolResult struct {
+	CallID  string `json:"call_id"`
+	Name    string `json:"name"`
+	Content string `json:"content"`
+	Error   bool   `json:"error,omitempty"`
+	// ExitCode is set for commands.
+	ExitCode     *int      `json:"exit_code,omitempty"`
+	DroppedBytes int64     `json:"dropped_bytes,omitempty"`
+	StartedAt    time.Time `json:"started_at"`
+	DurationMS   float64   `json:"duration_ms"`
+}
+
+// ToolsCompleted answers all calls of one turn, in call order.
+type ToolsCompleted struct {
+	Turn    int          `json:"turn"`
+	Results []ToolResult `json:"results"`
+	// Runner holds the sandbox now; the next turn is routed to it.
+	Runner string `json:"runner"`
+	// Workspace is the change against the snapshot after the turn; absent while nothing is changed.
+	Workspace  *storage.Ref `json:"workspace,omitempty"`
+	Isolation  string       `json:"isolation"`
+	Filesystem string       `json:"filesystem"`
+}
+
+// Stop reasons of RolloutFinished.
+const (
+	StopFinished  = "finished"
+	StopMaxTurns  = "max_turns"
+	StopMaxTokens = "max_tokens"
+	StopTimeout   = "timeout"
+	StopLength    = "length" // the model ran into its own output limit
+)
+
+// RolloutFinished ends an episode and names its trajectory file.
+type RolloutFinished struct {
+	Task       string       `json:"task"`
+	StopReason string       `json:"stop_reason"`
+	Turns      int          `json:"turns"`
+	Tokens     int          `json:"tokens"`
+	Samples    int          `json:"samples"`
+	TextOnly   bool         `json:"text_only,omitempty"`
+	Trajectory storage.Ref  `json:"trajectory"`
+	Workspace  *storage.Ref `json:"workspace,omitempty"`
+	MinVersion int64        `json:"min_version"`
+	MaxVersion int64        `json:"max_version"`
+}
+
+// RolloutScored is the verifier's verdict.
+type RolloutScored struct {
+	Reward     float64            `json:"reward"`
+	Components map[string]float64 `json:"components,omitempty"`
+	ExitCode   int                `json:"exit_code"`
+	Log        *storage.Ref       `json:"log,omitempty"`
+	TaskDigest string             `json:"task_digest"`
+	DurationMS float64            `json:"duration_ms"`
+	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.
+	Trajectory storage.Ref `json:"trajectory"`
+	TextOnly   bool        `json:"text_only,omitempty"`
+}
+
+// Stages and classes of RolloutFailed. A stage is the service that gave up, a class is a kind of cause.
+const (
+	StageSampler   = "sampler"
+	StageGenerator = "generator"
+	StageTools     = "tools"
+	StageScorer    = "scorer"
+
+	ClassDeadline    = "deadline"
+	ClassCancelled   = "cancelled"
+	ClassEndpoint    = "endpoint"
+	ClassBadResponse = "bad_response"
+	ClassSandbox     = "sandbox"
+	ClassVerifier    = "verifier"
+	ClassObject      = "object"
+	ClassInternal    = "internal"
+)
+
+// RolloutFailed is terminal: an infrastructure failure, never a reward of 0.
+type RolloutFailed struct {
+	Stage   string `json:"stage"`
+	Class   string `json:"class"`
+	Message string `json:"message,omitempty"`
+}
+
+// RolloutRetried is a try that failed and will be made again.
+type RolloutRetried struct {
+	Stage   string `json:"stage"`
+	Class   string `json:"class"`
+	Message string `json:"message,omitempty"`
+	Try     int    `json:"try"` // from 1
+}
+
+// RolloutInvalidated flags a rollout whose data must not be used; it is a flag on top of its outcome.
+type RolloutInvalidated struct {
+	Reason string `json:"reason" jsonschema:"minLength=1,maxLength=1000"`
+}
+
+// RolloutAnnotated attaches a remark to a rollout or to one of its turns.
+type RolloutAnnotated struct {
+	Turn   *int               `json:"turn,omitempty"`
+	Text   string             `json:"text,omitempty" jsonschema:"maxLength=10000"`
+	Values map[string]float64 `json:"values,omitempty"`
+}
+
+// BatchReady is one training batch of a feed: a fact that names an immutable file.
+type BatchReady struct {
+	Step       int64        `json:"step"` // from 1, without gaps
+	Groups     []string     `json:"groups"`
+	Rollouts   []string     `json:"rollouts"` // in the order of the file's rows; only members that are trained on
+	File       *storage.Ref `json:"file,omitempty"`
+	Samples    int          `json:"samples"`
+	Tokens     int64        `json:"tokens"`
+	RewardMean float64      `json:"reward_mean"` // over the scored members of the groups
+	MinVersion int64        `json:"min_version"` // of the members' dispatch versions
+	Staleness  int64        `json:"staleness"`   // policy version at the decision − MinVersion
+}
+
+// BatchConsumed: the trainer has taken the step; the feed may go on.
+type BatchConsumed struct {
+	Step int64 `json:"step" jsonschema:"minimum=1"`
+}
+
+// BatchCheckpointed: the trainer has saved its state through this step; a crash resumes from here.
+type BatchCheckpointed struct {
+	Step int64 `json:"step" jsonschema:"minimum=0"`
+}
+
+// BatchRewound: the trainer restarted from a checkpoint; steps after ToStep come again, byte-identical.
+type BatchRewound struct {
+	ToStep int64 `json:"to_step" jsonschema:"minimum=0"`
+}
+
+// WeightsFile is one file of a set of weights.
+type WeightsFile struct {
+	Name string      `json:"name" jsonschema:"pattern=^[A-Za-z0-9._-]{1\\,128}$"`
+	Blob storage.Ref `json:"blob"`
+}
+
+// WeightsSubmitted is a trainer's wish to publish weights whose files it has put into the store.
+type WeightsSubmitted struct {
+	Version     int64         `json:"version" jsonschema:"minimum=1"`
+	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
+	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
+	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
+}
+
+// WeightsPublished is a policy version that inference servers may load.
+type WeightsPublished struct {
+	Policy      string      `json:"policy"`
+	Version     int64       `json:"version"`
+	Run         string      `json:"run"`          // whose batches it was trained on
+	ThroughStep int64       `json:"through_step"` // the last of those batches
+	Manifest    storage.Ref `json:"manifest"`
+}
+
+// WeightsRejected says why submitted weights were not published.
+type WeightsRejected struct {
+	Version int64  `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+// WeightsActivated: a replica of the inference server answers with this version now.
+type WeightsActivated struct {
+	Version int64  `json:"version" jsonschema:"minimum=0"`
+	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
+}
+
+// DeadLettered is a message that nobody will deliver again, and why.
+type DeadLettered struct {
+	Stream   string       `json:"stream"`
+	Sequence uint64       `json:"sequence"`
+	Consumer string       `json:"consumer"`
+	Subject  string       `json:"subject,omitempty"`
+	Reason   string       `json:"reason"`
+	Body     *storage.Ref `json:"body,omitempty"`
+}

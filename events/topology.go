@@ -1,0 +1,196 @@
+package events
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// This file is the one table of what stands on the NATS server and who uses it. Streams and consumers are
+// made from it, dead letters are traced with it, and the diagram in ARCHITECTURE.md is drawn from it.
+
+// Names of the fixed streams.
+const (
+	CatalogueStream = "RONDO"
+	DoorStream      = "RONDO_IN"
+	DeadStream      = "RONDO_DEAD"
+)
+
+// RunStream is the stream that is a run's truth.
+func RunStream(run string) string {
+	if run == Catalogue {
+		return CatalogueStream
+	}
+	return "RONDO_" + run
+}
+
+// RunOfStream is the inverse of RunStream.
+func RunOfStream(stream string) (run string, ok bool) {
+	switch stream {
+	case CatalogueStream:
+		return Catalogue, true
+	case DoorStream, DeadStream:
+		return "", false
+	}
+	return strings.CutPrefix(stream, "RONDO_")
+}
+
+// StreamSpec describes a stream; Name holds RONDO_<run> for the run streams.
+type StreamSpec struct {
+	Name      string
+	Subjects  []string
+	WorkQueue bool
+	// MaxBytes is the one size limit; a full stream refuses new messages.
+	MaxBytes int64
+	// MaxAge is set only where losing old messages is harmless.
+	MaxAge time.Duration
+	// Duplicates is the window in which a sender's message id is remembered.
+	Duplicates time.Duration
+	Purpose    string
+}
+
+const runPlaceholder = "<run>"
+
+// Streams is the table of streams.
+var Streams = []StreamSpec{
+	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: 2 << 30, Purpose: "the truth of one run"},
+	{Name: CatalogueStream, Subjects: []string{"rondo.v1._.>"}, MaxBytes: 1 << 30, Purpose: "what outlives a run: weights, openings and closings, dead letters"},
+	{Name: DoorStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: 2 * time.Minute, Purpose: "the door"},
+	// An advisory's subject ends in the stream's name as one token, so run streams cannot be told from foreign ones by a filter.
+	{Name: DeadStream, Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"}, MaxBytes: 256 << 20, Purpose: "advisories of deliveries that were given up"},
+}
+
+// Stream finds the specification of a stream with its run filled in.
+func Stream(name string) StreamSpec {
+	for _, s := range Streams {
+		if s.Name == name {
+			return s
+		}
+	}
+	run, _ := RunOfStream(name)
+	s := Streams[0]
+	s.Name = name
+	s.Subjects = []string{strings.Replace(s.Subjects[0], runPlaceholder, run, 1)}
+	return s
+}
+
+// Service names.
+const (
+	Intake              = "intake"
+	QuerySampler        = "querysampler"
+	Generator           = "generator"
+	ToolRunner          = "toolrunner"
+	Scorer              = "scorer"
+	AdvantageCalculator = "advantagecalculator"
+	TrainerFeeder       = "trainerfeeder"
+	WeightPublisher     = "weightpublisher"
+	Undertaker          = "undertaker"
+)
+
+// ServiceSpec is one service: what it reads and what it may state.
+type ServiceSpec struct {
+	Name string
+	// Deciding services fold whole run streams; effect services have consumers.
+	Deciding bool
+	Emits    []Type
+	Purpose  string
+}
+
+// Services is the table of services, in the order of a rollout's journey.
+var Services = []ServiceSpec{
+	{Name: Intake, Emits: outsideTypes(), Purpose: "the door: checks what outsiders state and puts it on the log"},
+	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
+	{Name: Generator, Emits: []Type{TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
+	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs tool calls in the rollout's sandbox"},
+	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox"},
+	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType}, Purpose: "computes advantages when a group is complete"},
+	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType}, Purpose: "composes batches for each feed"},
+	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Purpose: "verifies weights, publishes them, tells the runs"},
+	{Name: Undertaker, Emits: []Type{DeadLetteredType, RolloutFailedType}, Purpose: "turns dead letters into facts"},
+}
+
+func outsideTypes() []Type {
+	var types []Type
+	for t, d := range definitions {
+		if d.outside {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+// ConsumerSpec is one durable pull consumer with one wildcard filter.
+type ConsumerSpec struct {
+	// Name of the durable. A trailing "<route>" is filled in for routed types.
+	Name    string
+	Service string
+	// Stream is RONDO_<run> for consumers that every run has.
+	Stream string
+	// Type is the input type; "" consumes the whole stream.
+	Type Type
+	// AckWait is short, and running handlers beat: a lost worker is noticed fast without doubling slow work.
+	AckWait time.Duration
+	// MaxDeliver bounds deliveries; then the server sends an advisory and the undertaker takes over.
+	MaxDeliver int
+	// MaxAckPending bounds the messages in work over the whole fleet.
+	MaxAckPending int
+}
+
+const routePlaceholder = "<route>"
+
+// deliveries: a handler that wants to stop says so; the bound only ends what crashes its worker each time.
+const deliveries = 20
+
+// Consumers is the table of durable consumers.
+var Consumers = []ConsumerSpec{
+	{Name: "intake-v1", Service: Intake, Stream: DoorStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 1024},
+	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: TurnSampledType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: WeightsSubmittedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "undertaker-v1", Service: Undertaker, Stream: DeadStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+}
+
+// ConsumersOf lists a service's consumers.
+func ConsumersOf(service string) []ConsumerSpec {
+	var specs []ConsumerSpec
+	for _, c := range Consumers {
+		if c.Service == service {
+			specs = append(specs, c)
+		}
+	}
+	return specs
+}
+
+// For fills in the run and the route.
+func (c ConsumerSpec) For(run, route string) ConsumerSpec {
+	c.Name = strings.Replace(c.Name, routePlaceholder, route, 1)
+	if c.Stream == Streams[0].Name {
+		c.Stream = RunStream(run)
+	}
+	return c
+}
+
+// PerRun reports whether each run stream has this consumer.
+func (c ConsumerSpec) PerRun() bool { return c.Stream == Streams[0].Name }
+
+// Filter is the consumer's subject filter; "" is the whole stream. It belongs to a consumer made by For.
+func (c ConsumerSpec) Filter(route string) string {
+	if c.Type == "" {
+		return ""
+	}
+	run, _ := RunOfStream(c.Stream)
+	f := subjectPrefix + run + "." + c.Type.Kind() + ".*." + c.Type.Name()
+	if c.Type.Routed() {
+		f += "." + route
+	}
+	return f
+}
+
+// RouteFinal is the route of turns that ask for no tools: nobody consumes it.
+const RouteFinal = "final"
+
+// RunnerRoute is the route to the one runner that holds a rollout's sandbox.
+func RunnerRoute(runner string) string { return "runner-" + runner }

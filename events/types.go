@@ -1,0 +1,111 @@
+package events
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Type names what happened to which kind of entity: "rollout.started".
+type Type string
+
+// The event types, in the order in which an entity meets them.
+const (
+	RunOpenedType  Type = "run.opened"
+	RunPausedType  Type = "run.paused"
+	RunResumedType Type = "run.resumed"
+	RunClosedType  Type = "run.closed"
+
+	GroupOpenedType    Type = "group.opened"
+	GroupCompletedType Type = "group.completed"
+	GroupDroppedType   Type = "group.dropped"
+
+	RolloutStartedType     Type = "rollout.started"
+	TurnSampledType        Type = "rollout.turn_sampled"
+	ToolsCompletedType     Type = "rollout.tools_completed"
+	RolloutFinishedType    Type = "rollout.finished"
+	RolloutScoredType      Type = "rollout.scored"
+	RolloutFailedType      Type = "rollout.failed"
+	RolloutRetriedType     Type = "rollout.retried"
+	RolloutInvalidatedType Type = "rollout.invalidated"
+	RolloutAnnotatedType   Type = "rollout.annotated"
+
+	BatchReadyType        Type = "batch.ready"
+	BatchConsumedType     Type = "batch.consumed"
+	BatchCheckpointedType Type = "batch.checkpointed"
+	BatchRewoundType      Type = "batch.rewound"
+
+	WeightsSubmittedType Type = "weights.submitted"
+	WeightsPublishedType Type = "weights.published"
+	WeightsRejectedType  Type = "weights.rejected"
+	WeightsActivatedType Type = "weights.activated"
+
+	DeadLetteredType Type = "log.dead_lettered"
+)
+
+// Kind is the entity's kind: "rollout".
+func (t Type) Kind() string { kind, _, _ := strings.Cut(string(t), "."); return kind }
+
+// Name is the event's name within its kind: "started".
+func (t Type) Name() string { _, name, _ := strings.Cut(string(t), "."); return name }
+
+// CloudEvent is the ce-type attribute, which carries the major version of the payload.
+func (t Type) CloudEvent() string { return "rondo.v1." + string(t) }
+
+// definition describes a type once for the codec, the door and the schemas.
+type definition struct {
+	payload func() any
+	// outside: an outsider may state this fact at the door.
+	outside bool
+	// routed: the subject ends in a route.
+	routed bool
+}
+
+var definitions = map[Type]definition{
+	RunOpenedType:  {payload: payload[RunOpened], outside: true},
+	RunPausedType:  {payload: payload[RunPaused], outside: true},
+	RunResumedType: {payload: payload[RunResumed], outside: true},
+	RunClosedType:  {payload: payload[RunClosed], outside: true},
+
+	GroupOpenedType:    {payload: payload[GroupOpened]},
+	GroupCompletedType: {payload: payload[GroupCompleted]},
+	GroupDroppedType:   {payload: payload[GroupDropped]},
+
+	RolloutStartedType:     {payload: payload[RolloutStarted]},
+	TurnSampledType:        {payload: payload[TurnSampled], routed: true},
+	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
+	RolloutFinishedType:    {payload: payload[RolloutFinished]},
+	RolloutScoredType:      {payload: payload[RolloutScored]},
+	RolloutFailedType:      {payload: payload[RolloutFailed]},
+	RolloutRetriedType:     {payload: payload[RolloutRetried]},
+	RolloutInvalidatedType: {payload: payload[RolloutInvalidated], outside: true},
+	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], outside: true},
+
+	BatchReadyType:        {payload: payload[BatchReady]},
+	BatchConsumedType:     {payload: payload[BatchConsumed], outside: true},
+	BatchCheckpointedType: {payload: payload[BatchCheckpointed], outside: true},
+	BatchRewoundType:      {payload: payload[BatchRewound], outside: true},
+
+	WeightsSubmittedType: {payload: payload[WeightsSubmitted], outside: true},
+	WeightsPublishedType: {payload: payload[WeightsPublished]},
+	WeightsRejectedType:  {payload: payload[WeightsRejected]},
+	WeightsActivatedType: {payload: payload[WeightsActivated], outside: true},
+
+	DeadLetteredType: {payload: payload[DeadLettered]},
+}
+
+func payload[T any]() any { return new(T) }
+
+// Types lists every known type, sorted by name.
+func Types() []Type { return sortedTypes }
+
+// Known reports whether this version of Rondo knows the type. A reader skips what it does not know.
+func (t Type) Known() bool { _, ok := definitions[t]; return ok }
+
+// FromOutside reports whether an outsider may state a fact of this type at the door.
+func (t Type) FromOutside() bool { return definitions[t].outside }
+
+// Routed reports whether the subject of this type ends in a route.
+func (t Type) Routed() bool { return definitions[t].routed }
+
+var sortedTypes = slices.Sorted(maps.Keys(definitions))
