@@ -1,0 +1,186 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a batch needs, below what a reader
+// elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
+const (
+	// SchemaVersion is the version of the columns and metadata of trajectory and batch files.
+	SchemaVersion = "1"
+	// MaxArrowFile is the largest file in bytes.
+	MaxArrowFile = 256 << 20
+	// MaxArrowTokens is the largest number of tokens in a file.
+	MaxArrowTokens = 1 << 25
+	// MaxArrowRows is the largest number of messages or samples in a file.
+	MaxArrowRows = 1 << 20
+
+	maxArrowDecoded = 512 << 20 // bytes of all columns after decompression
+	maxArrowText    = 16 << 10  // bytes of metadata
+)
+
+// writeArrow makes a file of one record batch. The same rows and metadata give the same bytes.
+func writeArrow[R any](columns []column[R], meta *metadata, rows []R) ([]byte, error) {
+	if len(rows) > MaxArrowRows {
+		return nil, fmt.Errorf("%w: %d rows (limit %d)", ErrTooLarge, len(rows), MaxArrowRows)
+	}
+	if size := meta.size(); size > maxArrowText {
+		return nil, fmt.Errorf("%w: %d bytes of metadata (limit %d)", ErrTooLarge, size, maxArrowText)
+	}
+	record, err := buildRecord(columns, meta, rows)
+	if err != nil {
+		return nil, err
+	}
+	defer record.Release()
+	if size := recordSize(record); size > maxArrowDecoded {
+		return nil, fmt.Errorf("%w: %d bytes uncompressed (limit %d)", ErrTooLarge, size, maxArrowDecoded)
+	}
+	var file bytes.Buffer
+	writer, err := ipc.NewFileWriter(&file, ipc.WithSchema(record.Schema()), ipc.WithZstd())
+	if err != nil {
+		return nil, err
+	}
+	// Close writes a valid file even after a failed Write: its rows would be missing. So both errors count.
+	if err := errors.Join(writer.Write(record), writer.Close()); err != nil {
+		return nil, err
+	}
+	if file.Len() > MaxArrowFile {
+		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, file.Len(), MaxArrowFile)
+	}
+	return file.Bytes(), nil
+}
+
+func buildRecord[R any](columns []column[R], meta *metadata, rows []R) (arrow.RecordBatch, error) {
+	fields := make([]arrow.Field, len(columns))
+	for i := range columns {
+		fields[i] = columns[i].field
+	}
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer builder.Release()
+	builder.Reserve(len(rows))
+	for i := range rows {
+		for c := range columns {
+			if err := columns[c].append(builder.Field(c), &rows[i]); err != nil {
+				return nil, fmt.Errorf("row %d: %w", i, err)
+			}
+		}
+	}
+	plain := builder.NewRecordBatch()
+	defer plain.Release()
+	meta.add("checksum", checksum(meta, plain.Columns()))
+	texts := arrow.NewMetadata(meta.keys, meta.values)
+	return array.NewRecordBatch(arrow.NewSchema(fields, &texts), plain.Columns(), plain.NumRows()), nil
+}
+
+func recordSize(record arrow.RecordBatch) uint64 {
+	size := uint64(0)
+	for _, values := range record.Columns() {
+		size += values.Data().SizeInBytes()
+	}
+	return size
+}
+
+// readArrow reads a file back. It never panics and takes bounded memory, whatever the bytes; errors are ErrCorrupt or ErrTooLarge.
+func readArrow[R any](columns []column[R], kind string, file []byte) (meta annotations, rows []R, err error) {
+	if len(file) > MaxArrowFile {
+		return nil, nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
+	}
+	// The library turns most malformed input into errors, but not all of it.
+	defer func() {
+		if problem := recover(); problem != nil {
+			meta, rows, err = nil, nil, fmt.Errorf("%w: not a valid Arrow file: %v", ErrCorrupt, problem)
+		}
+	}()
+	if err := checkArrow(file); err != nil {
+		return nil, nil, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
+	}
+	meta, rows, err = readRecord(columns, kind, file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return meta, rows, nil
+}
+
+func readRecord[R any](columns []column[R], kind string, file []byte) (annotations, []R, error) {
+	allocator := &boundedAllocator{left: maxArrowDecoded + 1<<20} // the library rounds each buffer up
+	reader, err := ipc.NewFileReader(bytes.NewReader(file), ipc.WithAllocator(allocator), ipc.WithBodySizeLimit(MaxArrowFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer reader.Close()
+	meta, err := readMetadata(reader.Schema().Metadata(), kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkSchema(columns, reader.Schema()); err != nil {
+		return nil, nil, err
+	}
+	record, err := reader.RecordBatch(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	count := record.NumRows()
+	if count < 0 || count > MaxArrowRows {
+		return nil, nil, fmt.Errorf("%d rows (limit %d)", count, MaxArrowRows)
+	}
+	if err := meta.verify(record); err != nil {
+		return nil, nil, err
+	}
+	rows := make([]R, count)
+	for i, column := range columns {
+		if err := readColumn(column, record.Column(i), rows); err != nil {
+			return nil, nil, fmt.Errorf("column %s: %w", column.field.Name, err)
+		}
+	}
+	return meta, rows, nil
+}
+
+func readColumn[R any](c column[R], values arrow.Array, rows []R) error {
+	if values.Len() != len(rows) {
+		return fmt.Errorf("%d entries in %d rows", values.Len(), len(rows))
+	}
+	if nulls := values.NullN(); nulls != 0 && !c.field.Nullable {
+		return fmt.Errorf("%d entries are null", nulls)
+	}
+	return c.read(values, rows)
+}
+
+func checkSchema[R any](columns []column[R], schema *arrow.Schema) error {
+	if schema.NumFields() != len(columns) {
+		return fmt.Errorf("%d columns, want %d", schema.NumFields(), len(columns))
+	}
+	for i, column := range columns {
+		field := schema.Field(i)
+		if field.Name != column.field.Name || !arrow.TypeEqual(field.Type, column.field.Type) {
+			return fmt.Errorf("column %d is %.80q of type %.80s, want %q of type %s", i, field.Name, field.Type, column.field.Name, column.field.Type)
+		}
+	}
+	return nil
+}
+
+// boundedAllocator panics instead of giving more than what is left; readArrow turns that into an error.
+type boundedAllocator struct{ left int }
+
+func (a *boundedAllocator) Allocate(size int) []byte {
+	if size < 0 || size > a.left {
+		panic(fmt.Sprintf("it needs more than %d bytes of memory", maxArrowDecoded))
+	}
+	a.left -= size
+	return memory.DefaultAllocator.Allocate(size)
+}
+
+func (a *boundedAllocator) Reallocate(size int, old []byte) []byte {
+	grown := a.Allocate(size)
+	copy(grown, old)
+	return grown
+}
+
+func (a *boundedAllocator) Free([]byte) {}

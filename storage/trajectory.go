@@ -1,0 +1,141 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Message is one row of a trajectory file: one message of the conversation, with the tokens that it added. Prompts are never
+// repeated from turn to turn, so a file grows linearly with the conversation.
+type Message struct {
+	Index   int32 // position in the trajectory
+	Turn    int32 // model generation the message belongs to
+	Segment int32 // a new one starts where the prompt stopped extending the last one exactly (a summary, an edited history)
+
+	Role       string // system, user, assistant, tool
+	Content    string // text; bytes that are not UTF-8 become U+FFFD in the file
+	Name       string // the tool's name
+	ToolCallID string
+	ToolCalls  string // JSON array of what the model asked for, or ""
+
+	TokenIDs []int32   // what this message added; all rows of a segment concatenated are the whole sample
+	Logprobs []float32 // sampler's natural log-probabilities, one per token; 0 where not sampled
+	LossMask []bool    // one per token; true where the model sampled it
+
+	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled
+	FinishReason  string
+	Workspace     string    // key of the workspace's changes after the turn, or ""
+	StartedAt     time.Time // zero when unknown; nanoseconds are kept
+	Duration      time.Duration
+}
+
+// Trajectory is one recorded rollout.
+type Trajectory struct {
+	Run, Group, Rollout, Task string
+	StopReason                string
+	DispatchVersion           int64 // policy version when the rollout was started
+	TextOnly                  bool  // the sampler gave no token ids: no message has any
+	Messages                  []Message
+}
+
+// Samples gives one training sample for each segment, in the order in which the segments begin. Advantages, rewards and staleness are
+// the caller's to fill in. The prompt of a sample is what precedes its first sampled token. A sample is truncated when its last
+// generation ended with finish reason "length".
+func (t *Trajectory) Samples() []Sample {
+	var samples []Sample
+	place := map[int32]int{}
+	for i := range t.Messages {
+		m := &t.Messages[i]
+		at, known := place[m.Segment]
+		if !known {
+			at = len(samples)
+			place[m.Segment] = at
+			samples = append(samples, Sample{Run: t.Run, Group: t.Group, Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason,
+				TextOnly: t.TextOnly, DispatchVersion: t.DispatchVersion, SampleIndex: int32(at)})
+		}
+		samples[at].add(m)
+	}
+	for i := range samples {
+		samples[i].SamplesInRollout = int32(len(samples))
+		samples[i].PromptLength = promptLength(samples[i].LossMask)
+	}
+	return samples
+}
+
+func (s *Sample) add(m *Message) {
+	for i, sampled := range m.LossMask {
+		if sampled {
+			s.addVersion(int32(len(s.Tokens)+i), m.PolicyVersion)
+		}
+	}
+	s.Tokens = append(s.Tokens, m.TokenIDs...)
+	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
+	s.LossMask = append(s.LossMask, m.LossMask...)
+	if m.FinishReason != "" {
+		s.Truncated = m.FinishReason == "length"
+	}
+}
+
+func (s *Sample) addVersion(position int32, version int64) {
+	if n := len(s.PolicyVersions); n > 0 {
+		last := &s.PolicyVersions[n-1]
+		if last.Version == version && last.Start+last.Length == position {
+			last.Length++
+			return
+		}
+	}
+	s.PolicyVersions = append(s.PolicyVersions, VersionSegment{Start: position, Length: 1, Version: version})
+}
+
+func promptLength(lossMask []bool) int32 {
+	for i, sampled := range lossMask {
+		if sampled {
+			return int32(i)
+		}
+	}
+	return int32(len(lossMask))
+}
+
+// validate checks what every trajectory file promises; the error names the message.
+func (t *Trajectory) validate() error {
+	if t.DispatchVersion < -1 {
+		return fmt.Errorf("dispatch version %d is negative", t.DispatchVersion)
+	}
+	for i := range t.Messages {
+		if err := t.Messages[i].validate(t.TextOnly); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m *Message) validate(textOnly bool) error {
+	n := len(m.TokenIDs)
+	switch {
+	case len(m.Logprobs) != n || len(m.LossMask) != n:
+		return fmt.Errorf("%d token ids, %d logprobs and %d entries of the loss mask; all must be as many", n, len(m.Logprobs), len(m.LossMask))
+	case textOnly && n > 0:
+		return fmt.Errorf("%d tokens in a trajectory marked text only", n)
+	case m.Index < 0 || m.Turn < 0 || m.Segment < 0:
+		return fmt.Errorf("negative index %d, turn %d or segment %d", m.Index, m.Turn, m.Segment)
+	case m.PolicyVersion < -1:
+		return fmt.Errorf("policy version %d is negative", m.PolicyVersion)
+	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
+		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
+	}
+	for i, sampled := range m.LossMask {
+		if sampled && m.PolicyVersion < 0 {
+			return fmt.Errorf("token %d was sampled, but the message has no policy version", i)
+		}
+	}
+	if err := checkTokens(m.TokenIDs); err != nil {
+		return err
+	}
+	return checkFinite("logprobs", m.Logprobs)
+}
+
+func isArray(text []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("[")) && json.Valid(text)
+}
