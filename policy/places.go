@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// places lists the lines that may be changed.
+func (s *state) places() []candidate {
+	var out []candidate
+	for n, name := range s.order {
+		f := s.files[name]
+		if s.excluded(f) {
+			continue
+		}
+		facts := f.derive()
+		for line := range f.lines {
+			if !facts.mutable[line] || len(out) == maxPlaces || s.exhausted(f, line) {
+				continue
+			}
+			out = append(out, candidate{
+				text:     fmt.Sprintf("At %s:%d", name, line+1),
+				features: s.placeFeatures(f, line),
+				index:    n<<16 | line,
+			})
+		}
+	}
+	return out
+}
+
+func (s *state) hasPlaces() bool {
+	for _, name := range s.order {
+		if f := s.files[name]; !s.excluded(f) && len(f.derive().mutable) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *state) place(c *candidate) (*file, int) {
+	return s.files[s.order[c.index>>16]], c.index & 0xffff
+}
+
+// exhausted tells whether all changes of a line were tried. It is asked only about lines that were tried at all.
+func (s *state) exhausted(f *file, line int) bool {
+	if s.triesAt(f, line) == 0 {
+		return false
+	}
+	for _, m := range s.mutations(f, line) {
+		if !s.known(f, m) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *state) triesAt(f *file, line int) (count int) {
+	for i := range s.tries {
+		t := &s.tries[i]
+		if t.path == f.path && t.kept == s.kept && t.change.start == line {
+			count++
+		}
+	}
+	return count
+}
+
+// known tells whether a change was tried on the present state; a change that has no unique text cannot be made.
+func (s *state) known(f *file, m mutation) bool {
+	after := m.change.apply(f.lines)
+	_, tried := s.tried[s.changeKey(f.path, difference(f.lines, after), f.lines)]
+	return tried
+}
+
+// changes lists what can be done at a line. The prior damps operators with many variants by the root of their number.
+func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
+	mutations := s.mutations(f, line)
+	variants := map[string]int{}
+	for _, m := range mutations {
+		variants[m.op]++
+	}
+	out := make([]candidate, 0, len(mutations))
+	for i, m := range mutations {
+		if s.known(f, m) {
+			continue
+		}
+		out = append(out, candidate{
+			text:     m.text(),
+			offset:   -0.5 * math.Log(float64(variants[m.op])),
+			features: s.changeFeatures(f, line, m),
+			index:    i,
+		})
+	}
+	return mutations, out
+}
+
+// text says what a mutation does, in one line.
+func (m mutation) text() string {
+	if m.op == "line" {
+		return "Change (line): " + m.detail
+	}
+	return "Change (" + m.op + "): " + strings.TrimSpace(m.change.with[0])
+}

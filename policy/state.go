@@ -1,0 +1,419 @@
+package policy
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// state is everything the policy knows: a fold of the conversation, message by message.
+type state struct {
+	tools map[string]bool // nil: all
+	turn  int             // answers given so far
+
+	words map[string]bool // of the instruction
+	told  []string        // commands that the instruction names
+	digit []string        // numbers of the instruction and of failing output
+
+	dirs    []string // known, in order of discovery
+	listed  map[string]bool
+	files   map[string]*file
+	order   []string
+	grepped map[string]bool
+
+	runs      []run
+	reference map[string]*run // command -> its run on the kept state of the workspace
+	tries     []try
+	tried     map[uint64]int // change -> index into tries
+	kept      int            // changes that were built upon
+	applied   int            // index of the try that is in the workspace, or -1
+	fresh     bool           // a test has run since the last edit
+	passing   bool           // and the last one passed
+	failWords map[string]bool
+	failText  string
+
+	calls map[string]*Function // asked for and not answered yet
+}
+
+// run is one run of a test command.
+type run struct {
+	command   string
+	exit      int
+	failures  int // lines that report a failure
+	lines     int
+	signature uint64
+}
+
+type outcome int
+
+const (
+	untested outcome = iota
+	passed
+	improved // fewer failures than before the change
+	unmoved  // the very same output: the change does not matter to the tests
+	moved    // as many failures, but other output
+	worse
+)
+
+// try is a change that was made, and what the tests said of it.
+type try struct {
+	path    string
+	change  replace
+	before  []string
+	op      string
+	outcome outcome
+	kept    int
+}
+
+const (
+	maxFiles     = 64
+	maxFileLines = 400
+	maxLine      = 240 // longer lines are not mutated
+)
+
+func newState(tools []string) *state {
+	s := &state{
+		words: map[string]bool{}, listed: map[string]bool{}, files: map[string]*file{}, grepped: map[string]bool{},
+		reference: map[string]*run{}, tried: map[uint64]int{}, applied: -1, failWords: map[string]bool{}, calls: map[string]*Function{},
+	}
+	if len(tools) > 0 {
+		s.tools = map[string]bool{}
+		for _, name := range tools {
+			s.tools[name] = true
+		}
+	}
+	s.addDir(".")
+	return s
+}
+
+func (s *state) can(tool string) bool { return s.tools == nil || s.tools[tool] }
+
+// observe folds one message.
+func (s *state) observe(m *Message) {
+	switch m.Role {
+	case "user":
+		addWords(s.words, m.Content)
+		s.told = append(s.told, toldCommands(m.Content)...)
+		s.digit = appendNumbers(s.digit, m.Content)
+	case "assistant":
+		s.turn++
+		for i := range m.ToolCalls {
+			s.calls[m.ToolCalls[i].ID] = &m.ToolCalls[i].Function
+		}
+	case "tool":
+		call := s.calls[m.ToolCallID]
+		if call == nil {
+			return
+		}
+		delete(s.calls, m.ToolCallID)
+		s.observeResult(call, m.Content)
+	}
+}
+
+// arguments has the arguments of all the tools; a call uses some of them.
+type arguments struct {
+	TargetFile      string `json:"target_file,omitempty"`
+	TargetDirectory string `json:"target_directory,omitempty"`
+	Pattern         string `json:"pattern,omitempty"`
+	Path            string `json:"path,omitempty"`
+	FilePath        string `json:"file_path,omitempty"`
+	OldString       string `json:"old_string,omitempty"`
+	NewString       string `json:"new_string,omitempty"`
+	Contents        string `json:"contents,omitempty"`
+	Command         string `json:"command,omitempty"`
+}
+
+func (s *state) observeResult(call *Function, result string) {
+	var a arguments
+	if json.Unmarshal([]byte(call.Arguments), &a) != nil {
+		return
+	}
+	switch call.Name {
+	case "list_dir":
+		s.observeListing(cleanPath(a.TargetDirectory), result)
+	case "read_file":
+		s.observeContent(cleanPath(a.TargetFile), result)
+	case "grep":
+		s.grepped[a.Pattern] = true
+		s.observeMatches(result)
+	case "search_replace":
+		s.observeEdit(cleanPath(a.FilePath), a.OldString, a.NewString, result)
+	case "write":
+		if f := s.addFile(cleanPath(a.FilePath)); f != nil {
+			f.read, f.lines, f.facts = true, splitLines(a.Contents), nil
+		}
+	case "run_terminal_cmd":
+		s.observeRun(a.Command, result)
+	}
+}
+
+func (s *state) observeListing(dir, result string) {
+	s.listed[dir] = true
+	for _, entry := range strings.Split(result, "\n") {
+		entry = strings.TrimSpace(entry)
+		if entry == "" || strings.ContainsAny(entry, " \t:") || strings.HasPrefix(entry, ".") {
+			continue
+		}
+		if name, isDir := strings.CutSuffix(entry, "/"); isDir {
+			s.addDir(path.Join(dir, name))
+		} else {
+			s.addFile(path.Join(dir, entry))
+		}
+	}
+}
+
+var numberedLine = regexp.MustCompile(`^\s*(\d+)\|(.*)$`)
+
+func (s *state) observeContent(name, result string) {
+	f := s.addFile(name)
+	if f == nil {
+		return
+	}
+	f.asked = true
+	var lines []string
+	for _, line := range strings.Split(result, "\n") {
+		m := numberedLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if n, err := strconv.Atoi(m[1]); err != nil || n != len(lines)+1 || n > maxFileLines {
+			break
+		}
+		lines = append(lines, m[2])
+	}
+	if lines != nil {
+		f.read, f.lines, f.facts = true, lines, nil
+	}
+}
+
+func (s *state) observeMatches(result string) {
+	for _, line := range strings.Split(result, "\n") {
+		if name, rest, ok := strings.Cut(line, ":"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' && !strings.Contains(name, " ") {
+			s.addFile(cleanPath(name))
+		}
+	}
+}
+
+// observeEdit follows an edit in the file that the policy has in mind. The edit counts as made when its old text is there just once.
+func (s *state) observeEdit(name, old, replacement, result string) {
+	f := s.files[name]
+	if f == nil || !f.read {
+		return
+	}
+	whole := f.text()
+	if strings.Count(whole, old) != 1 || strings.HasPrefix(strings.ToLower(result), "error") {
+		f.read, f.asked = false, false // what we have in mind is not what is there: read it again
+		return
+	}
+	before := f.lines
+	f.lines, f.facts = splitLines(strings.Replace(whole, old, replacement, 1)), nil
+	s.recordEdit(name, before, f.lines)
+}
+
+// recordEdit notes that a file changed: either the applied change was undone, or a new one is tried (on top of the applied one).
+func (s *state) recordEdit(name string, before, after []string) {
+	s.fresh, s.passing = false, false
+	change := difference(before, after)
+	if s.applied >= 0 {
+		last := s.tries[s.applied]
+		undo := last.change.invert(last.before)
+		if last.path == name && undo.start == change.start && undo.count == change.count && equalLines(undo.with, change.with) {
+			s.applied = -1
+			return
+		}
+		s.keep()
+	}
+	key := s.changeKey(name, change, before)
+	if i, again := s.tried[key]; again {
+		s.applied = i
+		return
+	}
+	s.tried[key] = len(s.tries)
+	s.applied = len(s.tries)
+	s.tries = append(s.tries, try{path: name, change: change, before: before, kept: s.kept})
+}
+
+// keep makes the applied change part of the state on which further changes are tried.
+func (s *state) keep() {
+	s.kept++
+	s.applied = -1
+	for i := range s.runs {
+		r := s.runs[len(s.runs)-1-i]
+		if _, known := s.reference[r.command]; known {
+			s.reference[r.command] = &r
+			break
+		}
+	}
+}
+
+// changeKey identifies a change: nothing is tried twice on the same state.
+func (s *state) changeKey(name string, r replace, lines []string) uint64 {
+	h := hashInt(hashString(hashSeed, name), s.kept)
+	h = hashInt(h, r.start)
+	for _, line := range lines[r.start : r.start+r.count] {
+		h = hashString(h, line)
+	}
+	h = hashInt(h, r.count)
+	for _, line := range r.with {
+		h = hashString(h, line)
+	}
+	return h
+}
+
+var exitCode = regexp.MustCompile(`(?m)^exit code: (-?\d+)\s*$`)
+
+func (s *state) observeRun(text, result string) {
+	codes := exitCode.FindAllStringSubmatch(result, -1)
+	r := run{command: text, exit: -1}
+	if len(codes) > 0 {
+		r.exit, _ = strconv.Atoi(codes[len(codes)-1][1])
+	}
+	failing := r.digest(result)
+	s.fresh, s.passing = true, r.exit == 0
+	s.runs = append(s.runs, r)
+	if s.applied >= 0 {
+		s.tries[s.applied].outcome = judge(&r, s.reference[text])
+		return
+	}
+	s.reference[text] = &r
+	if r.exit != 0 {
+		addWords(s.failWords, failing)
+		s.failText = failing
+		s.digit = appendNumbers(s.digit, failing)
+	}
+}
+
+var (
+	failureLine = regexp.MustCompile(`(?i)(\bfail|not ok|\berror|mismatch|\bwrong|\bbad\b|✗|✘|panic|unexpected)`)
+	timing      = regexp.MustCompile(`\d+(\.\d+)?m?s\b`)
+)
+
+// digest fills in what is kept of an output, and returns the part of it that speaks of failures.
+func (r *run) digest(output string) string {
+	var failing strings.Builder
+	follow := 0
+	r.signature = hashSeed
+	for _, line := range strings.Split(output, "\n") {
+		r.lines++
+		r.signature = hashString(r.signature, timing.ReplaceAllString(line, ""))
+		if failureLine.MatchString(line) {
+			r.failures++
+			follow = 3 // details often stand below
+		}
+		if follow > 0 && failing.Len() < 4096 {
+			failing.WriteString(line)
+			failing.WriteByte('\n')
+			follow--
+		}
+	}
+	return failing.String()
+}
+
+func judge(now, before *run) outcome {
+	switch {
+	case now.exit == 0 && (before == nil || before.exit != 0):
+		return passed
+	case before == nil:
+		return untested
+	case now.signature == before.signature:
+		return unmoved
+	case now.failures < before.failures && now.failures > 0 && now.lines >= before.lines/2:
+		return improved
+	case now.failures <= before.failures && now.exit == before.exit:
+		return moved
+	}
+	return worse
+}
+
+func (s *state) addDir(name string) {
+	for _, known := range s.dirs {
+		if known == name {
+			return
+		}
+	}
+	if len(s.dirs) < maxFiles {
+		s.dirs = append(s.dirs, name)
+	}
+}
+
+func (s *state) addFile(name string) *file {
+	if f := s.files[name]; f != nil {
+		return f
+	}
+	if len(s.files) >= maxFiles || name == "" {
+		return nil
+	}
+	f := &file{path: name}
+	s.files[name] = f
+	s.order = append(s.order, name)
+	return f
+}
+
+func (s *state) eachFile(visit func(*file)) {
+	for _, name := range s.order {
+		visit(s.files[name])
+	}
+}
+
+func cleanPath(name string) string { return path.Clean(strings.TrimPrefix(name, "./")) }
+
+func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
+
+func equalLines(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// addWords collects the words of a text: runs of letters, at least three, in lower case; camelCase and snake_case are taken apart.
+func addWords(words map[string]bool, text string) {
+	eachWord(text, func(word string) { words[word] = true })
+}
+
+func eachWord(text string, visit func(string)) {
+	start := -1
+	flush := func(end int) {
+		if start >= 0 && end-start >= 3 {
+			visit(strings.ToLower(text[start:end]))
+		}
+		start = -1
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		lower, upper := c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z'
+		if !lower && !upper {
+			flush(i)
+			continue
+		}
+		if upper && i > 0 && text[i-1] >= 'a' && text[i-1] <= 'z' {
+			flush(i)
+		}
+		if start < 0 {
+			start = i
+		}
+	}
+	flush(len(text))
+}
+
+var number = regexp.MustCompile(`\b\d{1,6}\b`)
+
+func appendNumbers(numbers []string, text string) []string {
+	for _, n := range number.FindAllString(text, 40) {
+		known := false
+		for _, have := range numbers {
+			known = known || have == n
+		}
+		if !known && len(numbers) < 24 {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}

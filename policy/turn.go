@@ -1,0 +1,397 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// candidate is one thing that can be decided. Its text goes into the answer, its action token in front of it.
+type candidate struct {
+	text     string
+	offset   float64 // fixed part of the logit: the uniform prior
+	features []feature
+	index    int
+}
+
+// chooser picks one of the candidates; -1 gives up. Sampling and replaying a turn differ only in the chooser.
+type chooser func(candidates []candidate) int
+
+// The kinds of turn.
+const (
+	kindLook   = "Look around."
+	kindSearch = "Search."
+	kindTest   = "Run the tests."
+	kindTry    = "Try changes."
+	kindAdopt  = "Make the best change again."
+	kindExtend = "Keep the change and try more."
+	kindFinish = "Done."
+)
+
+// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps and does not give up at once;
+// what to do when the tests pass or fail is learned.
+var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1.5, kindAdopt: 0, kindExtend: -0.5, kindFinish: -1}
+
+const (
+	triesPerTurn     = 4  // of changes whose test is quick
+	slowTriesPerTurn = 2  // of changes that have to be compiled
+	filesPerTurn     = 16 // read at once
+	maxPlaces        = 192
+	maxSearchWords   = 8
+)
+
+// turn is an answer in the making. It decides on a fork of the state, in which the edits that it asks for have already happened.
+type turn struct {
+	s      *state
+	choose chooser
+	lines  []string
+	calls  []ToolCall
+}
+
+// answer makes the next turn of the conversation. ok is false when the chooser gave up.
+func (s *state) answer(choose chooser) (content string, calls []ToolCall, ok bool) {
+	t := &turn{s: s.fork(), choose: choose}
+	ok = t.run()
+	return strings.Join(t.lines, "\n"), t.calls, ok
+}
+
+func (s *state) fork() *state {
+	f := *s
+	f.files = make(map[string]*file, len(s.files))
+	for name, old := range s.files {
+		c := *old
+		f.files[name] = &c
+	}
+	f.tries, f.tried = slices.Clone(s.tries), maps.Clone(s.tried)
+	f.reference = maps.Clone(s.reference)
+	f.runs = slices.Clone(s.runs)
+	return &f
+}
+
+func (t *turn) run() bool {
+	kind := t.decide(t.s.kinds())
+	if kind == nil {
+		return false
+	}
+	switch kind.text {
+	case kindLook:
+		t.look()
+	case kindSearch:
+		return t.search()
+	case kindTest:
+		return t.test()
+	case kindTry:
+		return t.try(true)
+	case kindExtend:
+		return t.try(false)
+	case kindAdopt:
+		t.adopt()
+	}
+	return true
+}
+
+func (t *turn) decide(candidates []candidate) *candidate {
+	candidates = distinct(candidates)
+	if len(candidates) == 0 {
+		return nil
+	}
+	i := t.choose(candidates)
+	if i < 0 || i >= len(candidates) {
+		return nil
+	}
+	t.lines = append(t.lines, candidates[i].text)
+	return &candidates[i]
+}
+
+// distinct drops candidates whose token is taken, so that a token says which one was meant.
+func distinct(candidates []candidate) []candidate {
+	seen := make(map[int32]bool, len(candidates))
+	out := candidates[:0]
+	for _, c := range candidates {
+		if token := actionToken(c.text); !seen[token] {
+			seen[token] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// kinds lists what can be done now.
+func (s *state) kinds() []candidate {
+	var out []candidate
+	situation := s.situation()
+	add := func(kind string) {
+		out = append(out, candidate{text: kind, offset: inclination[kind], features: kindFeatures(kind, situation)})
+	}
+	if (s.can("list_dir") && len(s.unlisted()) > 0) || (s.can("read_file") && len(s.unread()) > 0) {
+		add(kindLook)
+	}
+	if s.can("grep") && len(s.searchWords()) > 0 {
+		add(kindSearch)
+	}
+	if s.can("run_terminal_cmd") && len(s.untestedCommands()) > 0 {
+		add(kindTest)
+	}
+	if s.can("search_replace") && s.hasPlaces() {
+		add(kindTry)
+		if s.applied >= 0 && s.tries[s.applied].outcome == improved {
+			add(kindExtend)
+		}
+		if s.best() >= 0 {
+			add(kindAdopt)
+		}
+	}
+	add(kindFinish)
+	return out
+}
+
+func (s *state) unlisted() (dirs []string) {
+	for _, dir := range s.dirs {
+		if !s.listed[dir] {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+func (s *state) unread() (files []string) {
+	for _, name := range s.order {
+		if f := s.files[name]; !f.read && !f.asked {
+			files = append(files, name)
+		}
+	}
+	return files
+}
+
+// look lists every directory and reads every file that is known and was not looked at yet, all at once.
+func (t *turn) look() {
+	calls := 0
+	if t.s.can("list_dir") {
+		for _, dir := range t.s.unlisted() {
+			if calls++; calls <= filesPerTurn {
+				t.call("list_dir", arguments{TargetDirectory: dir})
+			}
+		}
+	}
+	if t.s.can("read_file") {
+		for _, name := range t.s.unread() {
+			if calls++; calls <= filesPerTurn {
+				t.call("read_file", arguments{TargetFile: name})
+			}
+		}
+	}
+}
+
+func (t *turn) call(tool string, a arguments) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return // strings always marshal
+	}
+	id := fmt.Sprintf("call_%d_%d", t.s.turn, len(t.calls))
+	t.calls = append(t.calls, ToolCall{ID: id, Type: "function", Function: Function{Name: tool, Arguments: string(text)}})
+}
+
+// searchWords are the longest words of the failing output, or of the instruction before there is one.
+func (s *state) searchWords() []string {
+	source := s.failWords
+	if len(source) == 0 {
+		source = s.words
+	}
+	var words []string
+	for word := range source {
+		if len(word) >= 4 && !s.grepped[word] {
+			words = append(words, word)
+		}
+	}
+	sort.Slice(words, func(i, j int) bool {
+		if len(words[i]) != len(words[j]) {
+			return len(words[i]) > len(words[j])
+		}
+		return words[i] < words[j]
+	})
+	return words[:min(len(words), maxSearchWords)]
+}
+
+func (t *turn) search() bool {
+	var candidates []candidate
+	for _, word := range t.s.searchWords() {
+		candidates = append(candidates, candidate{text: "Search for " + word, features: []feature{hashed("search word", word, 1)}})
+	}
+	chosen := t.decide(candidates)
+	if chosen == nil {
+		return false
+	}
+	t.call("grep", arguments{Pattern: strings.TrimPrefix(chosen.text, "Search for "), Path: "."})
+	return true
+}
+
+// untestedCommands are the commands that have not run on the workspace as it is.
+func (s *state) untestedCommands() []command {
+	var out []command
+	for _, c := range s.commands() {
+		reference := s.reference[c.guarded()]
+		if s.applied >= 0 && s.fresh && len(s.runs) > 0 && s.runs[len(s.runs)-1].command == c.guarded() {
+			continue
+		}
+		if s.applied < 0 && reference != nil {
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (t *turn) test() bool {
+	c := t.chooseCommand(t.s.untestedCommands())
+	if c == nil {
+		return false
+	}
+	t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+	return true
+}
+
+func (t *turn) chooseCommand(commands []command) *command {
+	candidates := make([]candidate, len(commands))
+	for i, c := range commands {
+		candidates[i] = candidate{text: "Run `" + c.text + "`", features: t.s.commandFeatures(c, i), index: i}
+	}
+	chosen := t.decide(candidates)
+	if chosen == nil {
+		return nil
+	}
+	return &commands[chosen.index]
+}
+
+// currentCommand is the one that ran last; before any has run one is chosen. nil without ok: none was chosen.
+func (t *turn) currentCommand() (c *command, ok bool) {
+	commands := t.s.commands()
+	if len(commands) == 0 || !t.s.can("run_terminal_cmd") {
+		return nil, true
+	}
+	for i := len(t.s.runs) - 1; i >= 0; i-- {
+		for k := range commands {
+			if commands[k].guarded() == t.s.runs[i].command {
+				return &commands[k], true
+			}
+		}
+	}
+	c = t.chooseCommand(commands)
+	return c, c != nil
+}
+
+// try makes changes one after the other, each on the state before, and runs the tests after each.
+func (t *turn) try(undo bool) bool {
+	c, ok := t.currentCommand()
+	if !ok {
+		return false
+	}
+	tries := triesPerTurn
+	switch {
+	case c == nil:
+		tries = 1
+	case c.slow:
+		tries = slowTriesPerTurn
+	}
+	for range tries {
+		if undo || t.s.applied < 0 {
+			t.undo()
+		} else {
+			t.s.keep()
+		}
+		undo = true
+		done, ok := t.tryOne()
+		if !ok {
+			return false
+		}
+		if !done {
+			break
+		}
+		if c != nil {
+			t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+		}
+	}
+	return true
+}
+
+// tryOne decides where and what to change. done is false when nothing is left to try.
+func (t *turn) tryOne() (done, ok bool) {
+	places := t.s.places()
+	if len(places) == 0 {
+		return false, true
+	}
+	place := t.decide(places)
+	if place == nil {
+		return false, false
+	}
+	f, line := t.s.place(place)
+	mutations, candidates := t.s.changes(f, line)
+	chosen := t.decide(candidates)
+	if chosen == nil {
+		return false, false
+	}
+	t.edit(f, mutations[chosen.index].change)
+	return true, true
+}
+
+// edit asks for a change and carries it out in the forked state.
+func (t *turn) edit(f *file, change replace) {
+	old, replacement, ok := change.strings(f.lines)
+	if !ok {
+		return
+	}
+	t.call("search_replace", arguments{FilePath: f.path, OldString: old, NewString: replacement})
+	before := f.lines
+	f.lines, f.facts = change.apply(before), nil
+	t.s.recordEdit(f.path, before, f.lines)
+}
+
+func (t *turn) undo() {
+	if t.s.applied < 0 {
+		return
+	}
+	last := t.s.tries[t.s.applied]
+	if f := t.s.files[last.path]; f != nil && f.read {
+		t.edit(f, last.change.invert(last.before))
+	}
+}
+
+// best is the try worth making again: one that made the tests pass, else one with fewer failures; -1 when there is none or it
+// is what the workspace holds.
+func (s *state) best() int {
+	found := -1
+	for i := range s.tries {
+		if o := s.tries[i].outcome; s.tries[i].kept == s.kept && (o == passed || o == improved && (found < 0 || s.tries[found].outcome != passed)) {
+			found = i
+		}
+	}
+	if found == s.applied {
+		return -1
+	}
+	return found
+}
+
+func (t *turn) adopt() {
+	best := t.s.tries[t.s.best()]
+	t.undo()
+	f := t.s.files[best.path]
+	if !equalLines(f.lines, best.before) {
+		return
+	}
+	t.edit(f, best.change)
+	if commands := t.s.commands(); len(t.s.runs) > 0 {
+		for _, c := range commands {
+			if c.guarded() == t.s.runs[len(t.s.runs)-1].command {
+				t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+			}
+		}
+	}
+}
+
+// excluded files are never changed: tests, and programs that run them.
+func (s *state) excluded(f *file) bool {
+	return !f.read || f.language() == prose || looksLikeTest(f.path) || strings.HasPrefix(path.Base(f.path), ".")
+}
