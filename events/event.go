@@ -114,6 +114,9 @@ func GroupID(n int64) string { return fmt.Sprintf("g%06d", n) }
 // RolloutID is the identity of member i of a group, counted from 0.
 func RolloutID(group string, i int) string { return group + "-" + strconv.Itoa(i) }
 
+// StepKey writes a step so that keys sort as numbers do.
+func StepKey(step int64) string { return fmt.Sprintf("%012d", step) }
+
 // GroupOf is the group that a rollout belongs to.
 func GroupOf(rollout string) string {
 	group, _, _ := strings.Cut(rollout, "-")

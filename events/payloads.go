@@ -133,7 +133,6 @@ const (
 	StopFinished  = "finished"
 	StopMaxTurns  = "max_turns"
 	StopMaxTokens = "max_tokens"
-	StopTimeout   = "timeout"
 	StopLength    = "length" // the model ran into its own output limit
 )
 

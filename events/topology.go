@@ -98,7 +98,7 @@ type ServiceSpec struct {
 
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
-	{Name: Intake, Emits: outsideTypes(), Purpose: "the door: checks what outsiders state and puts it on the log"},
+	{Name: Intake, Emits: append(outsideTypes(), DeadLetteredType), Purpose: "the door: checks what outsiders state and puts it on the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Emits: []Type{TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs tool calls in the rollout's sandbox"},
@@ -145,11 +145,13 @@ const deliveries = 20
 // Consumers is the table of durable consumers.
 var Consumers = []ConsumerSpec{
 	{Name: "intake-v1", Service: Intake, Stream: DoorStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 1024},
+	{Name: "intake-closed-v1", Service: Intake, Stream: Streams[0].Name, Type: RunClosedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: TurnSampledType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: WeightsSubmittedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "undertaker-v1", Service: Undertaker, Stream: DeadStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 }
 

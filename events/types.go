@@ -109,3 +109,12 @@ func (t Type) FromOutside() bool { return definitions[t].outside }
 func (t Type) Routed() bool { return definitions[t].routed }
 
 var sortedTypes = slices.Sorted(maps.Keys(definitions))
+
+// Payload makes an empty payload of a type, nil for an unknown one.
+func Payload(t Type) any {
+	d, ok := definitions[t]
+	if !ok {
+		return nil
+	}
+	return d.payload()
+}

@@ -20,9 +20,12 @@ import (
 // requestTimeout bounds one request to the server; an unanswered append is resolved by reading the chain.
 const requestTimeout = 5 * time.Second
 
-// cachedEvents bounds the cache of links that a chain walk reads again and again. Links are immutable, and
-// large bodies live in the store, so the cache holds at most cachedEvents × events.MaxPayload bytes.
-const cachedEvents = 1024
+// The cache holds links that a chain walk reads again and again; they are immutable. It is bounded to
+// cachedEvents × cachedBody = 128 MiB.
+const (
+	cachedEvents = 4096
+	cachedBody   = 32 << 10
+)
 
 // Log reads and appends events. It is safe for concurrent use and does not own its connection.
 type Log struct {

@@ -71,6 +71,12 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	resp, err := l.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if errors.Is(err, nats.ErrNoResponders) {
+		// Either there is no such stream, or its server is away for a moment: the stream's information tells.
+		if _, infoErr := l.info(ctx, run); infoErr != nil {
+			err = infoErr
+		}
+	}
 	if err != nil {
 		return events.Event{}, fmt.Errorf("read sequence %d of run %s: %w", seq, run, err)
 	}
@@ -78,7 +84,7 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 		return events.Event{}, fmt.Errorf("sequence %d of run %s: %w: %s", seq, run, ErrNotFound, resp.Header.Get("Description"))
 	}
 	e, err := l.decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
-	if err == nil && len(e.Data) <= events.MaxPayload {
+	if err == nil && len(e.Data) <= cachedBody {
 		l.cache.Add(key, e)
 	}
 	return e, err
@@ -102,6 +108,19 @@ func (l *Log) History(ctx context.Context, run string, tail uint64) ([]events.Ev
 		links[i], links[j] = links[j], links[i]
 	}
 	return links, nil
+}
+
+// Rollout folds a rollout's chain up to its last link.
+func (l *Log) Rollout(ctx context.Context, run, id string) (events.Rollout, error) {
+	last, err := l.Last(ctx, run, events.RolloutStartedType.Kind(), id)
+	if err != nil {
+		return events.Rollout{}, err
+	}
+	links, err := l.History(ctx, run, last.Seq)
+	if err != nil {
+		return events.Rollout{}, err
+	}
+	return events.FoldRollout(links)
 }
 
 // Config reads the configuration that a run was opened with.

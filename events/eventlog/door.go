@@ -1,0 +1,138 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// ErrRefused: the intake did not accept a fact. Repeating it unchanged is of no use.
+var ErrRefused = errors.New("refused at the door")
+
+// Submission is a fact that an outsider states at the door.
+type Submission struct {
+	Run    string
+	Type   events.Type
+	Entity string
+	Data   any
+	// ID makes the submission repeatable: the same ID is one fact. It may be empty for facts that happen once.
+	ID string
+	// Source says who states the fact.
+	Source string
+}
+
+// Submit publishes a fact at the door and waits for the intake's answer. An error that is not ErrRefused
+// leaves the outcome open: the door keeps what reached it, and Submit may be repeated with the same ID.
+func (l *Log) Submit(ctx context.Context, s Submission) (events.DoorAnswer, error) {
+	var answer events.DoorAnswer
+	msg, err := l.doorMessage(ctx, s)
+	if err != nil {
+		return answer, err
+	}
+	inbox := l.nc.NewRespInbox()
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return answer, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
+	}
+	defer sub.Unsubscribe()
+	msg.Header[events.HeaderReply] = []string{inbox}
+	if err := l.doorPublish(ctx, msg); err != nil {
+		return answer, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
+	}
+	resp, err := sub.NextMsgWithContext(ctx)
+	if err != nil {
+		return answer, fmt.Errorf("submit %s of %s: the door took it, but the intake did not answer: %w", s.Type, s.Entity, err)
+	}
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		return answer, fmt.Errorf("submit %s of %s: read answer: %w", s.Type, s.Entity, err)
+	}
+	if answer.Error != "" {
+		return answer, fmt.Errorf("%w: %s of %s: %s", ErrRefused, s.Type, s.Entity, answer.Error)
+	}
+	return answer, nil
+}
+
+func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
+	body, err := json.Marshal(s.Data)
+	if err != nil {
+		return nil, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
+	}
+	msg := nats.NewMsg(events.DoorSubject(s.Run, s.Type, s.Entity))
+	if len(body) > events.MaxPayload {
+		ref, err := storage.PutBlob(ctx, l.store, body)
+		if err != nil {
+			return nil, fmt.Errorf("submit %s of %s: store body: %w", s.Type, s.Entity, err)
+		}
+		msg.Header[events.HeaderDataRef] = []string{ref.Key}
+		if body, err = json.Marshal(ref); err != nil {
+			return nil, err
+		}
+	}
+	msg.Data = body
+	if s.ID != "" {
+		msg.Header[events.HeaderMessageID] = []string{s.ID}
+	}
+	if s.Source != "" {
+		msg.Header[events.HeaderSource] = []string{s.Source}
+	}
+	return msg, nil
+}
+
+// doorPublish repeats until the door has the message: it de-duplicates by the message's ID.
+func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) error {
+	for try := 0; ; try++ {
+		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err := l.js.PublishMsg(attempt, msg, jetstream.WithExpectStream(events.DoorStream))
+		cancel()
+		if err == nil || !unknownOutcome(err) || ctx.Err() != nil {
+			return err
+		}
+		if err := pause(ctx, try+6); err != nil {
+			return err
+		}
+	}
+}
+
+// DoorBody reads the body of a message at the door and fetches it where it lies in the store.
+func (l *Log) DoorBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
+	if len(h[events.HeaderDataRef]) == 0 {
+		return body, nil
+	}
+	var ref storage.Ref
+	if err := json.Unmarshal(body, &ref); err != nil {
+		return nil, fmt.Errorf("body reference: %w", err)
+	}
+	if ref.Size > maxDoorBody {
+		return nil, fmt.Errorf("body of %d bytes: at most %d are allowed", ref.Size, maxDoorBody)
+	}
+	return storage.GetBlob(ctx, l.store, ref)
+}
+
+// maxDoorBody bounds what an outsider may hand in as one fact.
+const maxDoorBody = 64 << 20
+
+// Since reports whether one of the links of a chain, from last back to the moment of time, has the ID.
+func (l *Log) Since(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
+	// Clocks of services may differ from the server's by this much.
+	const skew = time.Minute
+	for link := last; ; {
+		if link.ID == id {
+			return link, true, nil
+		}
+		if link.Prev == 0 || link.Time.Before(since.Add(-skew)) {
+			return events.Event{}, false, nil
+		}
+		var err error
+		if link, err = l.Event(ctx, link.Run, link.Prev); err != nil {
+			return events.Event{}, false, err
+		}
+	}
+}

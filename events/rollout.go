@@ -1,0 +1,132 @@
+package events
+
+import "fmt"
+
+// Rollout is one episode folded from its chain.
+type Rollout struct {
+	Run, ID string
+	Started RolloutStarted
+	Turns   []TurnSampled
+	// Tools holds the answers of the turns that asked for tools, by turn.
+	Tools    map[int]ToolsCompleted
+	Finished *RolloutFinished
+	Scored   *RolloutScored
+	Failed   *RolloutFailed
+	// Tries counts the failed tries since the last progress.
+	Tries int
+	// Tail is the sequence of the last link.
+	Tail uint64
+}
+
+// FoldRollout folds a chain given from its first link on.
+func FoldRollout(links []Event) (Rollout, error) {
+	r := Rollout{Tools: map[int]ToolsCompleted{}}
+	for i, e := range links {
+		if i == 0 && e.Type != RolloutStartedType {
+			return r, fmt.Errorf("%s: %w: a rollout begins with %s", e.ID, ErrMalformed, RolloutStartedType)
+		}
+		if err := r.apply(e); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (r *Rollout) apply(e Event) error {
+	var err error
+	tries := 0
+	switch e.Type {
+	case RolloutStartedType:
+		r.Run, r.ID = e.Run, e.Entity
+		r.Started, err = Data[RolloutStarted](e)
+	case TurnSampledType:
+		var t TurnSampled
+		t, err = Data[TurnSampled](e)
+		r.Turns = append(r.Turns, t)
+	case ToolsCompletedType:
+		var t ToolsCompleted
+		t, err = Data[ToolsCompleted](e)
+		r.Tools[t.Turn] = t
+	case RolloutFinishedType:
+		r.Finished, err = data[RolloutFinished](e)
+	case RolloutScoredType:
+		r.Scored, err = data[RolloutScored](e)
+	case RolloutFailedType:
+		r.Failed, err = data[RolloutFailed](e)
+	case RolloutRetriedType:
+		tries = r.Tries + 1
+	default:
+		tries = r.Tries // a remark or a type that this version does not know is no progress
+	}
+	r.Tries, r.Tail = tries, e.Seq
+	return err
+}
+
+func data[T any](e Event) (*T, error) {
+	v, err := Data[T](e)
+	return &v, err
+}
+
+// Over reports whether the rollout has its outcome.
+func (r *Rollout) Over() bool { return r.Scored != nil || r.Failed != nil }
+
+// LastTurn is the last sampled turn, nil before the first.
+func (r *Rollout) LastTurn() *TurnSampled {
+	if len(r.Turns) == 0 {
+		return nil
+	}
+	return &r.Turns[len(r.Turns)-1]
+}
+
+// AwaitsTools reports whether the last turn's tool calls are still to be answered.
+func (r *Rollout) AwaitsTools() bool {
+	last := r.LastTurn()
+	if last == nil || len(last.ToolCalls) == 0 {
+		return false
+	}
+	_, answered := r.Tools[last.Turn]
+	return !answered
+}
+
+// LastTools is the last answer of the tool runner, nil before the first.
+func (r *Rollout) LastTools() *ToolsCompleted {
+	for i := len(r.Turns) - 1; i >= 0; i-- {
+		if t, ok := r.Tools[r.Turns[i].Turn]; ok {
+			return &t
+		}
+	}
+	return nil
+}
+
+// Next makes the event that follows the chain's last link.
+func (r *Rollout) Next(t Type, ordinal string, data any) (Event, error) {
+	e, err := New(r.Run, t, r.ID, ordinal, data)
+	e.Prev = r.Tail
+	return e, err
+}
+
+// Fail makes the terminal failure that follows the chain's last link.
+func (r *Rollout) Fail(stage, class string, cause error) (Event, error) {
+	return r.Next(RolloutFailedType, "0", RolloutFailed{Stage: stage, Class: class, Message: clip(cause.Error())})
+}
+
+// Retry makes the fact of a failed try, or the terminal failure when tries are used up.
+func (r *Rollout) Retry(limits Limits, stage, class string, cause error) (e Event, final bool, err error) {
+	try := r.Tries + 1
+	if try >= limits.Tries {
+		e, err = r.Fail(stage, class, fmt.Errorf("%w (%d tries)", cause, try))
+		return e, true, err
+	}
+	ordinal := fmt.Sprintf("%s-%d-%d", stage, len(r.Turns), try)
+	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class, Message: clip(cause.Error()), Try: try})
+	return e, false, err
+}
+
+// clip keeps error texts that quote foreign output at a bounded size.
+func clip(s string) string {
+	const most = 2000
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

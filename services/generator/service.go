@@ -1,0 +1,140 @@
+package generator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+)
+
+// Options of the service.
+type Options struct {
+	// Slots is how many turns are sampled at once.
+	Slots int
+	// APIKey is sent to the inference server as a bearer token; it never reaches an event or a log.
+	APIKey string
+	// RequestTimeout bounds one turn; a server that hangs longer counts as a failed try.
+	RequestTimeout time.Duration
+}
+
+// DefaultOptions suit a local inference server.
+func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * time.Minute} }
+
+// Service consumes rollout_started and tools_completed, and emits turn_sampled, rollout_finished,
+// rollout_retried and rollout_failed.
+type Service struct {
+	log    *eventlog.Log
+	opts   Options
+	client client
+	tools  []chatTool
+}
+
+// Run is the service.
+func Run(ctx context.Context, env runtime.Env, opts Options) error {
+	s := &Service{
+		log: env.Log, opts: opts, tools: toolDefinitions(),
+		client: client{http: &http.Client{Transport: transport(opts.Slots)}, apiKey: opts.APIKey},
+	}
+	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Generator, Slots: opts.Slots, Handle: s.Handle})
+}
+
+// transport keeps one connection per slot open.
+func transport(slots int) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = slots
+	return t
+}
+
+// Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
+// overtaken finds nothing to do.
+func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+	cfg, err := s.log.Config(ctx, m.Event.Run)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	if err != nil {
+		return nil, err
+	}
+	task, err := cfg.Task(r.Started.Task)
+	if err != nil {
+		fact, _ := r.Fail(events.StageGenerator, events.ClassInternal, err)
+		return []events.Event{fact}, nil
+	}
+	step, stopReason := next(&r, cfg.Limits)
+	switch step {
+	case finish:
+		fact, err := s.finished(ctx, task, &r, stopReason)
+		return []events.Event{fact}, err
+	case sample:
+		return s.sample(ctx, cfg, task, &r)
+	}
+	return nil, nil
+}
+
+// sample asks for one turn, and ends the episode with it when it was the last.
+func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+	t, err := s.ask(ctx, cfg, task, r)
+	if err != nil {
+		return s.failed(ctx, cfg, r, err)
+	}
+	sampled, err := r.Next(events.TurnSampledType, events.Ordinal(t.Turn), t)
+	if err != nil {
+		return nil, err
+	}
+	sampled.Route = route(r, t, cfg.Pool)
+	if sampled.Route != events.RouteFinal {
+		return []events.Event{sampled}, nil
+	}
+	r.Turns = append(r.Turns, t)
+	_, stopReason := next(r, cfg.Limits)
+	last, err := s.finished(ctx, task, r, stopReason)
+	return []events.Event{sampled, last}, err
+}
+
+func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.TurnSampled, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
+	defer cancel()
+	started := time.Now()
+	answer, err := s.client.complete(ctx, cfg.Endpoint, chatRequest{
+		Model: cfg.Policy, Messages: conversation(task, r), Tools: s.tools,
+		Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
+		Seed:     r.Started.Seed + int64(len(r.Turns)),
+		Logprobs: true, ReturnTokenIDs: true, ReturnMetaInfo: true,
+	})
+	if err != nil {
+		return events.TurnSampled{}, err
+	}
+	t, err := turn(r, answer, started, time.Since(started))
+	if err != nil {
+		err = &failure{class: events.ClassBadResponse, err: fmt.Errorf("answer of %s: %w", cfg.Endpoint, err)}
+	}
+	return t, err
+}
+
+// failed states a failed try, and ends the rollout when there is no use in another one.
+func (s *Service) failed(ctx context.Context, cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+	var f *failure
+	if !errors.As(cause, &f) || ctx.Err() != nil {
+		return nil, cause // ours, not the server's: deliver again
+	}
+	if f.permanent {
+		fact, err := r.Fail(events.StageGenerator, f.class, f)
+		return []events.Event{fact}, err
+	}
+	fact, final, err := r.Retry(cfg.Limits, events.StageGenerator, f.class, f)
+	if err != nil || final {
+		return []events.Event{fact}, err
+	}
+	return []events.Event{fact}, runtime.RetryAfter(f, max(f.after, backoff(r.Tries)))
+}
+
+// backoff doubles from half a second to half a minute.
+func backoff(tries int) time.Duration {
+	return min(30*time.Second, 500*time.Millisecond<<min(tries, 10))
+}

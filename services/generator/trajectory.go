@@ -1,0 +1,112 @@
+package generator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// trajectory lays a rollout out as one row per message. Rows carry only the tokens that they add: the prompt's
+// new tokens stand with the last message before a turn, the sampled ones with the turn itself.
+func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
+	t := &storage.Trajectory{
+		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: task.Name,
+		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
+	}
+	segment := int32(-1)
+	add := func(m storage.Message) *storage.Message {
+		m.Index, m.Segment = int32(len(t.Messages)), max(segment, 0)
+		t.Messages = append(t.Messages, m)
+		return &t.Messages[len(t.Messages)-1]
+	}
+	for _, m := range conversation(task, &events.Rollout{}) {
+		add(storage.Message{Role: m.Role, Content: m.Content, PolicyVersion: -1})
+	}
+	for _, turn := range r.Turns {
+		if turn.NewSegment {
+			segment++
+		}
+		t.TextOnly = t.TextOnly || turn.TextOnly
+		prompt := &t.Messages[len(t.Messages)-1]
+		if turn.NewSegment && segment > 0 {
+			// The segment begins with a prompt of its own: no message of the last segment may carry it.
+			prompt = add(storage.Message{Role: "prompt", Turn: int32(turn.Turn), PolicyVersion: -1})
+		}
+		prompt.TokenIDs = turn.PromptDelta
+		prompt.Logprobs, prompt.LossMask = make([]float32, len(turn.PromptDelta)), make([]bool, len(turn.PromptDelta))
+		calls, err := toolCallsText(turn.ToolCalls)
+		if err != nil {
+			return nil, err
+		}
+		add(storage.Message{
+			Role: "assistant", Content: turn.Content, ToolCalls: calls, Turn: int32(turn.Turn),
+			TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs, LossMask: trained(len(turn.TokenIDs)),
+			PolicyVersion: turn.PolicyVersion, FinishReason: turn.FinishReason,
+			StartedAt: turn.StartedAt, Duration: milliseconds(turn.LatencyMS),
+		})
+		answered := r.Tools[turn.Turn]
+		for _, result := range answered.Results {
+			m := storage.Message{
+				Role: "tool", Content: result.Content, Name: result.Name, ToolCallID: result.CallID, Turn: int32(turn.Turn),
+				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: milliseconds(result.DurationMS),
+			}
+			if answered.Workspace != nil {
+				m.Workspace = answered.Workspace.Key
+			}
+			add(m)
+		}
+	}
+	return t, nil
+}
+
+func toolCallsText(calls []events.ToolCall) (string, error) {
+	if len(calls) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(calls)
+	return string(text), err
+}
+
+func trained(n int) []bool {
+	mask := make([]bool, n)
+	for i := range mask {
+		mask[i] = true
+	}
+	return mask
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// finished writes the trajectory file and makes the fact that names it.
+func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.Rollout, stopReason string) (events.Event, error) {
+	t, err := trajectory(task, r, stopReason)
+	if err != nil {
+		return events.Event{}, err
+	}
+	data, err := storage.EncodeTrajectory(t)
+	if err != nil {
+		return events.Event{}, fmt.Errorf("encode trajectory of %s: %w", r.ID, err)
+	}
+	ref, err := storage.PutNamed(ctx, s.log.Store(), "runs/"+r.Run+"/trajectories/"+r.ID, ".arrow", data)
+	if err != nil {
+		return events.Event{}, fmt.Errorf("store trajectory of %s: %w", r.ID, err)
+	}
+	fact := events.RolloutFinished{
+		Task: task.Name, StopReason: stopReason, Turns: len(r.Turns), TextOnly: t.TextOnly,
+		Samples: len(t.Samples()), Trajectory: ref,
+		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
+	}
+	for _, turn := range r.Turns {
+		fact.Tokens += len(turn.PromptDelta) + len(turn.TokenIDs)
+		fact.MinVersion = min(fact.MinVersion, turn.PolicyVersion)
+		fact.MaxVersion = max(fact.MaxVersion, turn.PolicyVersion)
+	}
+	if tools := r.LastTools(); tools != nil {
+		fact.Workspace = tools.Workspace
+	}
+	return r.Next(events.RolloutFinishedType, "0", fact)
+}

@@ -1,0 +1,142 @@
+// Package scorer runs a task's verifier over the final workspace, in a fresh sandbox.
+package scorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Options of the service.
+type Options struct {
+	// Slots is how many verifiers run at once.
+	Slots          int
+	AllowInsecure  bool
+	ToolchainCache string
+}
+
+// Service consumes rollout_finished, and emits rollout_scored, rollout_retried and rollout_failed.
+type Service struct {
+	log  *eventlog.Log
+	opts Options
+}
+
+// Run is the service.
+func Run(ctx context.Context, env runtime.Env, opts Options) error {
+	s := &Service{log: env.Log, opts: opts}
+	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Scorer, Slots: opts.Slots, Handle: s.Handle})
+}
+
+// Handle scores the rollout of the input, unless it has its outcome already.
+func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	if err != nil || r.Over() || r.Finished == nil {
+		return nil, err
+	}
+	cfg, err := s.log.Config(ctx, r.Run)
+	if err != nil {
+		return nil, err
+	}
+	task, err := cfg.Task(r.Started.Task)
+	if err != nil {
+		fact, _ := r.Fail(events.StageScorer, events.ClassInternal, err)
+		return []events.Event{fact}, nil
+	}
+	scored, err := s.score(ctx, task, &r)
+	if err == nil {
+		fact, err := r.Next(events.RolloutScoredType, "0", scored)
+		return []events.Event{fact}, err
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return failed(cfg, &r, err)
+}
+
+// failed ends the rollout when its verifier gave no verdict, and tries again when the machinery failed.
+func failed(cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+	var v *verifier.Error
+	if errors.As(cause, &v) && v.Class != verifier.ClassSandbox {
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, cause)
+		return []events.Event{fact}, err
+	}
+	class := events.ClassSandbox
+	if errors.Is(cause, storage.ErrNotFound) || errors.Is(cause, storage.ErrCorrupt) {
+		class = events.ClassObject
+	}
+	fact, final, err := r.Retry(cfg.Limits, events.StageScorer, class, cause)
+	if err != nil || final {
+		return []events.Event{fact}, err
+	}
+	return []events.Event{fact}, runtime.RetryAfter(cause, time.Second<<min(r.Tries, 5))
+}
+
+// score runs the verifier and stores its log.
+func (s *Service) score(ctx context.Context, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+	spec, err := s.spec(ctx, task, r)
+	if err != nil {
+		return events.RolloutScored{}, err
+	}
+	outcome, err := verifier.Run(ctx, spec)
+	if err != nil {
+		return events.RolloutScored{}, fmt.Errorf("run verifier: %w", err)
+	}
+	scored := events.RolloutScored{
+		Reward: outcome.Reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
+		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
+	}
+	if len(outcome.Log) > 0 {
+		ref, err := storage.PutBlob(ctx, s.log.Store(), outcome.Log)
+		if err != nil {
+			return scored, fmt.Errorf("store verifier log: %w", err)
+		}
+		scored.Log = &ref
+	}
+	return scored, nil
+}
+
+func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {
+	spec := verifier.Spec{
+		Name: r.ID, Workdir: task.Workdir, Env: map[string]string{},
+		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
+		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
+	}
+	for _, name := range task.Toolchains {
+		mounts, env, err := sandbox.Toolchain(ctx, name, s.opts.ToolchainCache)
+		if err != nil {
+			return spec, fmt.Errorf("toolchain %s: %w", name, err)
+		}
+		spec.Mounts = append(spec.Mounts, mounts...)
+		for k, v := range env {
+			spec.Env[k] = v
+		}
+	}
+	for _, env := range []map[string]string{task.Env, task.VerifierEnv} {
+		for k, v := range env {
+			spec.Env[k] = v
+		}
+	}
+	var err error
+	get := func(what string, ref storage.Ref) (data []byte) {
+		if err == nil {
+			if data, err = storage.GetBlob(ctx, s.log.Store(), ref); err != nil {
+				err = fmt.Errorf("%s of task %s: %w", what, task.Name, err)
+			}
+		}
+		return data
+	}
+	spec.Snapshot, spec.Tests = get("snapshot", task.Snapshot), get("tests", task.Tests)
+	if r.Finished.Workspace != nil {
+		spec.Changes = get("workspace", *r.Finished.Workspace)
+	}
+	return spec, err
+}

@@ -1,0 +1,110 @@
+package toolrunner
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+)
+
+// Runners tell each other over core NATS that they live. What is routed to one that has been silent for
+// goneAfter goes back to the others: they work on its route too, restoring sandboxes from the log.
+const (
+	aliveSubject = "rondo.live.toolrunner."
+	aliveEvery   = 2 * time.Second
+	goneAfter    = 5 * aliveEvery
+)
+
+// peers knows which runners live.
+type peers struct {
+	log   *eventlog.Log
+	self  string
+	mu    sync.Mutex
+	seen  map[string]time.Time
+	since time.Time
+}
+
+func newPeers(log *eventlog.Log, self string) *peers {
+	return &peers{log: log, self: self, seen: map[string]time.Time{}, since: time.Now()}
+}
+
+// run beats and listens until the context ends.
+func (p *peers) run(ctx context.Context) {
+	nc := p.log.Conn()
+	sub, err := nc.Subscribe(aliveSubject+"*", func(m *nats.Msg) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.seen[strings.TrimPrefix(m.Subject, aliveSubject)] = time.Now()
+	})
+	if err == nil {
+		defer sub.Unsubscribe()
+	}
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		// A beat that is lost with the connection is followed by the next one.
+		_ = nc.Publish(aliveSubject+p.self, nil)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// orphans lists the routes of a run whose runner is gone. Two runners may take on the same route: its
+// messages are shared between them, and each result is fenced by the rollout's chain.
+func (p *peers) orphans(ctx context.Context, run string) []string {
+	if time.Since(p.since) < goneAfter {
+		return nil // too early to know who is silent
+	}
+	stream, err := p.log.JetStream().Stream(ctx, events.RunStream(run))
+	if err != nil {
+		return nil
+	}
+	prefix := events.ConsumersOf(events.ToolRunner)[0].For(run, events.RunnerRoute("")).Name
+	var routes []string
+	names := stream.ConsumerNames(ctx)
+	for name := range names.Name() {
+		runner, ok := strings.CutPrefix(name, prefix)
+		if ok && runner != p.self && !p.alive(runner) {
+			routes = append(routes, events.RunnerRoute(runner))
+		}
+	}
+	return routes
+}
+
+func (p *peers) alive(runner string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.seen[runner]) < goneAfter
+}
+
+// identity is the runner's name. It is kept in the service's directory, so that a runner that restarts finds
+// the work that was routed to it.
+func identity(dir string) (string, error) {
+	path := filepath.Join(dir, "runner")
+	if name, err := os.ReadFile(path); err == nil && events.ValidToken(string(name)) {
+		return string(name), nil
+	}
+	var random [6]byte
+	rand.Read(random[:])
+	name := hex.EncodeToString(random[:])
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("name the tool runner: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(name), 0o644); err != nil {
+		return "", fmt.Errorf("name the tool runner: %w", err)
+	}
+	return name, nil
+}

@@ -1,0 +1,144 @@
+// Package toolrunner runs the tool calls of sampled turns in the sandbox that it holds for each rollout.
+package toolrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Options of the service.
+type Options struct {
+	// Slots is how many turns run at once.
+	Slots int
+	// Pool is the route of turns whose rollout has no sandbox yet.
+	Pool string
+	// AllowInsecure runs tools without isolation where the kernel refuses it.
+	AllowInsecure bool
+	// ToolchainCache is where toolchains keep their warmed caches.
+	ToolchainCache string
+}
+
+// Service consumes turn_sampled, and emits tools_completed, rollout_retried and rollout_failed.
+type Service struct {
+	log    *eventlog.Log
+	opts   Options
+	held   *held
+	peers  *peers
+	runner string
+}
+
+// Run is the service.
+func Run(ctx context.Context, env runtime.Env, opts Options) error {
+	runner, err := identity(env.Dir)
+	if err != nil {
+		return err
+	}
+	s := &Service{log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log.Store(), opts), peers: newPeers(env.Log, runner)}
+	defer s.held.closeAll()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go s.peers.run(ctx)
+	go s.held.expire(ctx)
+	return runtime.RunEffect(ctx, env, runtime.Effect{
+		Name: events.ToolRunner, Slots: opts.Slots, Handle: s.Handle,
+		Routes: func(ctx context.Context, run string) []string {
+			return append([]string{opts.Pool, events.RunnerRoute(runner)}, s.peers.orphans(ctx, run)...)
+		},
+	})
+}
+
+// Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
+func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	if err != nil {
+		return nil, err
+	}
+	if r.Over() || r.Finished != nil {
+		s.held.release(r.Run, r.ID)
+		return nil, nil
+	}
+	if !r.AwaitsTools() {
+		return nil, nil
+	}
+	cfg, err := s.log.Config(ctx, r.Run)
+	if err != nil {
+		return nil, err
+	}
+	task, err := cfg.Task(r.Started.Task)
+	if err != nil {
+		fact, _ := r.Fail(events.StageTools, events.ClassInternal, err)
+		return []events.Event{fact}, nil
+	}
+	done, err := s.work(ctx, task, &r)
+	if err == nil {
+		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(done.Turn), done)
+		return []events.Event{fact}, err
+	}
+	s.held.release(r.Run, r.ID) // whatever state it is in, the log and the store have a better one
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	fact, final, retryErr := r.Retry(cfg.Limits, events.StageTools, class(err), err)
+	if retryErr != nil || final {
+		return []events.Event{fact}, retryErr
+	}
+	return []events.Event{fact}, runtime.RetryAfter(err, time.Second<<min(r.Tries, 5))
+}
+
+// work runs the turn's calls and stores the workspace's change.
+func (s *Service) work(ctx context.Context, task events.TaskSpec, r *events.Rollout) (events.ToolsCompleted, error) {
+	last := r.LastTurn()
+	box, err := s.held.take(ctx, task, r)
+	if err != nil {
+		return events.ToolsCompleted{}, err
+	}
+	defer s.held.put(box)
+	calls := make([]tools.Call, len(last.ToolCalls))
+	for i, c := range last.ToolCalls {
+		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	}
+	results, err := tools.Run(ctx, box.Sandbox, calls)
+	if err != nil {
+		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
+	}
+	done := events.ToolsCompleted{
+		Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(),
+	}
+	for _, t := range results {
+		done.Results = append(done.Results, events.ToolResult{
+			CallID: t.CallID, Name: t.Name, Content: t.Content, Error: t.Error, ExitCode: t.ExitCode,
+			DroppedBytes: t.DroppedBytes, StartedAt: t.StartedAt.UTC(), DurationMS: float64(t.Duration) / float64(time.Millisecond),
+		})
+	}
+	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
+		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
+	}
+	box.turn = last.Turn
+	return done, nil
+}
+
+func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*storage.Ref, error) {
+	changes, err := box.Changes(ctx)
+	if err != nil || changes == nil {
+		return nil, err
+	}
+	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
+	return &ref, err
+}
+
+// class names the cause of a failed try.
+func class(err error) string {
+	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) {
+		return events.ClassObject
+	}
+	return events.ClassSandbox
+}
