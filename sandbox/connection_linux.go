@@ -1,0 +1,185 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+)
+
+// cancelGrace is how long a sandbox has to confirm that it gave a command up.
+const cancelGrace = 10 * time.Second
+
+// connection multiplexes calls to the init process over its socket.
+type connection struct {
+	file    *os.File
+	reader  *bufio.Reader
+	writing sync.Mutex
+
+	mu      sync.Mutex
+	broken  error
+	last    uint64
+	waiting map[uint64]*call
+}
+
+type call struct {
+	limit int64 // bytes that the answer may have
+	done  chan answer
+}
+
+type answer struct {
+	response wire.Response
+	body     []byte
+	err      error
+}
+
+func newConnection(file *os.File) *connection {
+	return &connection{file: file, reader: bufio.NewReaderSize(file, 32<<10), waiting: map[uint64]*call{}}
+}
+
+// boot sends the description of the sandbox and waits until it stands.
+func (c *connection) boot(ctx context.Context, boot wire.Boot, archives [][]byte) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.file.SetDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.file.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	// Where the process refused and went away before it read everything, its reason is worth more than the broken pipe.
+	sent := wire.Write(c.file, boot, archives...)
+	var response wire.Response
+	_, err := wire.Read(c.reader, &response, func() (int64, error) { return 0, nil })
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		return errors.Join(fmt.Errorf("its first process ended: %w", err), sent)
+	case response.Error != nil:
+		return response.Error
+	case sent != nil:
+		return sent
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	_ = c.file.SetDeadline(time.Time{})
+	go c.receive()
+	return nil
+}
+
+// receive hands answers to those who wait for them. An answer that nobody asked for, or a longer one, breaks the connection: the
+// process on the other side is not what was started.
+func (c *connection) receive() {
+	for {
+		var response wire.Response
+		var waiting *call
+		body, err := wire.Read(c.reader, &response, func() (int64, error) {
+			if waiting = c.take(response.ID); waiting == nil {
+				return 0, fmt.Errorf("%w: answer to unknown request %d", wire.ErrProtocol, response.ID)
+			}
+			return waiting.limit, nil
+		})
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+			if waiting != nil {
+				waiting.done <- answer{err: err}
+			}
+			c.close(err)
+			return
+		}
+		answered := answer{response: response, body: body}
+		if response.Error != nil {
+			answered.err = response.Error
+		}
+		waiting.done <- answered
+	}
+}
+
+func (c *connection) take(id uint64) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting := c.waiting[id]
+	delete(c.waiting, id)
+	return waiting
+}
+
+// call sends a request and waits for its answer, whose body has at most limit bytes. When ctx ends first the sandbox is asked to give
+// up; one that does not confirm that is broken.
+func (c *connection) call(ctx context.Context, request wire.Request, limit int64, body []byte) (wire.Response, []byte, error) {
+	if err := context.Cause(ctx); err != nil {
+		return wire.Response{}, nil, err
+	}
+	waiting := &call{limit: limit, done: make(chan answer, 1)}
+	id, err := c.enqueue(waiting)
+	if err != nil {
+		return wire.Response{}, nil, err
+	}
+	request.ID = id
+	if err := c.send(request, body); err != nil {
+		return wire.Response{}, nil, err
+	}
+	select {
+	case a := <-waiting.done:
+		return a.response, a.body, a.err
+	case <-ctx.Done():
+	}
+	return c.giveUp(ctx, id, request.Op, waiting)
+}
+
+func (c *connection) giveUp(ctx context.Context, id uint64, op wire.Op, waiting *call) (wire.Response, []byte, error) {
+	if err := c.send(wire.Request{Op: wire.OpCancel, Target: id}, nil); err != nil {
+		return wire.Response{}, nil, err
+	}
+	select {
+	case a := <-waiting.done:
+		return a.response, a.body, errors.Join(context.Cause(ctx), a.err)
+	case <-time.After(cancelGrace):
+		err := fmt.Errorf("%w: no answer to %s", ErrClosed, op)
+		c.close(err)
+		return wire.Response{}, nil, errors.Join(err, context.Cause(ctx))
+	}
+}
+
+func (c *connection) enqueue(waiting *call) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return 0, c.broken
+	}
+	c.last++
+	c.waiting[c.last] = waiting
+	return c.last, nil
+}
+
+func (c *connection) send(request wire.Request, body []byte) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	err := wire.Write(c.file, request, body)
+	if err != nil && !errors.Is(err, wire.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+		c.close(err)
+	}
+	if err != nil {
+		c.take(request.ID)
+	}
+	return err
+}
+
+// close fails all calls, now and later.
+func (c *connection) close(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.broken != nil {
+		return
+	}
+	c.broken = why
+	c.file.Close()
+	for id, waiting := range c.waiting {
+		delete(c.waiting, id)
+		waiting.done <- answer{err: why}
+	}
+}

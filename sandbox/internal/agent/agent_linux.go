@@ -1,0 +1,214 @@
+// Package agent is the init process of a sandbox: it builds the sandbox around itself, then serves its owner's requests over one
+// inherited socket until that closes, which ends the sandbox.
+package agent
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/archive"
+	"github.com/rondo-rl/rondo/sandbox/internal/jail"
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+)
+
+// ControlFD is the inherited socket's descriptor.
+const ControlFD = 3
+
+// requests that may wait for a thread; the owner sends no more than it has callers.
+const queue = 64
+
+type agent struct {
+	conn    *os.File
+	boot    wire.Boot
+	work    *workers
+	reaper  *reaper
+	memory  *memoryPoller
+	writing sync.Mutex
+	// One archive operation at a time: they hold whole files in memory.
+	archiving sync.Mutex
+	workspace *os.Root
+	base      *archive.Base
+	running   sync.Map // request id of an exec -> its cancel channel
+}
+
+// Run builds the sandbox and serves it. It returns when the owner hangs up or the sandbox cannot be built; the process must then exit.
+func Run() error {
+	a := &agent{conn: os.NewFile(ControlFD, "control")}
+	if err := a.start(); err != nil {
+		return errors.Join(err, a.respond(wire.Response{Error: wire.Wrap(err)}))
+	}
+	if err := a.respond(wire.Response{}); err != nil {
+		return err
+	}
+	return a.serve()
+}
+
+func (a *agent) start() error {
+	archives, err := wire.Read(a.conn, &a.boot, func() (int64, error) { return archive.MaxArchive, nil })
+	if err != nil {
+		return fmt.Errorf("read the sandbox's description: %w", err)
+	}
+	if a.boot.Insecure == "" {
+		err = jail.Build(a.boot)
+	} else {
+		err = makeFolders(a.boot)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.unpackReadOnly(archives); err != nil {
+		return err
+	}
+	if a.workspace, err = os.OpenRoot(a.path(a.boot.Workdir)); err != nil {
+		return err
+	}
+	if a.boot.Insecure == "" {
+		warmThreads()
+		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes); err != nil {
+			return err
+		}
+	}
+	if a.work, err = startWorkers(a.boot.Insecure == ""); err != nil {
+		return err
+	}
+	a.reaper = startReaper()
+	if a.boot.PollMemory > 0 {
+		a.memory = startMemoryPoller(a.boot.PollMemory)
+	}
+	return nil
+}
+
+// unpackReadOnly fills the folders that nothing in the sandbox may change.
+func (a *agent) unpackReadOnly(archives []byte) error {
+	for i, target := range a.boot.ReadOnly {
+		size := a.boot.Lengths[i]
+		if size > len(archives) {
+			return fmt.Errorf("%w: archive for %s is cut short", wire.ErrProtocol, target)
+		}
+		if err := unpack(a.path(target), archives[:size]); err != nil {
+			return fmt.Errorf("unpack %s: %w", target, err)
+		}
+		archives = archives[size:]
+		if a.boot.Insecure != "" {
+			continue
+		}
+		if err := jail.Lock(target); err != nil {
+			return fmt.Errorf("make %s read-only: %w", target, err)
+		}
+	}
+	return nil
+}
+
+func (a *agent) serve() error {
+	reader := bufio.NewReaderSize(a.conn, 64<<10)
+	for {
+		var request wire.Request
+		body, err := wire.Read(reader, &request, func() (int64, error) { return archive.MaxArchive, nil })
+		if err != nil {
+			return err
+		}
+		go a.handle(request, body)
+	}
+}
+
+func (a *agent) handle(request wire.Request, body []byte) {
+	response, out, err := a.answer(request, body)
+	if request.Op == wire.OpCancel {
+		return
+	}
+	response.ID = request.ID
+	response.Error = wire.Wrap(err)
+	if err := a.respond(response, out...); err != nil {
+		os.Exit(1) // the owner is gone
+	}
+}
+
+func (a *agent) answer(request wire.Request, body []byte) (response wire.Response, out [][]byte, err error) {
+	switch request.Op {
+	case wire.OpExec:
+		return a.exec(request, body)
+	case wire.OpCancel:
+		a.cancel(request.Target)
+		return response, nil, nil
+	case wire.OpKill:
+		a.reaper.killAll()
+		return response, nil, nil
+	case wire.OpUnpack, wire.OpBase, wire.OpChanges, wire.OpApply:
+		data, err := a.tree(request, body)
+		return response, [][]byte{data}, err
+	}
+	a.work.do(func() { response, out, err = a.file(request, body) })
+	return response, out, err
+}
+
+// tree serves the operations on whole trees. They run with init's capabilities, so that no mode bits of the workspace can
+// hide it from its owner, and below a root that names cannot leave.
+func (a *agent) tree(request wire.Request, body []byte) (data []byte, err error) {
+	a.archiving.Lock()
+	defer a.archiving.Unlock()
+	switch request.Op {
+	case wire.OpUnpack:
+		return nil, limits(unpack(a.path(request.Path), body))
+	case wire.OpApply:
+		return nil, limits(archive.Apply(a.workspace, body))
+	case wire.OpBase:
+		a.base, err = archive.Scan(a.workspace)
+		return nil, limits(err)
+	}
+	if a.base == nil {
+		return nil, fmt.Errorf("%w: the workspace has no base to compare with", wire.ErrInvalid)
+	}
+	data, err = archive.Diff(a.workspace, a.base)
+	return data, limits(err)
+}
+
+// limits lets the owner tell a tree that is too large, or refused, from a fault of the sandbox.
+func limits(err error) error {
+	switch {
+	case errors.Is(err, archive.ErrTooLarge):
+		return fmt.Errorf("%w: %w", wire.ErrTooLarge, err)
+	case errors.Is(err, archive.ErrInvalid):
+		return fmt.Errorf("%w: %w", wire.ErrInvalid, err)
+	}
+	return err
+}
+
+func unpack(dir string, data []byte) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return archive.Unpack(root, data)
+}
+
+func (a *agent) respond(response wire.Response, body ...[]byte) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return wire.Write(a.conn, response, body...)
+}
+
+// path translates a path of the sandbox for the file system that the agent sees: the same, but in a sandbox without
+// isolation, whose own folders lie in a private one.
+func (a *agent) path(inside string) string {
+	if a.boot.Insecure == "" || !ownFolder(a.boot, inside) {
+		return inside
+	}
+	return a.boot.Insecure + inside
+}
+
+func ownFolder(boot wire.Boot, path string) bool {
+	for _, folder := range ownFolders(boot) {
+		if path == folder || strings.HasPrefix(path, folder+"/") {
+			return true
+		}
+	}
+	return false
+}

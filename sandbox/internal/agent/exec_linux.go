@@ -1,0 +1,272 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// termGrace is what a command gets between SIGTERM and SIGKILL when its time is over.
+	termGrace = 500 * time.Millisecond
+	// drainTime bounds the wait for output after a command and all that it left behind are gone; only a process that was there
+	// before and was handed the pipe can still hold it.
+	drainTime = 250 * time.Millisecond
+	// Exit codes of POSIX shells for a program that cannot be run or found.
+	exitNotExecutable, exitNotFound = 126, 127
+	exitSignalBase                  = 128
+)
+
+// command is one run of a program.
+type command struct {
+	request wire.Request
+	pid     int
+	ended   chan unix.WaitStatus
+	cancel  chan struct{}
+	flood   chan struct{}
+	outputs [2]stream // stdout, stderr
+	result  wire.Exec
+}
+
+// stream is the reading side of one of a command's pipes.
+type stream struct {
+	output
+	pipe *os.File
+	done chan struct{}
+}
+
+func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byte, error) {
+	c := &command{request: request, ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 2)}
+	a.running.Store(request.ID, c)
+	defer a.running.Delete(request.ID)
+	before, kills := snapshot(), a.memory.count()
+	if err := a.launch(c, stdin); err != nil {
+		code, text := launchFailure(err, request.Argv)
+		if code == 0 {
+			return wire.Response{}, nil, err
+		}
+		return wire.Response{Exec: &wire.Exec{ExitCode: code}}, [][]byte{nil, []byte(text)}, nil
+	}
+	if request.Background {
+		return wire.Response{Exec: &c.result}, nil, nil
+	}
+	status := a.await(c, before)
+	c.result.ExitCode = exitCode(status)
+	c.result.OutOfMemory = a.memory.count() > kills
+	stdout, stderr := c.outputs[0].finish(), c.outputs[1].finish()
+	c.result.StdoutBytes = len(stdout)
+	c.result.Dropped = c.outputs[0].dropped() + c.outputs[1].dropped()
+	return wire.Response{Exec: &c.result}, [][]byte{stdout, stderr}, nil
+}
+
+func (a *agent) cancel(id uint64) {
+	if c, ok := a.running.Load(id); ok {
+		select {
+		case c.(*command).cancel <- struct{}{}:
+		default: // asked before
+		}
+	}
+}
+
+// await waits for the command's end, makes it end when one of its limits is reached, and kills what it left behind.
+func (a *agent) await(c *command, before map[key]bool) unix.WaitStatus {
+	wall := time.NewTimer(time.Duration(c.request.WallMillis) * time.Millisecond)
+	defer wall.Stop()
+	var status unix.WaitStatus
+	ended := false
+	select {
+	case status = <-c.ended:
+		ended = true
+	case <-wall.C:
+		c.result.TimedOut = true
+		_ = unix.Kill(-c.pid, unix.SIGTERM)
+		select {
+		case status = <-c.ended:
+			ended = true
+		case <-time.After(termGrace):
+		}
+	case <-c.flood:
+		c.result.OutputExceeded = true
+	case <-c.cancel:
+		c.result.Canceled = true
+	}
+	if !ended {
+		_ = unix.Kill(-c.pid, unix.SIGKILL)
+		status = <-c.ended
+	}
+	a.reaper.killLeftovers(before)
+	return status
+}
+
+func exitCode(status unix.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignalBase + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// launch starts the program on a thread without capabilities.
+func (a *agent) launch(c *command, stdin []byte) (err error) {
+	files, closeAll, err := a.open(c, stdin)
+	defer closeAll()
+	if err != nil {
+		return err
+	}
+	a.work.do(func() {
+		c.pid, err = a.reaper.start(c, func() (int, error) { return a.fork(c.request, files) })
+	})
+	c.result.PID = c.pid
+	return err
+}
+
+func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
+	dir := a.path(request.Path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return 0, &noFolder{request.Path}
+	}
+	env := a.environment(request.Env)
+	program, err := find(request.Argv[0], dir, env)
+	if err != nil {
+		return 0, err
+	}
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	pid, err := syscall.ForkExec(program, request.Argv, &syscall.ProcAttr{
+		Dir: dir, Env: list, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 0, &os.PathError{Op: "start", Path: program, Err: err}
+	}
+	raiseOOMScore(pid)
+	return pid, nil
+}
+
+// raiseOOMScore makes the kernel choose the sandbox's commands before its init; not being able to is no reason to fail.
+func raiseOOMScore(pid int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("500"), 0)
+}
+
+type noFolder struct{ path string }
+
+func (e *noFolder) Error() string { return "no such working folder: " + e.path }
+
+// find looks a program up as a shell would, in the PATH that it will have.
+func find(name, dir string, env map[string]string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, folder := range strings.Split(env["PATH"], ":") {
+		if folder == "" {
+			folder = dir
+		}
+		candidate := folder + "/" + name
+		if info, err := os.Stat(candidate); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return candidate, nil
+		}
+	}
+	return "", &os.PathError{Op: "start", Path: name, Err: fs.ErrNotExist}
+}
+
+// launchFailure answers the exit code and text that a shell would give, or 0 where the fault is not the command's.
+func launchFailure(err error, argv []string) (int, string) {
+	var folder *noFolder
+	switch {
+	case errors.As(err, &folder):
+		return exitNotExecutable, err.Error() + "\n"
+	case errors.Is(err, fs.ErrNotExist):
+		return exitNotFound, argv[0] + ": command not found\n"
+	case errors.Is(err, syscall.EAGAIN):
+		return exitNotExecutable, argv[0] + ": cannot start: the sandbox's limit on processes is reached\n"
+	case errors.Is(err, syscall.ENOSPC):
+		return exitNotExecutable, argv[0] + ": cannot start: no space left on device\n"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL):
+		return exitNotExecutable, fmt.Sprintf("%s: cannot start: %v\n", argv[0], err)
+	}
+	return 0, ""
+}
+
+// open makes the command's three files; closeAll closes this side's copies of what the command got.
+func (a *agent) open(c *command, stdin []byte) (files []uintptr, closeAll func(), err error) {
+	var opened []*os.File
+	closeAll = func() {
+		for _, f := range opened {
+			f.Close()
+		}
+	}
+	in, err := input(stdin)
+	if err != nil {
+		return nil, closeAll, err
+	}
+	opened = append(opened, in)
+	if c.request.Background {
+		log, err := a.backgroundLog(c)
+		if err != nil {
+			return nil, closeAll, err
+		}
+		opened = append(opened, log)
+		return []uintptr{in.Fd(), log.Fd(), log.Fd()}, closeAll, nil
+	}
+	files = []uintptr{in.Fd()}
+	for i := range c.outputs {
+		reading, writing, err := os.Pipe()
+		if err != nil {
+			return nil, closeAll, err
+		}
+		opened = append(opened, writing)
+		files = append(files, writing.Fd())
+		c.outputs[i].begin(reading, c.request.Output, c.flood)
+	}
+	return files, closeAll, nil
+}
+
+// input is a pipe that carries the bytes, or nothing to read.
+func input(data []byte) (*os.File, error) {
+	if len(data) == 0 {
+		return os.Open(os.DevNull)
+	}
+	reading, writing, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer writing.Close()
+		_, _ = writing.Write(data) // a command need not read its input
+	}()
+	return reading, nil
+}
+
+// backgroundLog is the file that takes a background command's output.
+func (a *agent) backgroundLog(c *command) (file *os.File, err error) {
+	c.result.Log = fmt.Sprintf("/tmp/background-%d.log", c.request.ID)
+	a.work.do(func() {
+		file, err = os.OpenFile(a.path(c.result.Log), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+	})
+	return file, err
+}
+
+func (s *stream) begin(pipe *os.File, limit int, flood chan<- struct{}) {
+	s.pipe, s.limit, s.done = pipe, limit, make(chan struct{})
+	go func() {
+		defer close(s.done)
+		defer pipe.Close()
+		if s.drain(pipe) {
+			flood <- struct{}{}
+		}
+	}()
+}
+
+// finish waits for the end of the stream, but no longer than the drain time.
+func (s *stream) finish() []byte {
+	_ = s.pipe.SetReadDeadline(time.Now().Add(drainTime))
+	<-s.done
+	return s.text()
+}

@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killDeadline bounds how long a fork bomb may race with being killed.
+const killDeadline = 5 * time.Second
+
+// process is one line of the process table. The start time makes it unique, as numbers are used again.
+type process struct {
+	pid, parent, session int
+	started              uint64
+	dead                 bool
+	residentPages        int64
+}
+
+// processes lists all that descend from this process: in a process namespace everything, without one what it started.
+func processes() []process {
+	names, err := readNames("/proc")
+	if err != nil {
+		return nil
+	}
+	all := map[int]process{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok {
+			all[pid] = p
+		}
+	}
+	var found []process
+	for _, p := range all {
+		if descends(p, all) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func descends(p process, all map[int]process) bool {
+	self := os.Getpid()
+	for range len(all) {
+		if p.parent == self {
+			return true
+		}
+		parent, known := all[p.parent]
+		if !known {
+			return false
+		}
+		p = parent
+	}
+	return false
+}
+
+// readProcess parses /proc/<pid>/stat, whose second field, the command in brackets, may hold anything.
+func readProcess(pid int) (process, bool) {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, false
+	}
+	end := bytes.LastIndexByte(line, ')')
+	if end < 0 {
+		return process{}, false
+	}
+	// After the command: state, parent, group, session, ...; the 20th is the start time, the 22nd the resident pages.
+	fields := bytes.Fields(line[end+1:])
+	if len(fields) < 22 {
+		return process{}, false
+	}
+	number := func(i int) int64 { n, _ := strconv.ParseInt(string(fields[i]), 10, 64); return n }
+	state := fields[0][0]
+	return process{
+		pid: pid, parent: int(number(1)), session: int(number(3)), started: uint64(number(19)),
+		residentPages: number(21), dead: state == 'Z' || state == 'X',
+	}, true
+}
+
+func readNames(dir string) ([]string, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	return folder.Readdirnames(-1)
+}
+
+// reaper waits for every process of the sandbox, also those that lost their parent, and knows whose end somebody waits for.
+type reaper struct {
+	mu      sync.Mutex
+	begun   *sync.Cond // something was started since the last time there was nothing to wait for
+	started bool
+	awaited map[int]*command // by pid, which is the session's number too
+}
+
+func startReaper() *reaper {
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without a process namespace, orphans come here all the same
+	r := &reaper{awaited: map[int]*command{}}
+	r.begun = sync.NewCond(&r.mu)
+	go r.run()
+	return r
+}
+
+func (r *reaper) run() {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		r.mu.Lock()
+		switch err {
+		case nil:
+			if c := r.awaited[pid]; c != nil {
+				delete(r.awaited, pid)
+				c.ended <- status
+			}
+		case unix.ECHILD:
+			for !r.started {
+				r.begun.Wait()
+			}
+			r.started = false
+		}
+		r.mu.Unlock()
+	}
+}
+
+// start runs fork, which starts a command and answers its pid, so that its end cannot be missed.
+func (r *reaper) start(c *command, fork func() (int, error)) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pid, err := fork()
+	if err != nil {
+		return 0, err
+	}
+	r.awaited[pid] = c
+	r.started = true
+	r.begun.Signal()
+	return pid, nil
+}
+
+// sessions are the commands that run now.
+func (r *reaper) sessions() map[int]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	running := make(map[int]bool, len(r.awaited))
+	for pid := range r.awaited {
+		running[pid] = true
+	}
+	return running
+}
+
+// alone tells that no process but this one is there.
+func alone() bool {
+	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD
+}
+
+type key struct {
+	pid     int
+	started uint64
+}
+
+// snapshot is who runs now, so that it survives what comes next.
+func snapshot() map[key]bool {
+	found := map[key]bool{}
+	if alone() {
+		return found
+	}
+	for _, p := range processes() {
+		found[key{p.pid, p.started}] = true
+	}
+	return found
+}
+
+// killLeftovers ends everything that a command left behind: all that was not there before it and belongs to no other command.
+// A process that made itself a session of its own is found as well, since nothing else could have started it.
+func (r *reaper) killLeftovers(before map[key]bool) {
+	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
+		keep := r.sessions()
+		left := 0
+		for _, p := range processes() {
+			if p.dead || keep[p.session] || before[key{p.pid, p.started}] {
+				continue
+			}
+			left++
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+		if left == 0 {
+			return
+		}
+	}
+}
+
+// killAll ends every process but this one and waits until they are gone.
+func (r *reaper) killAll() {
+	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
+		if os.Getpid() == 1 {
+			_ = unix.Kill(-1, unix.SIGKILL) // one sweep of the kernel: nobody can fork out of it
+		} else {
+			for _, p := range processes() {
+				_ = unix.Kill(p.pid, unix.SIGKILL)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

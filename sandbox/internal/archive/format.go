@@ -1,0 +1,205 @@
+// Package archive is the one file-tree format of the sandbox: a zstd-compressed tar whose bytes depend on the tree alone.
+//
+// Two kinds share it. A snapshot (Pack, Unpack) is a whole tree. A change (Diff, Apply) holds only what differs from a
+// base, with deletions as entries of their own. Both readers treat their input as hostile: names stay inside the root,
+// sizes and counts are bounded before memory is spent, and anything but files, folders and symbolic links is refused.
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// MaxFiles bounds the entries of one archive; a large monorepository snapshot has some tens of thousands.
+	MaxFiles = 100_000
+	// MaxBytes bounds the sum of the file contents of one archive, before compression.
+	MaxBytes = 512 << 20
+	// MaxArchive bounds an archive's compressed size, so that one fits a message to the sandbox.
+	MaxArchive = 256 << 20
+
+	maxName = 4096 // PATH_MAX: a longer name cannot be opened by the programs of the task
+)
+
+// deletedKey marks a tar entry as a deletion; no file in a tree can carry it.
+const deletedKey = "RONDO.deleted"
+
+var (
+	// ErrTooLarge says that a tree or an archive exceeds MaxFiles, MaxBytes or MaxArchive.
+	ErrTooLarge = errors.New("too large")
+	// ErrInvalid says that an archive is damaged or asks for something that a tree may not hold.
+	ErrInvalid = errors.New("invalid archive")
+)
+
+// Times carry no meaning in a workspace, but they must be equal everywhere, lie after 1980 for zip tools, and let make see
+// changes as newer than what they were built from.
+var (
+	snapshotTime = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	changeTime   = time.Date(2001, 1, 2, 0, 0, 0, 0, time.UTC)
+)
+
+// entry is one member of an archive. Mode holds the type and the nine permission bits.
+type entry struct {
+	name    string
+	mode    fs.FileMode
+	link    string
+	data    []byte
+	deleted bool
+}
+
+// writer appends entries, in the order given, and counts against the bounds.
+type writer struct {
+	out    bytes.Buffer
+	zstd   *zstd.Encoder
+	tar    *tar.Writer
+	budget budget
+}
+
+func newWriter() (*writer, error) {
+	w := &writer{}
+	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must depend on the tree alone.
+	encoder, err := zstd.NewWriter(&w.out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return nil, err
+	}
+	w.zstd, w.tar = encoder, tar.NewWriter(encoder)
+	return w, nil
+}
+
+func (w *writer) add(e entry) error {
+	if err := w.budget.spend(e.name, int64(len(e.data))); err != nil {
+		return err
+	}
+	header := &tar.Header{Name: e.name, Mode: int64(e.mode.Perm()), Format: tar.FormatPAX}
+	switch {
+	case e.deleted:
+		header.Typeflag = tar.TypeReg
+		header.PAXRecords = map[string]string{deletedKey: "1"}
+	case e.mode.IsDir():
+		header.Typeflag = tar.TypeDir
+		header.Name += "/"
+	case e.mode&fs.ModeSymlink != 0:
+		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, e.link, 0o777
+	default:
+		header.Typeflag, header.Size = tar.TypeReg, int64(len(e.data))
+	}
+	if err := w.tar.WriteHeader(header); err != nil {
+		return fmt.Errorf("write %s: %w", e.name, err)
+	}
+	_, err := w.tar.Write(e.data)
+	return err
+}
+
+func (w *writer) finish() ([]byte, error) {
+	if err := errors.Join(w.tar.Close(), w.zstd.Close()); err != nil {
+		return nil, err
+	}
+	if w.out.Len() > MaxArchive {
+		return nil, fmt.Errorf("archive of %d bytes: %w (limit %d)", w.out.Len(), ErrTooLarge, MaxArchive)
+	}
+	return w.out.Bytes(), nil
+}
+
+// read calls visit for every entry of an archive, in order, after checking everything that needs no file system.
+func read(data []byte, visit func(entry) error) error {
+	if len(data) > MaxArchive {
+		return fmt.Errorf("archive of %d bytes: %w (limit %d)", len(data), ErrTooLarge, MaxArchive)
+	}
+	decoder, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	defer decoder.Close()
+	// Headers cost at most a few KiB each, so this stops a bomb that never reaches a file's content.
+	reader := tar.NewReader(io.LimitReader(decoder, MaxBytes+MaxFiles*4096))
+	var spent budget
+	for {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		e, err := decode(header, reader, &spent)
+		if err != nil {
+			return err
+		}
+		if err := visit(e); err != nil {
+			return err
+		}
+	}
+}
+
+func decode(header *tar.Header, content io.Reader, spent *budget) (entry, error) {
+	e := entry{name: strings.TrimSuffix(header.Name, "/"), mode: fs.FileMode(header.Mode) & fs.ModePerm}
+	if err := checkName(e.name); err != nil {
+		return e, err
+	}
+	if err := spent.spend(e.name, header.Size); err != nil {
+		return e, err
+	}
+	e.deleted = header.PAXRecords[deletedKey] != ""
+	switch header.Typeflag {
+	case tar.TypeReg:
+		data, err := io.ReadAll(io.LimitReader(content, header.Size))
+		if err != nil {
+			return e, fmt.Errorf("%w: read %s: %w", ErrInvalid, e.name, err)
+		}
+		e.data = data
+	case tar.TypeDir:
+		e.mode |= fs.ModeDir
+	case tar.TypeSymlink:
+		e.mode, e.link = fs.ModeSymlink|0o777, header.Linkname
+		if e.link == "" || len(e.link) > maxName || strings.ContainsRune(e.link, 0) {
+			return e, fmt.Errorf("%w: %s: symbolic link with an empty or overlong target", ErrInvalid, e.name)
+		}
+	default:
+		return e, fmt.Errorf("%w: %s: only files, folders and symbolic links are allowed, not tar type %q", ErrInvalid, e.name, header.Typeflag)
+	}
+	return e, nil
+}
+
+// checkName refuses what is not a clean path below the root.
+func checkName(name string) error {
+	if len(name) > maxName || name == "." || !fs.ValidPath(strings.ToValidUTF8(name, "?")) || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%w: name %.200q is not a clean path inside the tree", ErrInvalid, name)
+	}
+	return nil
+}
+
+// escapes tells whether a link at name, resolved by text alone, points outside the tree.
+func escapes(name, target string) bool {
+	if path.IsAbs(target) {
+		return true
+	}
+	joined := path.Join(path.Dir(name), target)
+	return joined == ".." || strings.HasPrefix(joined, "../")
+}
+
+// budget counts entries and bytes of one archive.
+type budget struct {
+	files int
+	bytes int64
+}
+
+func (b *budget) spend(name string, size int64) error {
+	b.files++
+	if size < 0 || size > MaxBytes-b.bytes {
+		return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", name, ErrTooLarge, int64(MaxBytes))
+	}
+	b.bytes += size
+	if b.files > MaxFiles {
+		return fmt.Errorf("%.200s: %w: more than %d entries", name, ErrTooLarge, MaxFiles)
+	}
+	return nil
+}

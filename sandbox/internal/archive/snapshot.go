@@ -1,0 +1,200 @@
+package archive
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+)
+
+// Pack writes the whole of fsys as a snapshot: entries sorted by path, constant times, owner 0, and permissions reduced to
+// 0755 (executable, or starting with "#!", which file systems without modes such as embed.FS cannot say) and 0644.
+// It refuses devices, sockets, pipes, links that leave the tree, and more than MaxFiles entries or MaxBytes of content.
+func Pack(fsys fs.FS) ([]byte, error) {
+	out, err := newWriter()
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(fsys, ".", func(name string, found fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		e, err := packed(fsys, name, found)
+		if err != nil {
+			return err
+		}
+		return out.add(e)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+	return out.finish()
+}
+
+func packed(fsys fs.FS, name string, found fs.DirEntry) (entry, error) {
+	e := entry{name: name}
+	if err := checkName(name); err != nil {
+		return e, err
+	}
+	info, err := found.Info()
+	if err != nil {
+		return e, err
+	}
+	switch info.Mode().Type() {
+	case fs.ModeDir:
+		e.mode = fs.ModeDir | 0o755
+	case fs.ModeSymlink:
+		e.mode = fs.ModeSymlink | 0o777
+		e.link, err = fs.ReadLink(fsys, name)
+		if err == nil && escapes(name, e.link) {
+			err = fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, name, e.link)
+		}
+	case 0:
+		e.data, err = readBounded(fsys, name)
+		e.mode = 0o644
+		if info.Mode()&0o111 != 0 || bytes.HasPrefix(e.data, []byte("#!")) {
+			e.mode = 0o755
+		}
+	default:
+		err = fmt.Errorf("%w: %s: a %v is neither a file, a folder nor a symbolic link", ErrInvalid, name, info.Mode().Type())
+	}
+	return e, err
+}
+
+// readBounded reads a file, which may grow while it is read, up to what an archive could hold.
+func readBounded(fsys fs.FS, name string) ([]byte, error) {
+	file, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
+	if err == nil && len(data) > MaxBytes {
+		err = fmt.Errorf("%s: %w", name, ErrTooLarge)
+	}
+	return data, err
+}
+
+// Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it wrote before an error stays.
+func Unpack(root *os.Root, data []byte) error {
+	w := treeWriter{root: root, time: snapshotTime}
+	err := read(data, func(e entry) error {
+		if e.deleted {
+			return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
+		}
+		if e.link != "" && escapes(e.name, e.link) {
+			return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
+		}
+		return w.put(e)
+	})
+	return errors.Join(err, w.finish())
+}
+
+// Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
+func Apply(root *os.Root, data []byte) error {
+	w := treeWriter{root: root, time: changeTime}
+	err := read(data, func(e entry) error {
+		if e.deleted {
+			return w.delete(e.name)
+		}
+		return w.put(e)
+	})
+	return errors.Join(err, w.finish())
+}
+
+// treeWriter writes entries below a root and sets the modes and times of folders last, so that a read-only folder can still be filled.
+type treeWriter struct {
+	root    *os.Root
+	time    time.Time
+	folders []entry
+}
+
+func (w *treeWriter) put(e entry) error {
+	if err := w.parents(e.name); err != nil {
+		return err
+	}
+	if err := w.clear(e); err != nil {
+		return err
+	}
+	switch {
+	case e.mode.IsDir():
+		w.folders = append(w.folders, e)
+		if err := w.root.Mkdir(e.name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	case e.link != "":
+		return w.root.Symlink(e.link, e.name)
+	}
+	if err := w.root.WriteFile(e.name, e.data, 0o600); err != nil {
+		return err
+	}
+	if err := w.root.Chmod(e.name, e.mode.Perm()); err != nil {
+		return err
+	}
+	return w.root.Chtimes(e.name, w.time, w.time)
+}
+
+// parents makes the folders above name. A link on the way is refused: an archive names what it writes by its real path.
+func (w *treeWriter) parents(name string) error {
+	parent := path.Dir(name)
+	if parent == "." {
+		return nil
+	}
+	info, err := w.root.Lstat(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := w.parents(parent); err != nil {
+			return err
+		}
+		return w.root.Mkdir(parent, 0o755)
+	}
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%w: %s: %s is not a folder", ErrInvalid, name, parent)
+	}
+	if err != nil {
+		return err
+	}
+	return w.parents(parent)
+}
+
+// clear removes what stands where e goes, unless both are folders.
+func (w *treeWriter) clear(e entry) error {
+	info, err := w.root.Lstat(e.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() && e.mode.IsDir() {
+		return nil
+	}
+	return w.root.RemoveAll(e.name)
+}
+
+// delete removes a path; one that is not there, or lies below a link, is nothing to remove.
+func (w *treeWriter) delete(name string) error {
+	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
+		if info, err := w.root.Lstat(parent); err != nil || !info.IsDir() {
+			return nil
+		}
+	}
+	return w.root.RemoveAll(name)
+}
+
+func (w *treeWriter) finish() error {
+	var failed error
+	for i := len(w.folders) - 1; i >= 0; i-- {
+		folder := w.folders[i]
+		info, err := w.root.Lstat(folder.name)
+		if err != nil || !info.IsDir() {
+			continue // a later entry of the same name replaced it
+		}
+		failed = errors.Join(failed, w.root.Chmod(folder.name, folder.mode.Perm()), w.root.Chtimes(folder.name, w.time, w.time))
+	}
+	return failed
+}

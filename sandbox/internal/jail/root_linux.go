@@ -1,0 +1,272 @@
+// Package jail turns the process that it runs in, the first of new namespaces, into the init of a sandbox: a fresh root
+// with read-only views of the host's system folders, then no way back (see Build and Seal).
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Refusal says at which step the kernel, or the host's layout, refused the sandbox.
+type Refusal struct {
+	Step string
+	Err  error
+}
+
+func (r *Refusal) Error() string { return r.Step + ": " + r.Err.Error() }
+
+// Unwrap returns wire.ErrRefused and the system's error.
+func (r *Refusal) Unwrap() []error { return []error{wire.ErrRefused, r.Err} }
+
+func refused(step string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Refusal{Step: step, Err: err}
+}
+
+// Folders of the host that programs need. What is a symbolic link on the host (as /bin on most systems) becomes the same link.
+var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
+
+// The part of /etc that programs need and that tells nothing of the host's users, services and secrets.
+var (
+	etcFolders = []string{"/etc/alternatives", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/perl", "/etc/terminfo"}
+	etcFiles   = []string{"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime", "/etc/mime.types", "/etc/protocols", "/etc/services", "/etc/os-release"}
+)
+
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
+
+// Writable folders besides the workspace; all lie on the one size-limited tmpfs.
+var writable = []struct {
+	target string
+	mode   fs.FileMode
+}{
+	{"/tmp", 0o777 | fs.ModeSticky},
+	{"/var/tmp", 0o777 | fs.ModeSticky},
+	{"/dev/shm", 0o777 | fs.ModeSticky},
+	{"/root", 0o700},
+	{"/run", 0o755},
+	{"/logs", 0o755},
+}
+
+const (
+	// Mounts on the root tmpfs are few and small: folders to mount on, links, and copies of files of /etc.
+	rootOptions = "size=4m,nr_inodes=4096,mode=755"
+	// One inode per 4 KiB of disk lets a tree of tiny files fill the disk before it runs out of inodes.
+	bytesPerInode = 4096
+	maxEtcFile    = 1 << 20
+	// scratch is where the writable tmpfs lies until its folders are mounted in their places.
+	scratch = "/.scratch"
+	// base is where the new root is first mounted: any folder that every system has, as it is hidden for an instant only.
+	base = "/usr"
+)
+
+// view is one detached clone of a part of the host's tree, waiting for its place in the new root.
+type view struct {
+	fd     int
+	target string
+	isDir  bool
+	link   string
+	lower  bool // lower layer of an overlay
+}
+
+// Build gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts namespaces, its own root. All paths of the
+// host are opened first, while the process may still read what its owner may; from pivot_root on, names resolve inside only.
+func Build(boot wire.Boot) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return refused("make the mounts private", err)
+	}
+	views, files, err := collect(boot.Mounts)
+	if err != nil {
+		return err
+	}
+	if err := becomeRoot(boot.SwitchUser); err != nil {
+		return err
+	}
+	if err := enterNewRoot(); err != nil {
+		return err
+	}
+	steps := []func() error{
+		func() error { return writeFiles(boot.Name, files) },
+		func() error { return makeScratch(boot) },
+		func() error { return place(views) },
+		makeDevices,
+		func() error { return unix.Unmount(scratch, unix.MNT_DETACH) },
+		func() error { return os.Remove(scratch) },
+		lockProc,
+		func() error { return setReadOnly("/", 0) },
+		func() error { return unix.Sethostname([]byte(hostname(boot.Name))) },
+		raiseLoopback,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return refused("build the root", err)
+		}
+	}
+	return nil
+}
+
+// collect opens everything that the sandbox shall see of the host.
+func collect(mounts []wire.Mount) ([]view, map[string][]byte, error) {
+	var views []view
+	for _, folder := range slices.Concat(systemFolders, etcFolders) {
+		v, err := open(folder, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		views = append(views, v)
+	}
+	for _, device := range devices {
+		v, err := open("/dev/"+device, "/dev/"+device)
+		if err != nil {
+			return nil, nil, err
+		}
+		views = append(views, v)
+	}
+	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
+	for _, m := range sorted {
+		source, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			return nil, nil, fmt.Errorf("mount %s: %w", m.Source, err)
+		}
+		v, err := open(source, m.Target)
+		if err != nil {
+			return nil, nil, err
+		}
+		v.lower = m.Overlay
+		views = append(views, v)
+	}
+	files := map[string][]byte{}
+	for _, name := range etcFiles {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() <= maxEtcFile {
+			files[name], _ = os.ReadFile(name) // not readable is as good as not there
+		}
+	}
+	return views, files, nil
+}
+
+// open clones the tree at source, with all that is mounted below, read-only.
+func open(source, target string) (view, error) {
+	info, err := os.Lstat(source)
+	if err != nil {
+		return view{}, fmt.Errorf("mount %s: %w", source, err)
+	}
+	v := view{target: target, isDir: info.IsDir()}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		link, err := os.Readlink(source)
+		v.link = strings.TrimPrefix(link, "/") // of a top-level folder: the same place, seen from the root
+		return v, refused("read link "+source, err)
+	}
+	v.fd, err = unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return v, refused("clone the mount of "+source+" (open_tree, Linux 5.2)", err)
+	}
+	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if info.Mode()&fs.ModeDevice != 0 {
+		attributes.Attr_set = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+	}
+	err = unix.MountSetattr(v.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attributes)
+	return v, refused("make the mount of "+source+" read-only (mount_setattr, Linux 5.12)", err)
+}
+
+// becomeRoot gives up the host's root, under which the process was started to open its mounts, for the mapped user.
+func becomeRoot(switchUser bool) error {
+	if !switchUser {
+		return nil
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return refused("drop the supplementary groups", err)
+	}
+	if err := syscall.Setresgid(0, 0, 0); err != nil {
+		return refused("become the sandbox's group", err)
+	}
+	if err := syscall.Setresuid(0, 0, 0); err != nil {
+		return refused("become the sandbox's user", err)
+	}
+	// Changing the user cleared the wish to die with the owner.
+	return refused("set the parent-death signal", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
+}
+
+// enterNewRoot makes an empty tmpfs the root. /proc must be mounted while the host's is still in sight: the kernel asks for that.
+func enterNewRoot() error {
+	syscall.Umask(0)
+	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, rootOptions); err != nil {
+		return refused("mount a tmpfs", err)
+	}
+	if err := os.Mkdir(base+"/proc", 0o555); err != nil {
+		return refused("make /proc", err)
+	}
+	if err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return refused("mount proc", err)
+	}
+	if err := os.Chdir(base); err != nil {
+		return refused("enter the new root", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return refused("pivot_root", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return refused("detach the host's root", err)
+	}
+	return refused("enter the new root", os.Chdir("/"))
+}
+
+// place mounts every view where it belongs.
+func place(views []view) error {
+	for i, v := range views {
+		if err := placeOne(i, v); err != nil {
+			return fmt.Errorf("mount on %s: %w", v.target, err)
+		}
+	}
+	return nil
+}
+
+func placeOne(index int, v view) error {
+	if v.link != "" {
+		return os.Symlink(v.link, v.target)
+	}
+	defer unix.Close(v.fd)
+	if v.lower {
+		return overlay(index, v)
+	}
+	if err := mountPoint(v.target, v.isDir); err != nil {
+		return err
+	}
+	return unix.MoveMount(v.fd, "", unix.AT_FDCWD, v.target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// mountPoint makes the folder or file that a mount covers.
+func mountPoint(target string, isDir bool) error {
+	dir := target
+	if !isDir {
+		dir = filepath.Dir(target)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("%w (a mount inside a read-only system folder needs an existing place)", err)
+	}
+	if isDir {
+		return nil
+	}
+	file, err := os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// setReadOnly locks one mount, or with unix.AT_RECURSIVE all below it.
+func setReadOnly(path string, flags uint) error {
+	return unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+}

@@ -1,0 +1,114 @@
+package jail
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxOpenFiles = 16384
+	lastSignal   = 64
+	// Two threads can be hit by no signal that the runtime needs: SIGURG preempts goroutines, 32 to 34 belong to the C library.
+	firstLibrarySignal, lastLibrarySignal = 32, 34
+)
+
+// Seal locks the whole process and all that it will start: no new privileges, the system call filter on every thread, no core
+// dumps, no reading of its memory, and no signal from inside the sandbox that it reacts to. pids is the number of tasks that
+// may run besides its own.
+func Seal(pids int, diskBytes int64) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return refused("set no_new_privs", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return refused("make init unreadable", err)
+	}
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxOpenFiles, unix.RLIMIT_FSIZE: uint64(diskBytes)}
+	if processesCountPerNamespace() {
+		limits[unix.RLIMIT_NPROC] = uint64(pids + OwnThreads)
+	}
+	for limit, value := range limits {
+		if err := lower(limit, value); err != nil {
+			return refused("set a resource limit", err)
+		}
+	}
+	ignoreSignals()
+	return refused("install the system call filter (seccomp)", installFilter())
+}
+
+// OwnThreads is what the process's own threads may add to a limit on tasks: Warm starts them all before untrusted code runs.
+const OwnThreads = 32
+
+// lower sets a limit, or leaves a lower one that is there already.
+func lower(limit int, value uint64) error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(limit, &now); err != nil {
+		return err
+	}
+	value = min(value, now.Max)
+	return syscall.Setrlimit(limit, &syscall.Rlimit{Cur: value, Max: value})
+}
+
+// processesCountPerNamespace: since Linux 5.14 RLIMIT_NPROC counts within the user namespace; before, it counts all that the
+// host's user runs.
+func processesCountPerNamespace() bool {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 14
+}
+
+// ignoreSignals gives every signal its default disposition, which the kernel never applies to a namespace's init. The runtime's
+// handlers would let any process of the sandbox end it, and with it the rollout, by kill -SEGV 1.
+func ignoreSignals() {
+	var byDefault [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
+	for signal := 1; signal <= lastSignal; signal++ {
+		if signal == int(unix.SIGURG) || signal >= firstLibrarySignal && signal <= lastLibrarySignal {
+			continue
+		}
+		// SIGKILL and SIGSTOP answer EINVAL and are ignored anyway.
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	}
+}
+
+const (
+	secureNoRoot            = 1 << 0 // root is a user like others: exec gives it no capabilities
+	secureNoRootLocked      = 1 << 1
+	secureNoSetuidFixup     = 1 << 2
+	secureNoSetuidLocked    = 1 << 3
+	secureKeepCapsLocked    = 1 << 5
+	secureNoAmbientRaise    = 1 << 6
+	secureNoAmbientLocked   = 1 << 7
+	secureBits              = secureNoRoot | secureNoRootLocked | secureNoSetuidFixup | secureNoSetuidLocked | secureKeepCapsLocked | secureNoAmbientRaise | secureNoAmbientLocked
+	highestCapabilityToDrop = 63
+)
+
+// DropCapabilities takes every capability from the calling thread and all that it starts, for good. The goroutine is locked to
+// the thread and must end with it.
+func DropCapabilities() error {
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, secureBits, 0, 0, 0); err != nil {
+		return refused("set the secure bits", err)
+	}
+	for capability := uintptr(0); capability <= highestCapabilityToDrop; capability++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err == unix.EINVAL {
+			break // past the last one that this kernel knows
+		} else if err != nil {
+			return refused("drop a capability", err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return refused("drop the ambient capabilities", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return refused("drop the capabilities", unix.Capset(&header, &none[0]))
+}

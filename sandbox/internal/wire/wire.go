@@ -1,0 +1,238 @@
+// Package wire is the protocol between a sandbox's owner and the init process inside: length-prefixed frames over one
+// stream socket, each a JSON header and a body of raw bytes. Requests carry an id and are answered in any order.
+//
+// The owner reads answers from a process that lives next to untrusted code, so it states for each frame how much it accepts.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// MaxHeader bounds the JSON part of a frame: the longest command line that Linux accepts fits.
+const MaxHeader = 4 << 20
+
+// Op names what a request asks for.
+type Op string
+
+// The operations of the init process.
+const (
+	OpExec    Op = "exec"
+	OpCancel  Op = "cancel" // of the exec with the id in Target
+	OpRead    Op = "read"
+	OpWrite   Op = "write"
+	OpList    Op = "list"
+	OpGrep    Op = "grep"
+	OpUnpack  Op = "unpack"
+	OpBase    Op = "base"
+	OpChanges Op = "changes"
+	OpApply   Op = "apply"
+	OpKill    Op = "kill" // every process but init
+)
+
+// Boot is the first frame to the init process: how to build the sandbox.
+type Boot struct {
+	Name      string
+	Workdir   string
+	Mounts    []Mount
+	ReadOnly  []string // targets of the archives whose bytes follow in this order in the body
+	Lengths   []int
+	DiskBytes int64
+	PIDs      int
+	// PollMemory is the memory limit that the init process enforces itself by polling; 0 where a cgroup does.
+	PollMemory int64
+	Insecure   string // the private folder of a sandbox without isolation; empty where namespaces isolate
+	SwitchUser bool   // the owner is root and mapped another user to the sandbox's root
+}
+
+// Mount is a folder of the host that the sandbox sees.
+type Mount struct {
+	Source, Target string
+	Overlay        bool
+}
+
+// Request is the header of a frame to the init process.
+type Request struct {
+	ID         uint64
+	Op         Op
+	Path       string            `json:",omitempty"`
+	Mode       uint32            `json:",omitempty"`
+	Max        int64             `json:",omitempty"` // bytes that the answer's body may have
+	Argv       []string          `json:",omitempty"`
+	Env        map[string]string `json:",omitempty"`
+	WallMillis int64             `json:",omitempty"`
+	Output     int               `json:",omitempty"`
+	Background bool              `json:",omitempty"`
+	Target     uint64            `json:",omitempty"`
+	Grep       *Grep             `json:",omitempty"`
+}
+
+// Grep is a search over files.
+type Grep struct {
+	Pattern         string
+	Label           string // what Path is called in the answer
+	Glob, Type      string
+	Mode            string // content, files_with_matches or count
+	Before, After   int
+	IgnoreCase      bool
+	Multiline       bool
+	HeadLimit       int
+	MaxBytes        int
+	DeadlineSeconds int
+}
+
+// Response is the header of a frame from the init process.
+type Response struct {
+	ID    uint64
+	Error *Error `json:",omitempty"`
+	Exec  *Exec  `json:",omitempty"`
+	Total int64  `json:",omitempty"` // size of the file read, which may exceed the body
+}
+
+// Exec is how a command ended. The body is its standard output, then its standard error.
+type Exec struct {
+	ExitCode                 int
+	StdoutBytes              int
+	Dropped                  int64
+	TimedOut, OutOfMemory    bool
+	OutputExceeded, Canceled bool
+	PID                      int
+	Log                      string
+}
+
+// Error carries an error across with what errors.Is needs to know of it.
+type Error struct {
+	Kind    string `json:",omitempty"`
+	Errno   int    `json:",omitempty"`
+	Message string
+}
+
+// maxMessage bounds an error text, which may quote a path that untrusted code chose.
+const maxMessage = 2048
+
+var kinds = []struct {
+	name string
+	err  error
+}{
+	{"refused", ErrRefused},
+	{"too-large", ErrTooLarge},
+	{"invalid", ErrInvalid},
+}
+
+var (
+	// ErrTooLarge says that an answer or a tree exceeds a limit.
+	ErrTooLarge = errors.New("too large")
+	// ErrInvalid says that a request asks for something that makes no sense.
+	ErrInvalid = errors.New("invalid")
+	// ErrRefused says that the kernel refused a part of the sandbox.
+	ErrRefused = errors.New("refused by the kernel")
+	// ErrProtocol says that a peer broke the protocol.
+	ErrProtocol = errors.New("protocol violation")
+)
+
+// Wrap makes err fit to be sent.
+func Wrap(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	sent := &Error{Message: err.Error()}
+	if len(sent.Message) > maxMessage {
+		sent.Message = sent.Message[:maxMessage] + "…"
+	}
+	for _, kind := range kinds {
+		if errors.Is(err, kind.err) {
+			sent.Kind = kind.name
+			return sent
+		}
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		sent.Errno = int(errno)
+	}
+	return sent
+}
+
+// Error returns the text of the other side.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the error that the other side's wrapped, if it is one of this package or of the system.
+func (e *Error) Unwrap() error {
+	if e.Errno != 0 {
+		return syscall.Errno(e.Errno)
+	}
+	for _, kind := range kinds {
+		if kind.name == e.Kind {
+			return kind.err
+		}
+	}
+	return nil
+}
+
+// Write sends one frame. The parts of the body follow one another.
+func Write(w io.Writer, header any, body ...[]byte) error {
+	encoded, err := json.Marshal(header)
+	if err != nil {
+		return err
+	}
+	if len(encoded) > MaxHeader {
+		return fmt.Errorf("message header of %d bytes: %w (limit %d)", len(encoded), ErrTooLarge, MaxHeader)
+	}
+	size := 0
+	for _, part := range body {
+		size += len(part)
+	}
+	if size > 1<<31-1 {
+		return fmt.Errorf("message body of %d bytes: %w", size, ErrTooLarge)
+	}
+	frame := make([]byte, 8, 8+len(encoded))
+	binary.BigEndian.PutUint32(frame, uint32(len(encoded)))
+	binary.BigEndian.PutUint32(frame[4:], uint32(size))
+	if _, err := w.Write(append(frame, encoded...)); err != nil {
+		return err
+	}
+	for _, part := range body {
+		if len(part) == 0 {
+			continue
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read receives one frame: the header into header, which must be a pointer, then a body of at most what limit allows.
+// limit is asked after the header is decoded.
+func Read(r io.Reader, header any, limit func() (int64, error)) ([]byte, error) {
+	var sizes [8]byte
+	if _, err := io.ReadFull(r, sizes[:]); err != nil {
+		return nil, err
+	}
+	headerSize, bodySize := binary.BigEndian.Uint32(sizes[:4]), int64(binary.BigEndian.Uint32(sizes[4:]))
+	if headerSize > MaxHeader {
+		return nil, fmt.Errorf("%w: header of %d bytes (limit %d)", ErrProtocol, headerSize, MaxHeader)
+	}
+	encoded := make([]byte, headerSize)
+	if _, err := io.ReadFull(r, encoded); err != nil {
+		return nil, fmt.Errorf("%w: truncated header: %w", ErrProtocol, err)
+	}
+	if err := json.Unmarshal(encoded, header); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	allowed, err := limit()
+	if err != nil {
+		return nil, err
+	}
+	if bodySize > allowed {
+		return nil, fmt.Errorf("%w: body of %d bytes where at most %d were asked for", ErrProtocol, bodySize, allowed)
+	}
+	body := make([]byte, bodySize)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, fmt.Errorf("%w: truncated body: %w", ErrProtocol, err)
+	}
+	return body, nil
+}

@@ -1,0 +1,329 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/agent"
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+)
+
+// initName is the name under which this program is started again as a sandbox's first process.
+const initName = "rondo-sandbox-init"
+
+// Main must be the first call of main, and of the TestMain of every package whose tests make sandboxes: in the process that
+// New starts it serves the sandbox and never returns. In every other it does nothing.
+func Main() {
+	if len(os.Args) != 1 || os.Args[0] != initName {
+		return
+	}
+	if err := agent.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// answerGrace is how much longer than a command's own limit its answer may take before the sandbox counts as broken.
+const answerGrace = 15 * time.Second
+
+// operationTime bounds what is not a command: reading, writing, searching, packing.
+const operationTime = 60 * time.Second
+
+// Sandbox is one isolated place. Its methods may be called at the same time; each returns ErrClosed, wrapped, once it is closed.
+// Errors are of the infrastructure, but those that wrap fs.ErrNotExist, fs.ErrPermission, ErrTooLarge, ErrInvalid,
+// syscall.ENOSPC and the like, which are the doing of what runs inside.
+type Sandbox struct {
+	spec      Spec
+	isolation string
+	private   string // the folder of a sandbox without isolation
+	process   *process
+	group     *cgroup
+	conn      *connection
+	closing   sync.Once
+	closed    error
+}
+
+// New makes a sandbox, about 10 ms. Where the kernel refuses, the error says what and why, unless spec.AllowInsecure is set.
+func New(ctx context.Context, spec Spec) (*Sandbox, error) {
+	spec = spec.withDefaults()
+	if err := spec.validate(); err != nil {
+		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
+	}
+	s, err := create(ctx, spec, "")
+	if err != nil && spec.AllowInsecure && ctx.Err() == nil {
+		s, err = createInsecure(ctx, spec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
+	}
+	return s, nil
+}
+
+func createInsecure(ctx context.Context, spec Spec) (*Sandbox, error) {
+	folder, err := os.MkdirTemp("", "rondo-sandbox-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := create(ctx, spec, folder)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return s, nil
+}
+
+// create starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
+func create(ctx context.Context, spec Spec, private string) (*Sandbox, error) {
+	s := &Sandbox{spec: spec, isolation: "namespaces", private: private}
+	if private != "" {
+		s.isolation = "none"
+	}
+	var err error
+	if s.process, err = start(private == ""); err != nil {
+		return nil, explain(err)
+	}
+	s.group = newCgroup(spec.Limits, s.process.pid())
+	s.conn = newConnection(s.process.control)
+	if err := s.boot(ctx); err != nil {
+		err = errors.Join(explain(err), s.process.lastWords())
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Sandbox) boot(ctx context.Context) error {
+	boot := wire.Boot{
+		Name: s.spec.Name, Workdir: s.spec.Workdir, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
+		Insecure: s.private, SwitchUser: s.private == "" && os.Geteuid() == 0,
+	}
+	if !s.group.limitsMemory() {
+		boot.PollMemory = s.spec.Limits.MemoryBytes
+	}
+	for _, mount := range s.spec.Mounts {
+		boot.Mounts = append(boot.Mounts, wire.Mount(mount))
+	}
+	var archives [][]byte
+	for target, data := range s.spec.ReadOnly {
+		boot.ReadOnly = append(boot.ReadOnly, target)
+		boot.Lengths = append(boot.Lengths, len(data))
+		archives = append(archives, data)
+	}
+	ctx, cancel := context.WithTimeout(ctx, operationTime)
+	defer cancel()
+	return s.conn.boot(ctx, boot, archives)
+}
+
+// Isolation is "namespaces", or "none" where the kernel refused them and Spec.AllowInsecure was set.
+func (s *Sandbox) Isolation() string { return s.isolation }
+
+// FSMode tells how the workspace came to be: "copy", unpacked into memory of its own.
+func (s *Sandbox) FSMode() string { return "copy" }
+
+// Workdir is the workspace's absolute path inside.
+func (s *Sandbox) Workdir() string { return s.spec.Workdir }
+
+// Close kills everything inside and gives back what the sandbox held. It may be called more than once.
+func (s *Sandbox) Close() error {
+	s.closing.Do(func() {
+		s.conn.close(ErrClosed)
+		s.process.kill()
+		s.closed = s.group.remove()
+		if s.private != "" {
+			s.closed = errors.Join(s.closed, os.RemoveAll(s.private))
+		}
+	})
+	return s.closed
+}
+
+// base environment of every command: no pager, no colours, no locale of the host.
+var baseEnv = map[string]string{
+	"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "USER": "root", "LOGNAME": "root",
+	"SHELL": "/bin/sh", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat",
+	"PYTHONDONTWRITEBYTECODE": "1",
+}
+
+// Exec runs a command and waits for it. How it ended, also by a limit, is the Result; an error is of the sandbox or of ctx.
+// When a command is over, everything that it left behind is killed, unless it was started with Background.
+func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return Result{}, fmt.Errorf("run in sandbox %s: %w: no command", s.spec.Name, ErrInvalid)
+	}
+	for _, text := range append(c.Argv, c.Dir) {
+		if strings.ContainsRune(text, 0) {
+			return Result{}, fmt.Errorf("run in sandbox %s: %w: a zero byte in the command", s.spec.Name, ErrInvalid)
+		}
+	}
+	env := maps.Clone(baseEnv)
+	maps.Copy(env, s.spec.Env)
+	maps.Copy(env, c.Env)
+	wall := s.spec.Limits.Wall
+	if c.Wall > 0 {
+		wall = c.Wall
+	}
+	dir := c.Dir
+	if !path.IsAbs(dir) {
+		dir = path.Join(s.spec.Workdir, dir)
+	}
+	request := wire.Request{
+		Op: wire.OpExec, Path: dir, Argv: c.Argv, Env: env, WallMillis: wall.Milliseconds(),
+		Output: s.spec.Limits.OutputBytes, Background: c.Background,
+	}
+	return s.exec(ctx, request, c.Stdin, wall)
+}
+
+func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration) (Result, error) {
+	kills, begin := s.group.oomKills(), time.Now()
+	deadline, cancel := context.WithTimeout(ctx, wall+answerGrace)
+	defer cancel()
+	const markers = 256 // lines that say what is missing
+	response, body, err := s.conn.call(deadline, request, 2*int64(request.Output)+markers, stdin)
+	if err != nil {
+		return Result{}, s.failed("run "+request.Argv[0], err, kills)
+	}
+	e := response.Exec
+	if e == nil || e.StdoutBytes < 0 || e.StdoutBytes > len(body) {
+		return Result{}, s.failed("run "+request.Argv[0], wire.ErrProtocol, kills)
+	}
+	result := Result{
+		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes:], DroppedBytes: e.Dropped,
+		TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
+		Duration: time.Since(begin), PID: e.PID, Log: e.Log,
+	}
+	return result, nil
+}
+
+// failed says where an error happened, and when the sandbox died of hunger for memory, that.
+func (s *Sandbox) failed(what string, err error, kills int64) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrClosed) && s.group.oomKills() > kills {
+		err = fmt.Errorf("out of memory (limit %d MiB): %w", s.spec.Limits.MemoryBytes>>20, err)
+	}
+	if errors.Is(err, ErrClosed) {
+		err = errors.Join(err, s.process.lastWords())
+	}
+	return fmt.Errorf("%s in sandbox %s: %w", what, s.spec.Name, err)
+}
+
+// operate runs an operation that answers bytes, at most limit of them.
+func (s *Sandbox) operate(ctx context.Context, request wire.Request, limit int64, body []byte) (wire.Response, []byte, error) {
+	if strings.ContainsRune(request.Path, 0) {
+		return wire.Response{}, nil, fmt.Errorf("%s %q: %w: a zero byte in the path", request.Op, request.Path, ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, operationTime)
+	defer cancel()
+	request.Max = limit
+	kills := s.group.oomKills()
+	response, data, err := s.conn.call(ctx, request, limit, body)
+	return response, data, s.failed(string(request.Op), err, kills)
+}
+
+// resolve makes a path absolute: relative ones are relative to the workspace.
+func (s *Sandbox) resolve(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(s.spec.Workdir, name)
+}
+
+// ReadFile reads a regular file; a larger one than max gives ErrTooLarge. Relative paths are relative to the workspace.
+func (s *Sandbox) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
+	if max < 0 || max > MaxArchive {
+		return nil, fmt.Errorf("read %s: %w: limit of %d bytes", name, ErrInvalid, max)
+	}
+	response, data, err := s.operate(ctx, wire.Request{Op: wire.OpRead, Path: s.resolve(name)}, max, nil)
+	if err == nil && response.Total > int64(len(data)) {
+		return nil, fmt.Errorf("read %s: %w: %d bytes (limit %d)", name, ErrTooLarge, response.Total, max)
+	}
+	return data, err
+}
+
+// WriteFile replaces a file's content and makes the folders above it. Mode 0 keeps the mode of a file that is there.
+func (s *Sandbox) WriteFile(ctx context.Context, name string, data []byte, mode fs.FileMode) error {
+	if int64(len(data)) > s.spec.Limits.DiskBytes {
+		return fmt.Errorf("write %s: %w", name, syscall.ENOSPC)
+	}
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpWrite, Path: s.resolve(name), Mode: uint32(mode.Perm())}, 0, data)
+	return err
+}
+
+// maxListing bounds the bytes of one listing.
+const maxListing = 1 << 20
+
+// List answers the names in a folder, sorted, those of folders with a slash at the end, and whether that is all of them.
+func (s *Sandbox) List(ctx context.Context, name string) (names []string, complete bool, err error) {
+	response, data, err := s.operate(ctx, wire.Request{Op: wire.OpList, Path: s.resolve(name)}, maxListing, nil)
+	if err != nil || len(data) == 0 {
+		return nil, response.Total == 0, err
+	}
+	names = strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+	return names, int64(len(names)) >= response.Total, nil
+}
+
+// Bounds of one search.
+const (
+	maxGrepOutput  = 48 << 10
+	grepOverhead   = 128 << 10 // the last match may have long context
+	grepSeconds    = 20
+	maxGrepMatches = 5000
+)
+
+// Grep searches a file, or the text files below a folder but hidden ones, and answers lines of path:line:text. Bad patterns
+// give ErrInvalid.
+func (s *Sandbox) Grep(ctx context.Context, name string, query Grep) ([]byte, error) {
+	sent := wire.Grep{
+		Pattern: query.Pattern, Label: query.Label, Glob: query.Glob, Type: query.Type, Mode: query.Mode, Before: query.Before, After: query.After,
+		IgnoreCase: query.IgnoreCase, Multiline: query.Multiline, HeadLimit: min(query.HeadLimit, maxGrepMatches),
+		MaxBytes: maxGrepOutput, DeadlineSeconds: grepSeconds,
+	}
+	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpGrep, Path: s.resolve(name), Grep: &sent}, maxGrepOutput+grepOverhead, nil)
+	return data, err
+}
+
+// Unpack writes a snapshot (see Pack) into a folder, which it makes.
+func (s *Sandbox) Unpack(ctx context.Context, dir string, archive []byte) error {
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpUnpack, Path: s.resolve(dir)}, 0, archive)
+	return err
+}
+
+// SetBase remembers the workspace as it is now as the base of Changes.
+func (s *Sandbox) SetBase(ctx context.Context) error {
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpBase}, 0, nil)
+	return err
+}
+
+// Changes answers an archive of all that differs from the base: additions, edits, modes, links and deletions; nil when nothing
+// does. Equal workspaces over equal bases give equal bytes.
+func (s *Sandbox) Changes(ctx context.Context) ([]byte, error) {
+	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpChanges}, MaxArchive, nil)
+	if len(data) == 0 {
+		return nil, err
+	}
+	return data, err
+}
+
+// Apply writes an archive of Changes over the workspace, which must hold the same base. The base stays what it was.
+func (s *Sandbox) Apply(ctx context.Context, changes []byte) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpApply}, 0, changes)
+	return err
+}
+
+// KillAll ends every process inside, background commands too. Files stay.
+func (s *Sandbox) KillAll(ctx context.Context) error {
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpKill}, 0, nil)
+	return err
+}

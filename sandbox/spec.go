@@ -1,0 +1,229 @@
+// Package sandbox runs untrusted programs in a place of their own: new user, mount, process, network, ipc and uts namespaces, a
+// fresh root with read-only views of the host's system folders, no network but its own loopback, no capabilities, a system call
+// filter, and limits on memory, processes, disk, output and time.
+//
+// One Sandbox is held for as long as its work lasts (a rollout); its first process is this program itself, started again by
+// Main, which answers requests over an inherited socket. When the owner dies, however, the sandbox dies.
+//
+// Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported.
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/archive"
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+)
+
+// Default limits.
+const (
+	DefaultMemoryBytes = 512 << 20
+	DefaultDiskBytes   = 256 << 20
+	DefaultPIDs        = 128
+	DefaultWall        = 60 * time.Second
+	DefaultOutputBytes = 64 << 10
+	DefaultWorkdir     = "/app"
+)
+
+// Bounds of archives; see Pack.
+const (
+	MaxFiles   = archive.MaxFiles
+	MaxBytes   = archive.MaxBytes
+	MaxArchive = archive.MaxArchive
+)
+
+var (
+	// ErrUnsupported says that this system cannot hold sandboxes at all.
+	ErrUnsupported = errors.New("sandboxes need Linux")
+	// ErrClosed says that the sandbox is closed, or that its first process is gone.
+	ErrClosed = errors.New("sandbox is closed")
+	// ErrTooLarge says that a file, a workspace or its change exceeds a limit. It is the doing of what ran inside.
+	ErrTooLarge = wire.ErrTooLarge
+	// ErrInvalid says that an archive or a request was refused for what it asks.
+	ErrInvalid = wire.ErrInvalid
+)
+
+// Limits bound what runs in a sandbox. The zero value of a field stands for its default.
+type Limits struct {
+	// MemoryBytes bounds the memory of all processes together (512 MiB). What lies on disk, in memory too, is on top.
+	MemoryBytes int64
+	// DiskBytes bounds all that is written: workspace, /tmp, home (256 MiB).
+	DiskBytes int64
+	// PIDs bounds processes and threads (128).
+	PIDs int
+	// Wall bounds one command (60 s).
+	Wall time.Duration
+	// OutputBytes bounds what is kept of each of a command's two streams, half of it the start and half the end (64 KiB).
+	OutputBytes int
+}
+
+func (l Limits) withDefaults() Limits {
+	l.MemoryBytes = cmp.Or(l.MemoryBytes, DefaultMemoryBytes)
+	l.DiskBytes = cmp.Or(l.DiskBytes, DefaultDiskBytes)
+	l.PIDs = cmp.Or(l.PIDs, DefaultPIDs)
+	l.Wall = cmp.Or(l.Wall, DefaultWall)
+	l.OutputBytes = cmp.Or(l.OutputBytes, DefaultOutputBytes)
+	return l
+}
+
+func (l Limits) validate() error {
+	switch {
+	case l.MemoryBytes < 16<<20:
+		return fmt.Errorf("memory limit of %d bytes: at least 16 MiB are needed", l.MemoryBytes)
+	case l.DiskBytes < 1<<20:
+		return fmt.Errorf("disk limit of %d bytes: at least 1 MiB is needed", l.DiskBytes)
+	case l.PIDs < 1 || l.PIDs > 1<<15:
+		return fmt.Errorf("limit of %d processes: 1 to %d are possible", l.PIDs, 1<<15)
+	case l.Wall < time.Millisecond || l.Wall > 24*time.Hour:
+		return fmt.Errorf("wall limit of %v: 1 ms to 24 h are possible", l.Wall)
+	case l.OutputBytes < 2 || l.OutputBytes > 64<<20:
+		return fmt.Errorf("output limit of %d bytes: 2 bytes to 64 MiB are possible", l.OutputBytes)
+	}
+	return nil
+}
+
+// Mount shows a file or folder of the host in the sandbox, read-only. With Overlay, a folder can be written to and the changes are
+// the sandbox's own, on its disk.
+type Mount struct {
+	Source, Target string
+	Overlay        bool
+}
+
+// Spec describes a sandbox.
+type Spec struct {
+	// Name stands in errors and is the host name: "g000123-4".
+	Name string
+	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty.
+	Workdir string
+	Mounts  []Mount
+	// ReadOnly holds archives (see Pack) by the absolute path at which their contents stand, unchangeable for all inside.
+	ReadOnly map[string][]byte
+	// Env is added to the environment of every command.
+	Env    map[string]string
+	Limits Limits
+	// AllowInsecure makes New fall back to a plain process group in a private folder where the kernel refuses namespaces. Nothing
+	// protects the host then. Isolation says what it became.
+	AllowInsecure bool
+}
+
+func (s Spec) withDefaults() Spec {
+	s.Name = cmp.Or(s.Name, "sandbox")
+	s.Workdir = path.Clean(cmp.Or(s.Workdir, DefaultWorkdir))
+	s.Limits = s.Limits.withDefaults()
+	return s
+}
+
+// reserved are folders that a sandbox makes itself and nothing may be put in the place of.
+var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/tmp", "/var/tmp", "/root", "/run", "/logs", "/dev/shm"}
+
+func (s Spec) validate() error {
+	if err := s.Limits.validate(); err != nil {
+		return err
+	}
+	targets := []string{s.Workdir}
+	for _, mount := range s.Mounts {
+		if !path.IsAbs(mount.Source) {
+			return fmt.Errorf("mount source %q: an absolute path is needed", mount.Source)
+		}
+		targets = append(targets, mount.Target)
+	}
+	for target := range s.ReadOnly {
+		targets = append(targets, target)
+	}
+	seen := map[string]bool{}
+	for _, target := range targets {
+		if err := validTarget(target); err != nil {
+			return err
+		}
+		if seen[target] {
+			return fmt.Errorf("path %q inside is used twice", target)
+		}
+		seen[target] = true
+	}
+	return nil
+}
+
+func validTarget(target string) error {
+	if !path.IsAbs(target) || path.Clean(target) != target || len(target) > 1024 || strings.ContainsAny(target, "\x00\n") {
+		return fmt.Errorf("path %q inside: a clean absolute path is needed", target)
+	}
+	for _, folder := range reserved {
+		if target == folder {
+			return fmt.Errorf("path %q inside is one of the sandbox's own", target)
+		}
+	}
+	for _, folder := range []string{"/proc/", "/dev/", "/etc/", "/logs/"} {
+		if strings.HasPrefix(target, folder) {
+			return fmt.Errorf("path %q inside lies in one of the sandbox's own folders", target)
+		}
+	}
+	return nil
+}
+
+// Command is one program to run.
+type Command struct {
+	Argv  []string
+	Dir   string // the workspace by default
+	Env   map[string]string
+	Stdin []byte
+	Wall  time.Duration // the sandbox's limit by default
+	// Background lets Exec return at once and the command run until the sandbox is closed. Its output goes to Result.Log.
+	Background bool
+}
+
+// Result is how a command ended.
+type Result struct {
+	// ExitCode is the program's, 128 + n where signal n ended it, 127 where it was not found, 126 where it could not be started.
+	ExitCode       int
+	Stdout, Stderr []byte
+	// DroppedBytes is how much of the output exceeded the limit; a line stands where it is missing.
+	DroppedBytes int64
+	TimedOut     bool
+	OutOfMemory  bool
+	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.
+	OutputExceeded bool
+	Duration       time.Duration
+	// PID and Log belong to a background command: its process number and the file inside that takes its output.
+	PID int
+	Log string
+}
+
+// Grep is a search for an RE2 pattern; see Sandbox.Grep.
+type Grep struct {
+	Pattern string
+	// Label is what the searched path is called in the output, by default nothing, so that names are relative to it.
+	Label string
+	// Glob and Type choose files: "*.go" or "src/**/*.{ts,tsx}"; "go", "py", "js" and so on.
+	Glob, Type string
+	// Mode is "content" (the default), "files_with_matches" or "count".
+	Mode          string
+	Before, After int // context lines
+	IgnoreCase    bool
+	Multiline     bool
+	// HeadLimit bounds the matches, or files, shown (200).
+	HeadLimit int
+}
+
+// Report tells what kind of sandbox this system gives.
+type Report struct {
+	Isolation  string // "namespaces" or "none"
+	Filesystem string // "copy": the workspace lies on a tmpfs of the sandbox's own
+	Cgroup     string // "v1", "v2", or "none": memory is then limited by polling, processes by a resource limit
+	Detail     string // why not more, and what to do about it
+}
+
+// Pack writes a tree as a snapshot: a zstd-compressed tar with sorted names, constant times and owners, and permissions reduced
+// to 0755 (executable, or starting with "#!") and 0644. The same tree always gives the same bytes. Devices, sockets,
+// pipes, and links that leave the tree are refused, as are more than MaxFiles entries, MaxBytes of content or MaxArchive in all.
+func Pack(fsys fs.FS) ([]byte, error) { return archive.Pack(fsys) }
+
+// Probe really runs a program in a sandbox and reports what kind of sandbox that was. Its error says what was refused and
+// what to do.
+func Probe(ctx context.Context) (Report, error) { return probe(ctx) }

@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostUser is the host's user and group to which root inside is mapped when the owner is root. It lies in a range that no distribution
+// and no container runtime gives to anyone.
+const hostUser = 1_879_048_192
+
+// process is a sandbox's first process.
+type process struct {
+	command *exec.Cmd
+	control *os.File
+	stderr  *os.File
+	ended   sync.Once
+}
+
+// start starts this program again as the first process of new namespaces, or of none.
+func start(namespaces bool) (*process, error) {
+	program, err := executable()
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	inner := os.NewFile(uintptr(pair[1]), "control")
+	defer inner.Close()
+	stderr, err := unix.MemfdCreate("sandbox-stderr", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(pair[0]))
+	}
+	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
+	p.command = &exec.Cmd{
+		Path: program, Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		// Two threads of Go code are enough for an init; nothing of the owner's environment is known inside.
+		Env:         []string{"GOMAXPROCS=2", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
+		SysProcAttr: attributes(namespaces),
+	}
+	if err := fork(p.command); err != nil {
+		return nil, errors.Join(&startError{err}, p.control.Close(), p.stderr.Close())
+	}
+	return p, nil
+}
+
+// startError says that the namespaces themselves were refused.
+type startError struct{ err error }
+
+func (e *startError) Error() string {
+	return "start its first process in new namespaces: " + e.err.Error()
+}
+func (e *startError) Unwrap() error { return e.err }
+
+func attributes(namespaces bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if !namespaces {
+		return attr
+	}
+	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+	user, group := os.Geteuid(), os.Getegid()
+	if user == 0 {
+		// The process starts as the host's root without rights over the host, so that it can open what it is to mount, and keeps its
+		// rights inside across exec only as ambient capabilities; then it becomes the mapped user.
+		user, group = hostUser, hostUser
+		attr.GidMappingsEnableSetgroups = true
+		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
+			attr.AmbientCaps = append(attr.AmbientCaps, capability)
+		}
+	}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: user, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: group, Size: 1}}
+	return attr
+}
+
+var forks = sync.OnceValue(func() chan<- func() {
+	jobs := make(chan func())
+	go func() {
+		// A parent-death signal is sent when the thread that forked ends, so this one never does.
+		runtime.LockOSThread()
+		for job := range jobs {
+			job()
+		}
+	}()
+	return jobs
+})
+
+func fork(command *exec.Cmd) error {
+	done := make(chan error)
+	forks() <- func() { done <- command.Start() }
+	return <-done
+}
+
+// executable is this program in sealed memory: readable for the mapped user wherever the file lies, still there when the file
+// is replaced, and beyond the reach of anything inside.
+var executable = sync.OnceValues(func() (string, error) {
+	file, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("open this program: %w", err)
+	}
+	defer file.Close()
+	fd, err := unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 there is no such flag, and none is needed
+		fd, err = unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return "", fmt.Errorf("copy this program to memory: %w", err)
+	}
+	// The descriptor stays open as long as this process lives.
+	memory := os.NewFile(uintptr(fd), "rondo")
+	if _, err := io.Copy(memory, file); err != nil {
+		return "", fmt.Errorf("copy this program to memory: %w", err)
+	}
+	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	if _, err := unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return "", fmt.Errorf("seal this program: %w", err)
+	}
+	keptOpen = memory
+	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+})
+
+// keptOpen holds the sealed program, which a finalizer would otherwise close.
+var keptOpen *os.File
+
+func (p *process) pid() int { return p.command.Process.Pid }
+
+// kill ends the process and with it, as it is the first of its namespace, all others; the kernel lets go of it last.
+func (p *process) kill() {
+	p.ended.Do(func() {
+		_ = p.command.Process.Kill()
+		_ = p.command.Wait()
+	})
+}
+
+// maxLastWords bounds what is taken over of the process's error output.
+const maxLastWords = 4096
+
+// lastWords is what the process wrote before it ended.
+func (p *process) lastWords() error {
+	text := make([]byte, maxLastWords)
+	n, _ := p.stderr.ReadAt(text, 0)
+	if n == 0 {
+		return nil
+	}
+	return errors.New(strings.TrimSpace(string(text[:n])))
+}

@@ -1,0 +1,68 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"context"
+	"io/fs"
+)
+
+// Main does nothing here; see the Linux implementation.
+func Main() {}
+
+// Sandbox cannot be made on this system.
+type Sandbox struct{}
+
+// New answers ErrUnsupported.
+func New(context.Context, Spec) (*Sandbox, error) { return nil, ErrUnsupported }
+
+func probe(context.Context) (Report, error) { return Report{Isolation: "none"}, ErrUnsupported }
+
+// Toolchain answers ErrUnsupported.
+func Toolchain(context.Context, string, string) ([]Mount, map[string]string, error) {
+	return nil, nil, ErrUnsupported
+}
+
+// Exec answers ErrUnsupported.
+func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}, ErrUnsupported }
+
+// ReadFile answers ErrUnsupported.
+func (*Sandbox) ReadFile(context.Context, string, int64) ([]byte, error) { return nil, ErrUnsupported }
+
+// WriteFile answers ErrUnsupported.
+func (*Sandbox) WriteFile(context.Context, string, []byte, fs.FileMode) error { return ErrUnsupported }
+
+// List answers ErrUnsupported.
+func (*Sandbox) List(context.Context, string) ([]string, bool, error) {
+	return nil, false, ErrUnsupported
+}
+
+// Grep answers ErrUnsupported.
+func (*Sandbox) Grep(context.Context, string, Grep) ([]byte, error) { return nil, ErrUnsupported }
+
+// Unpack answers ErrUnsupported.
+func (*Sandbox) Unpack(context.Context, string, []byte) error { return ErrUnsupported }
+
+// SetBase answers ErrUnsupported.
+func (*Sandbox) SetBase(context.Context) error { return ErrUnsupported }
+
+// Changes answers ErrUnsupported.
+func (*Sandbox) Changes(context.Context) ([]byte, error) { return nil, ErrUnsupported }
+
+// Apply answers ErrUnsupported.
+func (*Sandbox) Apply(context.Context, []byte) error { return ErrUnsupported }
+
+// KillAll answers ErrUnsupported.
+func (*Sandbox) KillAll(context.Context) error { return ErrUnsupported }
+
+// Workdir is empty.
+func (*Sandbox) Workdir() string { return "" }
+
+// Isolation is "none".
+func (*Sandbox) Isolation() string { return "none" }
+
+// FSMode is empty.
+func (*Sandbox) FSMode() string { return "" }
+
+// Close does nothing.
+func (*Sandbox) Close() error { return nil }

@@ -1,0 +1,153 @@
+// Package verifier scores a workspace: it lays the task's snapshot and the agent's changes out in a fresh sandbox, runs the task's
+// tests there, and reads the reward that they wrote. The tests are nowhere but in that sandbox, and unchangeable in it.
+package verifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+// Paths inside the sandbox, as task packs of the Harbor format expect them.
+const (
+	TestsFolder = "/tests"
+	LogsFolder  = "/logs/verifier"
+)
+
+// DefaultTimeout is how long tests may run.
+const DefaultTimeout = 600 * time.Second
+
+// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none).
+type Spec struct {
+	Name          string
+	Workdir       string
+	Snapshot      []byte
+	Changes       []byte
+	Tests         []byte
+	Env           map[string]string
+	Mounts        []sandbox.Mount
+	Timeout       time.Duration
+	Limits        sandbox.Limits
+	AllowInsecure bool
+}
+
+// Outcome is a score. Components are all the numbers that the tests reported, with the reward among them.
+type Outcome struct {
+	Reward     float64
+	Components map[string]float64
+	ExitCode   int    // of the tests; it is not the reward
+	Log        []byte // what the tests wrote, the standard output first
+	Duration   time.Duration
+}
+
+// Classes of Error.
+const (
+	ClassTimeout   = "timeout"    // the tests did not end in time
+	ClassNoReward  = "no_reward"  // the tests ended without writing a reward
+	ClassBadReward = "bad_reward" // what they wrote is not a reward
+	ClassMemory    = "oom"        // the tests ran out of memory and wrote no reward
+	ClassApply     = "apply"      // the changes do not fit over the snapshot
+	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
+)
+
+// Error says why there is no score. That is never a score of 0.
+type Error struct {
+	Class string
+	Err   error
+	Log   []byte // what the tests wrote, where they ran
+}
+
+func (e *Error) Error() string { return "run verifier: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Tests must give the same result everywhere and every time.
+var environment = map[string]string{
+	"TZ": "UTC", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0", "SOURCE_DATE_EPOCH": "978307200",
+	"TEST_DIR": TestsFolder,
+}
+
+// script runs the tests, with bash where there is one.
+const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder + `/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
+
+// Run scores. Its error is an *Error, or of ctx.
+func Run(ctx context.Context, spec Spec) (Outcome, error) {
+	outcome, err := run(ctx, spec)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return Outcome{}, fmt.Errorf("run verifier: %w", cause)
+	}
+	return outcome, err
+}
+
+func run(ctx context.Context, spec Spec) (Outcome, error) {
+	if spec.Timeout <= 0 {
+		spec.Timeout = DefaultTimeout
+	}
+	begin := time.Now()
+	sb, err := sandbox.New(ctx, sandbox.Spec{
+		Name: spec.Name, Workdir: spec.Workdir, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
+		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
+	})
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
+	}
+	defer sb.Close()
+	if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
+	}
+	if err := sb.Apply(ctx, spec.Changes); err != nil {
+		return Outcome{}, applyError(err)
+	}
+	env := maps.Clone(environment)
+	maps.Copy(env, spec.Env)
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", script}, Env: env, Wall: spec.Timeout})
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
+	}
+	outcome, err := score(ctx, sb, spec, result)
+	outcome.Duration = time.Since(begin)
+	return outcome, err
+}
+
+func applyError(err error) error {
+	class := ClassApply
+	if errors.Is(err, sandbox.ErrClosed) {
+		class = ClassSandbox
+	}
+	return &Error{Class: class, Err: fmt.Errorf("apply the changes: %w", err)}
+}
+
+// score reads the reward after the tests ended. Everything else that runs is killed first, so that nothing which the agent's code
+// left behind can change what the tests wrote.
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result) (Outcome, error) {
+	log := append(result.Stdout, result.Stderr...)
+	if err := sb.KillAll(ctx); err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
+	}
+	if result.TimedOut {
+		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
+	}
+	components, err := readReward(ctx, sb)
+	if err != nil {
+		return Outcome{}, rewardError(err, result, log)
+	}
+	return Outcome{Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log}, nil
+}
+
+func rewardError(err error, result sandbox.Result, log []byte) error {
+	e := &Error{Class: ClassSandbox, Err: err, Log: log}
+	switch {
+	case errors.Is(err, errNoReward) && result.OutOfMemory:
+		e.Class, e.Err = ClassMemory, fmt.Errorf("exit %d: out of memory", result.ExitCode)
+	case errors.Is(err, errNoReward):
+		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
+	case errors.Is(err, errBadReward):
+		e.Class = ClassBadReward
+	}
+	return e
+}
