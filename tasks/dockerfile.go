@@ -175,7 +175,7 @@ func (s *splitter) variable() error {
 		name, s.rest = inner, rest
 	} else {
 		end := 0
-		for end < len(name) && validVariable.MatchString(name[:end+1]) {
+		for end < len(name) && isNameByte(name[end], end == 0) {
 			end++
 		}
 		if end == 0 {
@@ -192,4 +192,8 @@ func (s *splitter) variable() error {
 		return fmt.Errorf("expands to more than %d bytes", maxExpanded)
 	}
 	return nil
+}
+
+func isNameByte(c byte, first bool) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' && !first
 }

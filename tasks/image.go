@@ -13,6 +13,7 @@ type image struct {
 	workdir string // "" before the first WORKDIR
 	env     map[string]string
 	args    map[string]string // ARG defaults
+	folders []string          // absolute, made by RUN mkdir
 	copies  []copying
 }
 
@@ -65,10 +66,12 @@ func (img *image) apply(in instruction, prepared bool) error {
 		}
 		return img.addCopies(in)
 	case "RUN":
-		if prepared || isNoop(in.args) {
-			return nil
+		folders, ok := img.makesFolders(in.args)
+		if !ok && !prepared {
+			return errors.New("Rondo builds no images and cannot run this: " + prepare)
 		}
-		return errors.New("Rondo builds no images and cannot run this: " + prepare)
+		img.folders = append(img.folders, folders...)
+		return nil
 	case "CMD", "ENTRYPOINT", "LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "USER", "VOLUME", "HEALTHCHECK", "SHELL":
 		return nil // say nothing about the workspace
 	}
@@ -194,9 +197,9 @@ func isArchive(name string) bool {
 	return false
 }
 
-// isNoop reports whether a RUN changes no file: it does nothing, or makes
-// folders, which every workspace has anyway.
-func isNoop(command string) bool {
+// makesFolders reads a RUN that only makes folders, or does nothing; ok is
+// false for any other.
+func (img *image) makesFolders(command string) (folders []string, ok bool) {
 	for part := range strings.SplitSeq(strings.ReplaceAll(command, "&&", ";"), ";") {
 		fields := strings.Fields(part)
 		if len(fields) == 0 {
@@ -205,12 +208,18 @@ func isNoop(command string) bool {
 		switch fields[0] {
 		case "true", ":":
 		case "mkdir":
-			if strings.ContainsAny(part, "|&<>`$") {
-				return false
+			for _, field := range fields[1:] {
+				if field == "-p" {
+					continue
+				}
+				if field[0] == '-' || strings.ContainsFunc(field, isOdd) {
+					return nil, false
+				}
+				folders = append(folders, img.absolute(field))
 			}
 		default:
-			return false
+			return nil, false
 		}
 	}
-	return true
+	return folders, true
 }

@@ -112,6 +112,13 @@ func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error
 		return nil, errors.New("environment/Dockerfile: copies nothing into the workspace: " + prepare)
 	}
 	l := &layout{root: newDir(path.Base(workdir))}
+	for _, name := range img.folders {
+		if inside, found := below(workdir, name); found {
+			if _, err := l.folder(inside); err != nil {
+				return nil, fmt.Errorf("environment/Dockerfile: RUN mkdir: %w", err)
+			}
+		}
+	}
 	for _, c := range img.copies {
 		if err := l.copy(environment, c, workdir); err != nil {
 			return nil, fmt.Errorf("environment/Dockerfile: line %d: %w", c.line, err)
@@ -121,6 +128,12 @@ func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error
 		return nil, errors.New("environment/Dockerfile: copies empty folders only")
 	}
 	return l.root.tree("environment")
+}
+
+// below gives a path of the image relative to the workspace.
+func below(workdir, name string) (string, bool) {
+	relative, found := strings.CutPrefix(name+"/", workdir+"/")
+	return path.Clean("./" + relative), found
 }
 
 // layout is a workspace under construction. Repeated COPYs of one folder can
@@ -139,11 +152,10 @@ func (l *layout) copy(environment *node, c copying, workdir string) error {
 	if source.isLink() {
 		return fmt.Errorf("source %q is a symbolic link", c.source)
 	}
-	target, inside := strings.CutPrefix(c.destination+"/", strings.TrimSuffix(workdir, "/")+"/")
+	target, inside := below(workdir, c.destination)
 	if !inside {
 		return fmt.Errorf("copies to %s, outside of the workspace %s: %s", c.destination, workdir, prepare)
 	}
-	target = path.Clean("./" + target)
 	if source.isDir() {
 		return l.merge(target, source)
 	}
