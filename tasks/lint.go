@@ -1,0 +1,222 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+)
+
+// LintOptions say how Lint proves a task.
+type LintOptions struct {
+	Repeats       int    // of each proof; 0 is 3, which shows most of what is not deterministic
+	CacheDir      string // where tool chains keep their caches, as in sandbox.Toolchain
+	AllowInsecure bool   // as in sandbox.Spec
+}
+
+// Report is what Lint found out about one task.
+type Report struct {
+	Task     string    `json:"task"`
+	Digest   string    `json:"digest"`
+	OK       bool      `json:"ok"`                 // no problems
+	Problems []string  `json:"problems,omitempty"` // the task must not be trained on
+	Warnings []string  `json:"warnings,omitempty"` // the task's author should look at these
+	Nothing  []Attempt `json:"nothing"`            // the untouched snapshot, which must score 0
+	Solution []Attempt `json:"solution"`           // the snapshot after solution/solve.sh, which must score 1
+}
+
+// Attempt is one scoring.
+type Attempt struct {
+	Reward   *float64      `json:"reward"`             // null when there is no score
+	Class    string        `json:"class,omitempty"`    // why not: a class of verifier.Error, or "solution"
+	Error    string        `json:"error,omitempty"`    // the same as a sentence
+	Log      string        `json:"log,omitempty"`      // the end of the verifier's output, where the reward is not the wanted one
+	Duration time.Duration `json:"duration_ns"`        // of the scoring, with its sandbox
+	Changed  int           `json:"changed,omitempty"`  // bytes of the archive of the solution's changes
+	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
+}
+
+const (
+	defaultRepeats = 3
+	logTail        = 2000 // bytes of a log in a report
+)
+
+// Lint proves that a task measures what it should: in real sandboxes, the
+// untouched snapshot scores 0 and the reference solution scores 1, every time.
+func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
+	report := Report{Task: task.Name, Digest: task.Digest, Nothing: []Attempt{}, Solution: []Attempt{}}
+	report.inspect(task)
+	if opts.Repeats <= 0 {
+		opts.Repeats = defaultRepeats
+	}
+	if err := report.prove(ctx, task, opts); err != nil {
+		report.problem("%v", err)
+	}
+	report.OK = len(report.Problems) == 0
+	return report
+}
+
+func (r *Report) problem(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error {
+	p, err := newProver(ctx, task, opts)
+	if err != nil {
+		return err
+	}
+	for range opts.Repeats {
+		r.Nothing = append(r.Nothing, p.score(ctx, nil, 0))
+	}
+	r.judge("doing nothing", r.Nothing, 0)
+	if p.solution == nil {
+		r.problem("solution/solve.sh: missing: nothing shows that the task can be solved")
+		return ctx.Err()
+	}
+	for range opts.Repeats {
+		r.Solution = append(r.Solution, p.solve(ctx))
+	}
+	r.judge("the solution", r.Solution, 1)
+	return ctx.Err()
+}
+
+// judge compares the attempts with the reward that each must have.
+func (r *Report) judge(who string, attempts []Attempt, want float64) {
+	for i, attempt := range attempts {
+		switch {
+		case attempt.Reward == nil:
+			r.problem("%s, attempt %d: no score (%s): %s", who, i+1, attempt.Class, attempt.Error)
+		case *attempt.Reward != want:
+			r.problem("%s, attempt %d: scores %g instead of %g", who, i+1, *attempt.Reward, want)
+		}
+	}
+}
+
+// prover holds what all attempts at one task share.
+type prover struct {
+	task                      *Task
+	snapshot, tests, solution []byte
+	mounts                    []sandbox.Mount
+	env                       map[string]string // of the tool chains
+	limits                    sandbox.Limits
+	insecure                  bool
+}
+
+func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
+	p := &prover{
+		task: task, env: map[string]string{}, insecure: opts.AllowInsecure,
+		limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
+	}
+	for _, name := range task.Toolchains {
+		mounts, env, err := sandbox.Toolchain(ctx, name, opts.CacheDir)
+		if err != nil {
+			return nil, err
+		}
+		p.mounts = append(p.mounts, mounts...)
+		maps.Copy(p.env, env)
+	}
+	for _, part := range []struct {
+		name string
+		fsys fs.FS
+		into *[]byte
+	}{{"snapshot", task.Snapshot, &p.snapshot}, {"tests", task.Tests, &p.tests}, {"solution", task.Solution, &p.solution}} {
+		if part.fsys == nil {
+			continue
+		}
+		packed, err := sandbox.Pack(part.fsys)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", part.name, err)
+		}
+		*part.into = packed
+	}
+	return p, nil
+}
+
+// with gives the variables of the task, of more, and of the tool chains, which
+// win: a task may name the PATH of another image.
+func (p *prover) with(more map[string]string) map[string]string {
+	env := map[string]string{}
+	for _, part := range []map[string]string{p.task.Env, more, p.env} {
+		maps.Copy(env, part)
+	}
+	return env
+}
+
+// score runs the verifier over the snapshot with changes.
+func (p *prover) score(ctx context.Context, changes []byte, want float64) Attempt {
+	begin := time.Now()
+	outcome, err := verifier.Run(ctx, verifier.Spec{
+		Name: "lint", Workdir: p.task.Workdir, Snapshot: p.snapshot, Changes: changes, Tests: p.tests,
+		Env: p.with(p.task.VerifierEnv), Mounts: p.mounts, Timeout: p.task.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
+	})
+	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
+	if err != nil {
+		attempt.Error, attempt.Class = err.Error(), verifier.ClassSandbox
+		var failed *verifier.Error
+		if errors.As(err, &failed) {
+			attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
+		}
+		return attempt
+	}
+	attempt.Reward = &outcome.Reward
+	if outcome.Reward != want {
+		attempt.Log = tail(outcome.Log)
+	}
+	return attempt
+}
+
+func (p *prover) solve(ctx context.Context) Attempt {
+	changes, err := p.applySolution(ctx)
+	if err != nil {
+		return Attempt{Class: "solution", Error: err.Error()}
+	}
+	return p.score(ctx, changes, 1)
+}
+
+// runSolution uses bash where there is one, as for the verifier.
+const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solution/solve.sh; else exec sh /solution/solve.sh; fi"
+
+// applySolution runs the reference fix in a sandbox of its own and gives what
+// it changed.
+func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
+	sb, err := sandbox.New(ctx, sandbox.Spec{
+		Name: "lint", Workdir: p.task.Workdir, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": p.solution},
+		Limits: p.limits, AllowInsecure: p.insecure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer sb.Close()
+	if err := sb.Unpack(ctx, sb.Workdir(), p.snapshot); err != nil {
+		return nil, err
+	}
+	if err := sb.SetBase(ctx); err != nil {
+		return nil, err
+	}
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(nil), Wall: p.task.VerifierTimeout})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("run solution/solve.sh: %w", err)
+	case result.TimedOut:
+		return nil, fmt.Errorf("run solution/solve.sh: timed out after %v", p.task.VerifierTimeout)
+	case result.ExitCode != 0:
+		return nil, fmt.Errorf("run solution/solve.sh: exit %d: %s", result.ExitCode, tail(result.Stderr))
+	}
+	changes, err := sb.Changes(ctx)
+	if err == nil && changes == nil {
+		err = errors.New("run solution/solve.sh: it changed nothing")
+	}
+	return changes, err
+}
+
+func tail(log []byte) string {
+	if len(log) > logTail {
+		return "..." + string(log[len(log)-logTail:])
+	}
+	return string(log)
+}

@@ -1,0 +1,138 @@
+package tasks
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+// needSandbox skips a test where this machine cannot hold sandboxes.
+func needSandbox(t *testing.T) {
+	t.Helper()
+	if _, err := sandbox.Probe(t.Context()); err != nil {
+		lacking(t, "sandboxes do not work here: %v", err)
+	}
+}
+
+// lacking skips a test for want of something, unless all tests are required.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// cacheDir is kept between runs: to fill it takes half a minute.
+func cacheDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.UserCacheDir()
+	if dir = filepath.Join(dir, "rondo", "toolchains"); err != nil || os.MkdirAll(dir, 0o755) != nil {
+		return t.TempDir()
+	}
+	return dir
+}
+
+func TestSampleTasksAreSound(t *testing.T) {
+	needSandbox(t)
+	loaded, err := LoadPack(Sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range loaded {
+		t.Run(task.Name, func(t *testing.T) {
+			report := Lint(t.Context(), task, LintOptions{CacheDir: cacheDir(t)})
+			if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != 3 || len(report.Solution) != 3 {
+				text, _ := json.MarshalIndent(report, "", " ")
+				t.Errorf("%s", text)
+			}
+		})
+	}
+}
+
+func TestLintFindsUnsoundTasks(t *testing.T) {
+	needSandbox(t)
+	const (
+		half   = "test -f fixed && r=0.5 || r=0\necho \"{\\\"reward\\\": $r}\" >/logs/verifier/reward.json\n"
+		honest = "test -f fixed && r=1 || r=0\necho \"{\\\"reward\\\": $r}\" >/logs/verifier/reward.json\n"
+	)
+	cases := []struct {
+		name, tests, solve, want string
+	}{
+		{"sound", honest, "touch fixed", ""},
+		{"always right", "echo 1 >/logs/verifier/reward.txt", "touch fixed", "doing nothing, attempt 1: scores 1 instead of 0"},
+		{"half right", half, "touch fixed", "the solution, attempt 1: scores 0.5 instead of 1"},
+		{"wrong solution", honest, "touch other", "the solution, attempt 3: scores 0 instead of 1"},
+		{"idle solution", honest, "true", "it changed nothing"},
+		{"failing solution", honest, "touch fixed; echo oops >&2; exit 3", "exit 3: oops"},
+		{"no reward", "true", "touch fixed", "no score (no_reward)"},
+		{"bad reward", "echo good >/logs/verifier/reward.txt", "touch fixed", "no score (bad_reward)"},
+		{"endless", "sleep 1000", "touch fixed", "no score (timeout)"},
+		{"no solution", honest, "", "solution/solve.sh: missing"},
+	}
+	for _, test := range cases {
+		t.Run(test.name, func(t *testing.T) {
+			changes := fstest.MapFS{
+				"t/task.toml":         file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 2"),
+				"t/tests/test.sh":     file(test.tests),
+				"t/solution/solve.sh": file(test.solve),
+			}
+			repeats := 3
+			if test.name == "endless" {
+				changes["t/task.toml"], repeats = file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 0.2"), 1
+			}
+			if test.solve == "" {
+				changes["t/solution/solve.sh"] = nil
+			}
+			loaded, err := LoadPack(with(changes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats})
+			problems := strings.Join(report.Problems, "\n")
+			if report.OK != (test.want == "") || !strings.Contains(problems, test.want) {
+				t.Errorf("ok %v, problems %q, want %q", report.OK, problems, test.want)
+			}
+		})
+	}
+}
+
+func TestInspect(t *testing.T) {
+	const fix = "#!/bin/sh\nsed -i s/wrong/right/ file.txt\n"
+	loaded, err := LoadPack(with(fstest.MapFS{
+		"t/environment/repo/old/fix.sh":  file(fix),
+		"t/solution/solve.sh":            file(fix),
+		"t/tests/cases.txt":              file("1 2 3 4 5 6 7 8 9 10 11 12 13\n"),
+		"t/environment/repo/cases.txt":   file("1 2 3 4 5 6 7 8 9 10 11 12 13\n"),
+		"t/environment/repo/.git/HEAD":   file("ref: refs/heads/main\n"),
+		"t/environment/repo/unrelated":   file("something else entirely, long enough\n"),
+		"t/environment/repo/.gitignore2": file("x"),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report Report
+	report.inspect(loaded[0])
+	if got := strings.Join(report.Problems, "\n"); got != "the snapshot shows the agent solution/solve.sh as old/fix.sh" {
+		t.Errorf("problems %q", got)
+	}
+	warnings := strings.Join(report.Warnings, "\n")
+	for _, want := range []string{".git folder", "tests/cases.txt as cases.txt"} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("warnings %q lack %q", warnings, want)
+		}
+	}
+	if len(report.Warnings) != 2 {
+		t.Errorf("warnings %q", warnings)
+	}
+}
