@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -186,19 +187,30 @@ func usable(folder, controller, version string) bool {
 
 // reap removes the groups of owners that are no more, and kills what still runs there.
 func reap(parent string) {
-	groups, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"-"+processNamespace()+"-*"))
-	for _, group := range groups {
-		parts := strings.Split(filepath.Base(group), "-")
-		if len(parts) != 6 {
-			continue
-		}
-		owner, err := strconv.Atoi(parts[3])
-		if err != nil || startTime(owner) == parts[4] {
-			continue
-		}
+	for _, group := range orphans(parent) {
 		killGroup(group)
 		_ = removeGroup(group)
 	}
+}
+
+// reapFolders removes the private folders that owners of sandboxes without isolation left behind.
+var reapFolders = sync.OnceFunc(func() {
+	for _, folder := range orphans(os.TempDir()) {
+		_ = os.RemoveAll(folder)
+	}
+})
+
+// orphans are what dead owners of this process namespace made in a folder.
+func orphans(parent string) []string {
+	found, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"-"+processNamespace()+"-*"))
+	return slices.DeleteFunc(found, func(name string) bool {
+		parts := strings.Split(filepath.Base(name), "-") // rondo, sandbox, namespace, process, start, number
+		if len(parts) != 6 {
+			return true
+		}
+		owner, err := strconv.Atoi(parts[3])
+		return err != nil || startTime(owner) == parts[4]
+	})
 }
 
 func killGroup(group string) {
@@ -230,7 +242,7 @@ func groupFolders() map[string]candidates {
 			continue
 		}
 		for _, controller := range []string{"memory", "pids"} {
-			if mount, ok := mounts[controller]; ok && contains(parts[1], controller) {
+			if mount, ok := mounts[controller]; ok && slices.Contains(strings.Split(parts[1], ","), controller) {
 				found[controller] = candidates{"v1", []string{mount.folder(parts[2])}}
 			}
 		}
@@ -252,15 +264,6 @@ func unified(found map[string]candidates, mount groupMount, path string) {
 			found[controller] = candidates{"v2", folders}
 		}
 	}
-}
-
-func contains(list, name string) bool {
-	for _, item := range strings.Split(list, ",") {
-		if item == name {
-			return true
-		}
-	}
-	return false
 }
 
 // groupMount is where a hierarchy is mounted, and which of its groups is seen there.

@@ -70,7 +70,8 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 }
 
 func createInsecure(ctx context.Context, spec Spec) (*Sandbox, error) {
-	folder, err := os.MkdirTemp("", "rondo-sandbox-")
+	reapFolders()
+	folder, err := os.MkdirTemp("", groupPrefix+"-"+self()+"-")
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +137,13 @@ func (s *Sandbox) Workdir() string { return s.spec.Workdir }
 func (s *Sandbox) Close() error {
 	s.closing.Do(func() {
 		s.conn.close(ErrClosed)
-		s.process.kill()
-		s.closed = s.group.remove()
-		if s.private != "" {
-			s.closed = errors.Join(s.closed, os.RemoveAll(s.private))
+		if s.private == "" {
+			s.process.kill()
+		} else {
+			s.process.leave()
+			s.closed = os.RemoveAll(s.private)
 		}
+		s.closed = errors.Join(s.closed, s.group.remove())
 	})
 	return s.closed
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,6 +121,9 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
+// writable are the sandbox's own folders that can also be the workspace.
+var writable = []string{"/root", "/tmp"}
+
 // reserved are folders that a sandbox makes itself and nothing may be put in the place of.
 var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/tmp", "/var/tmp", "/root", "/run", "/logs", "/dev/shm"}
 
@@ -139,7 +143,7 @@ func (s Spec) validate() error {
 	}
 	seen := map[string]bool{}
 	for _, target := range targets {
-		if err := validTarget(target); err != nil {
+		if err := validTarget(target); err != nil && !(target == s.Workdir && slices.Contains(writable, target)) {
 			return err
 		}
 		if seen[target] {
@@ -154,10 +158,8 @@ func validTarget(target string) error {
 	if !path.IsAbs(target) || path.Clean(target) != target || len(target) > 1024 || strings.ContainsAny(target, "\x00\n") {
 		return fmt.Errorf("path %q inside: a clean absolute path is needed", target)
 	}
-	for _, folder := range reserved {
-		if target == folder {
-			return fmt.Errorf("path %q inside is one of the sandbox's own", target)
-		}
+	if slices.Contains(reserved, target) {
+		return fmt.Errorf("path %q inside is one of the sandbox's own", target)
 	}
 	for _, folder := range []string{"/proc/", "/dev/", "/etc/", "/logs/"} {
 		if strings.HasPrefix(target, folder) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,6 @@ type process struct {
 	command *exec.Cmd
 	control *os.File
 	stderr  *os.File
-	ended   sync.Once
 }
 
 // start starts this program again as the first process of new namespaces, or of none.
@@ -64,10 +64,11 @@ func (e *startError) Error() string {
 func (e *startError) Unwrap() error { return e.err }
 
 func attributes(namespaces bool) *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if !namespaces {
-		return attr
+		// It learns of its owner's end by its socket, and kills what it started before it goes.
+		return &syscall.SysProcAttr{Setsid: true}
 	}
+	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	user, group := os.Geteuid(), os.Getegid()
 	if user == 0 {
@@ -137,11 +138,18 @@ func (p *process) pid() int { return p.command.Process.Pid }
 
 // kill ends the process and with it, as it is the first of its namespace, all others; the kernel lets go of it last.
 func (p *process) kill() {
-	p.ended.Do(func() {
-		_ = p.command.Process.Kill()
-		_ = p.command.Wait()
-	})
+	_ = p.command.Process.Kill()
+	_ = p.command.Wait()
 }
+
+// leave waits until a process without namespaces, whose socket was closed, has killed what it started.
+func (p *process) leave() {
+	overdue := time.AfterFunc(leaveTime, func() { _ = p.command.Process.Kill() })
+	defer overdue.Stop()
+	_ = p.command.Wait()
+}
+
+const leaveTime = 10 * time.Second
 
 // maxLastWords bounds what is taken over of the process's error output.
 const maxLastWords = 4096

@@ -165,7 +165,7 @@ func warm(ctx context.Context, root, folder string) error {
 		}
 	}
 	build := filepath.Join(folder, "build")
-	for _, arguments := range [][]string{{"build", "-o", "warm.exe", "."}, {"test", "."}} {
+	for _, arguments := range [][]string{{"build", "-o", "warm.exe", "."}, {"vet", "."}, {"test", "."}} {
 		if err := goCommand(ctx, root, work, build, arguments); err != nil {
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
@@ -24,6 +24,7 @@ const queue = 64
 type agent struct {
 	conn    *os.File
 	boot    wire.Boot
+	private *private // nil where namespaces isolate
 	work    *workers
 	reaper  *reaper
 	memory  *memoryPoller
@@ -44,7 +45,11 @@ func Run() error {
 	if err := a.respond(wire.Response{}); err != nil {
 		return err
 	}
-	return a.serve()
+	err := a.serve()
+	if a.private != nil {
+		a.reaper.killAll() // where namespaces isolate, everything ends with this process
+	}
+	return err
 }
 
 func (a *agent) start() error {
@@ -55,7 +60,7 @@ func (a *agent) start() error {
 	if a.boot.Insecure == "" {
 		err = jail.Build(a.boot)
 	} else {
-		err = makeFolders(a.boot)
+		a.private, err = newPrivate(a.boot)
 	}
 	if err != nil {
 		return err
@@ -63,16 +68,16 @@ func (a *agent) start() error {
 	if err := a.unpackReadOnly(archives); err != nil {
 		return err
 	}
-	if a.workspace, err = os.OpenRoot(a.path(a.boot.Workdir)); err != nil {
+	if a.workspace, err = os.OpenRoot(a.private.path(a.boot.Workdir)); err != nil {
 		return err
 	}
-	if a.boot.Insecure == "" {
+	if a.private == nil {
 		warmThreads()
 		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes); err != nil {
 			return err
 		}
 	}
-	if a.work, err = startWorkers(a.boot.Insecure == ""); err != nil {
+	if a.work, err = startWorkers(a.private == nil); err != nil {
 		return err
 	}
 	a.reaper = startReaper()
@@ -89,14 +94,15 @@ func (a *agent) unpackReadOnly(archives []byte) error {
 		if size > len(archives) {
 			return fmt.Errorf("%w: archive for %s is cut short", wire.ErrProtocol, target)
 		}
-		if err := unpack(a.path(target), archives[:size]); err != nil {
+		if err := unpack(a.private.path(target), archives[:size]); err != nil {
 			return fmt.Errorf("unpack %s: %w", target, err)
 		}
 		archives = archives[size:]
-		if a.boot.Insecure != "" {
-			continue
+		lock := jail.Lock
+		if a.private != nil {
+			lock = func(target string) error { return a.private.scripts(a.private.path(target)) }
 		}
-		if err := jail.Lock(target); err != nil {
+		if err := lock(target); err != nil {
 			return fmt.Errorf("make %s read-only: %w", target, err)
 		}
 	}
@@ -108,6 +114,9 @@ func (a *agent) serve() error {
 	for {
 		var request wire.Request
 		body, err := wire.Read(reader, &request, func() (int64, error) { return archive.MaxArchive, nil })
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -152,7 +161,7 @@ func (a *agent) tree(request wire.Request, body []byte) (data []byte, err error)
 	defer a.archiving.Unlock()
 	switch request.Op {
 	case wire.OpUnpack:
-		return nil, limits(unpack(a.path(request.Path), body))
+		return nil, limits(unpack(a.private.path(request.Path), body))
 	case wire.OpApply:
 		return nil, limits(archive.Apply(a.workspace, body))
 	case wire.OpBase:
@@ -193,22 +202,4 @@ func (a *agent) respond(response wire.Response, body ...[]byte) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	return wire.Write(a.conn, response, body...)
-}
-
-// path translates a path of the sandbox for the file system that the agent sees: the same, but in a sandbox without
-// isolation, whose own folders lie in a private one.
-func (a *agent) path(inside string) string {
-	if a.boot.Insecure == "" || !ownFolder(a.boot, inside) {
-		return inside
-	}
-	return a.boot.Insecure + inside
-}
-
-func ownFolder(boot wire.Boot, path string) bool {
-	for _, folder := range ownFolders(boot) {
-		if path == folder || strings.HasPrefix(path, folder+"/") {
-			return true
-		}
-	}
-	return false
 }

@@ -43,7 +43,7 @@ type stream struct {
 }
 
 func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byte, error) {
-	c := &command{request: request, ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 2)}
+	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 2)}
 	a.running.Store(request.ID, c)
 	defer a.running.Delete(request.ID)
 	before, kills := snapshot(), a.memory.count()
@@ -60,7 +60,7 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 	status := a.await(c, before)
 	c.result.ExitCode = exitCode(status)
 	c.result.OutOfMemory = a.memory.count() > kills
-	stdout, stderr := c.outputs[0].finish(), c.outputs[1].finish()
+	stdout, stderr := a.private.inward(c.outputs[0].finish()), a.private.inward(c.outputs[1].finish())
 	c.result.StdoutBytes = len(stdout)
 	c.result.Dropped = c.outputs[0].dropped() + c.outputs[1].dropped()
 	return wire.Response{Exec: &c.result}, [][]byte{stdout, stderr}, nil
@@ -127,17 +127,16 @@ func (a *agent) launch(c *command, stdin []byte) (err error) {
 }
 
 func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
-	dir := a.path(request.Path)
+	dir := a.private.path(request.Path)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return 0, &noFolder{request.Path}
 	}
-	env := a.environment(request.Env)
-	program, err := find(request.Argv[0], dir, env)
+	program, err := find(request.Argv[0], dir, request.Env)
 	if err != nil {
 		return 0, err
 	}
-	list := make([]string, 0, len(env))
-	for name, value := range env {
+	list := make([]string, 0, len(request.Env))
+	for name, value := range request.Env {
 		list = append(list, name+"="+value)
 	}
 	pid, err := syscall.ForkExec(program, request.Argv, &syscall.ProcAttr{
@@ -248,7 +247,7 @@ func input(data []byte) (*os.File, error) {
 func (a *agent) backgroundLog(c *command) (file *os.File, err error) {
 	c.result.Log = fmt.Sprintf("/tmp/background-%d.log", c.request.ID)
 	a.work.do(func() {
-		file, err = os.OpenFile(a.path(c.result.Log), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+		file, err = os.OpenFile(a.private.path(c.result.Log), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
 	})
 	return file, err
 }

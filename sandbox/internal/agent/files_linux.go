@@ -19,7 +19,7 @@ const maxListed = 10_000
 
 // file serves the operations on single paths. It runs on a worker's thread.
 func (a *agent) file(request wire.Request, body []byte) (response wire.Response, out [][]byte, err error) {
-	path := a.path(request.Path)
+	path := a.private.path(request.Path)
 	var data []byte
 	switch request.Op {
 	case wire.OpRead:
@@ -33,16 +33,7 @@ func (a *agent) file(request wire.Request, body []byte) (response wire.Response,
 	default:
 		err = fmt.Errorf("%w: operation %q", wire.ErrInvalid, request.Op)
 	}
-	return response, [][]byte{data}, a.inside(err)
-}
-
-// inside keeps the private folder of a sandbox without isolation out of what the model reads.
-func (a *agent) inside(err error) error {
-	var path *fs.PathError
-	if a.boot.Insecure != "" && errors.As(err, &path) {
-		path.Path = strings.TrimPrefix(path.Path, a.boot.Insecure)
-	}
-	return err
+	return response, [][]byte{data}, err
 }
 
 // openRegular opens a file without waiting for the other end of a pipe, and refuses what is not a file.

@@ -1,53 +1,114 @@
 package agent
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// ownFolders are the folders that a sandbox without isolation keeps in its private one; every other path is the host's.
-func ownFolders(boot wire.Boot) []string {
-	folders := append([]string{boot.Workdir, "/tmp", "/var/tmp", "/logs"}, boot.ReadOnly...)
-	for _, mount := range boot.Mounts {
-		if mount.Overlay || mount.Source != mount.Target {
-			folders = append(folders, mount.Target)
-		}
-	}
-	return folders
+// private is the layout of a sandbox without isolation: its folders lie in one private folder of the host, and texts that name
+// them (command lines, environment, scripts of the verifier) are rewritten, as are the names in what comes back. It is a stand-in
+// for a file system of its own, good for well-behaved programs only.
+type private struct {
+	folder  string
+	folders []string
+	names   *regexp.Regexp
 }
 
-// makeFolders lays a sandbox without isolation out in its private folder. What is to be writable is copied.
-func makeFolders(boot wire.Boot) error {
-	for _, folder := range ownFolders(boot) {
-		if err := os.MkdirAll(boot.Insecure+folder, 0o755); err != nil {
-			return err
+// newPrivate makes the folders. What is to be writable is copied.
+func newPrivate(boot wire.Boot) (*private, error) {
+	p := &private{folder: boot.Insecure, folders: append([]string{boot.Workdir, "/tmp", "/var/tmp", "/logs", "/root"}, boot.ReadOnly...)}
+	for _, mount := range boot.Mounts {
+		if mount.Overlay || mount.Source != mount.Target {
+			p.folders = append(p.folders, mount.Target)
 		}
 	}
+	quoted := make([]string, len(p.folders))
+	for i, folder := range p.folders {
+		quoted[i] = regexp.QuoteMeta(folder)
+		if err := os.MkdirAll(p.folder+folder, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	p.names = regexp.MustCompile(`(^|[^A-Za-z0-9_./-])(` + strings.Join(quoted, "|") + `)($|[^A-Za-z0-9_.-])`)
 	for _, mount := range boot.Mounts {
 		if !mount.Overlay && mount.Source == mount.Target {
 			continue
 		}
-		if err := os.CopyFS(boot.Insecure+mount.Target, os.DirFS(mount.Source)); err != nil {
-			return err
+		if err := os.CopyFS(p.folder+mount.Target, os.DirFS(mount.Source)); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return p, nil
 }
 
-// environment is the command's environment. Without isolation, values that name one of the sandbox's folders name the real one.
-func (a *agent) environment(env map[string]string) map[string]string {
-	if a.boot.Insecure == "" {
-		return env
+// path is where a path of the sandbox really is.
+func (p *private) path(inside string) string {
+	if p == nil {
+		return inside
 	}
-	translated := make(map[string]string, len(env))
-	for name, value := range env {
-		parts := strings.Split(value, ":")
-		for i, part := range parts {
-			parts[i] = a.path(part)
+	for _, folder := range p.folders {
+		if inside == folder || strings.HasPrefix(inside, folder+"/") {
+			return p.folder + inside
 		}
-		translated[name] = strings.Join(parts, ":")
 	}
-	return translated
+	return inside
+}
+
+// outward rewrites the names of the sandbox's folders in a text to their real ones.
+func (p *private) outward(text string) string {
+	if p == nil {
+		return text
+	}
+	// Twice, since neighbours share the character between them.
+	for range 2 {
+		text = p.names.ReplaceAllString(text, "${1}"+p.folder+"${2}${3}")
+	}
+	return text
+}
+
+// inward rewrites the real names in an output to those of the sandbox.
+func (p *private) inward(output []byte) []byte {
+	if p == nil {
+		return output
+	}
+	return bytes.ReplaceAll(output, []byte(p.folder), nil)
+}
+
+// command rewrites a command line and its environment.
+func (p *private) command(request wire.Request) wire.Request {
+	if p == nil {
+		return request
+	}
+	for i := range request.Argv {
+		request.Argv[i] = p.outward(request.Argv[i])
+	}
+	env := make(map[string]string, len(request.Env))
+	for name, value := range request.Env {
+		env[name] = p.outward(value)
+	}
+	request.Env = env
+	return request
+}
+
+// maxScript is the largest text that is looked through for names of folders.
+const maxScript = 1 << 20
+
+// scripts rewrites the texts in a folder.
+func (p *private) scripts(folder string) error {
+	return filepath.WalkDir(folder, func(name string, found os.DirEntry, err error) error {
+		if err != nil || !found.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil || len(text) > maxScript || !utf8.Valid(text) {
+			return err
+		}
+		return os.WriteFile(name, []byte(p.outward(string(text))), 0)
+	})
 }

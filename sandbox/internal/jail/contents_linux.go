@@ -1,8 +1,10 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"strings"
 
@@ -75,7 +77,9 @@ func makeScratch(boot wire.Boot) error {
 // show makes a folder on the scratch tmpfs and binds it to its place.
 func show(target string, mode fs.FileMode) error {
 	source := scratchPath(target)
-	if err := os.Mkdir(source, 0o755); err != nil {
+	if err := os.Mkdir(source, 0o755); errors.Is(err, fs.ErrExist) {
+		return nil // the workspace is one of the usual folders
+	} else if err != nil {
 		return err
 	}
 	if err := os.Chmod(source, mode); err != nil {
@@ -91,7 +95,7 @@ func show(target string, mode fs.FileMode) error {
 }
 
 func scratchPath(target string) string {
-	return scratch + "/" + strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "+")
+	return scratch + "/" + url.PathEscape(target)
 }
 
 func makeDevices() error {
