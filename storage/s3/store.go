@@ -161,8 +161,8 @@ func kind(ctx context.Context, err error) error {
 		return errors.New("the bucket does not exist")
 	case response.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return storage.ErrRange
-	case response.StatusCode == http.StatusNotFound:
-		return storage.ErrNotFound
+	case response.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("the server refuses the credentials or what they ask for (%s): %w", response.Code, err)
 	}
 	return err
 }

@@ -1,0 +1,209 @@
+// Package projection keeps state that is folded from a log in Pebble: disposable, and always at one sequence.
+//
+// State and sequence are written in one batch, so a crash loses a tail of both or nothing. A projection is
+// bound to what it was folded from; when that is gone, or the directory is deleted, it begins again.
+package projection
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Identity is what a projection is folded from, and by which fold.
+type Identity struct {
+	Stream   string    `json:"stream"`
+	Created  time.Time `json:"created"` // a stream made again under the same name has another truth
+	FirstSeq uint64    `json:"first_seq"`
+	Fold     string    `json:"fold"` // name and version of the fold
+}
+
+// Same compares identities; times are equal when they are the same moment.
+func (i Identity) Same(other Identity) bool {
+	return i.Stream == other.Stream && i.Created.Equal(other.Created) && i.FirstSeq == other.FirstSeq && i.Fold == other.Fold
+}
+
+// meta is the entry that binds state to sequence and origin.
+type meta struct {
+	Identity Identity `json:"identity"`
+	Seq      uint64   `json:"seq"`
+}
+
+// Keys of the state have no leading zero byte, so this one is apart.
+var metaKey = []byte("\x00meta")
+
+// DB is one projection. One goroutine writes it.
+type DB struct {
+	db   *pebble.DB
+	meta meta
+}
+
+// Sizes that suit the small state of a decider; Pebble's defaults are for databases of their own.
+const (
+	cacheBytes    = 4 << 20
+	memTableBytes = 2 << 20
+)
+
+// Open opens the projection in a directory, and empties it when it belongs to another identity.
+func Open(dir string, id Identity) (*DB, error) {
+	d, err := open(dir, vfs.Default, id)
+	if err == nil && d.meta.Identity.Same(id) {
+		return d, nil
+	}
+	if err == nil {
+		err = d.Close()
+	}
+	// Whatever is wrong with local state, the log has it all.
+	if rmErr := os.RemoveAll(dir); rmErr != nil {
+		return nil, errors.Join(err, rmErr)
+	}
+	if d, err = open(dir, vfs.Default, id); err != nil {
+		return nil, fmt.Errorf("open projection %s: %w", dir, err)
+	}
+	d.meta.Identity = id
+	return d, nil
+}
+
+// Memory makes a projection that lives in memory alone.
+func Memory() (*DB, error) { return open("", vfs.NewMem(), Identity{}) }
+
+func open(dir string, fs vfs.FS, id Identity) (*DB, error) {
+	cache := pebble.NewCache(cacheBytes)
+	defer cache.Unref()
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, Cache: cache, MemTableSize: memTableBytes, Logger: quiet{}})
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{db: db}
+	value, closer, err := db.Get(metaKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		d.meta.Identity = id
+		return d, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &d.meta)
+		closer.Close()
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Seq is the last sequence that the state holds.
+func (d *DB) Seq() uint64 { return d.meta.Seq }
+
+// Close closes the projection.
+func (d *DB) Close() error { return d.db.Close() }
+
+// Begin starts a transaction over the state.
+func (d *DB) Begin() *Tx { return &Tx{batch: d.db.NewIndexedBatch()} }
+
+// Commit writes a transaction together with the sequence that the state then holds. It is not synced: a lost
+// tail is folded again.
+func (d *DB) Commit(tx *Tx, seq uint64) error {
+	next := meta{Identity: d.meta.Identity, Seq: seq}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	if err := tx.batch.Set(metaKey, value, nil); err != nil {
+		return err
+	}
+	if err := tx.batch.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	d.meta = next
+	return nil
+}
+
+// View reads state; a *DB and a *Tx are views.
+type View interface {
+	reader() pebble.Reader
+}
+
+func (d *DB) reader() pebble.Reader { return d.db }
+func (t *Tx) reader() pebble.Reader { return t.batch }
+
+// Tx is a transaction: it reads what it has written.
+type Tx struct{ batch *pebble.Batch }
+
+// Discard drops a transaction that was not committed.
+func (t *Tx) Discard() { t.batch.Close() }
+
+// Delete removes a key; a key that is not there is no error.
+func (t *Tx) Delete(key string) error { return t.batch.Delete([]byte(key), nil) }
+
+// Put writes a value as JSON.
+func Put[T any](tx *Tx, key string, v T) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", key, err)
+	}
+	return tx.batch.Set([]byte(key), data, nil)
+}
+
+// Get reads a value; false when it is not there.
+func Get[T any](v View, key string) (value T, ok bool, err error) {
+	data, closer, err := v.reader().Get([]byte(key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return value, false, nil
+	}
+	if err != nil {
+		return value, false, fmt.Errorf("get %s: %w", key, err)
+	}
+	defer closer.Close()
+	if err := json.Unmarshal(data, &value); err != nil {
+		return value, false, fmt.Errorf("get %s: %w", key, err)
+	}
+	return value, true, nil
+}
+
+// Scan reads all values whose key begins with prefix, in the order of their keys.
+func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		it, err := v.reader().NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: after(prefix)})
+		if err != nil {
+			yield(none, fmt.Errorf("scan %s: %w", prefix, err))
+			return
+		}
+		defer it.Close()
+		for ok := it.First(); ok; ok = it.Next() {
+			var value T
+			if err := json.Unmarshal(it.Value(), &value); err != nil {
+				yield(none, fmt.Errorf("scan %s: %s: %w", prefix, it.Key(), err))
+				return
+			}
+			if !yield(value, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(none, fmt.Errorf("scan %s: %w", prefix, err))
+		}
+	}
+}
+
+// after is the first key behind all that begin with prefix. Prefixes end in a printable character.
+func after(prefix string) []byte {
+	end := []byte(prefix)
+	end[len(end)-1]++
+	return end
+}
+
+// quiet drops Pebble's running commentary; its errors reach the caller.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf("projection: "+format, args...))
+}
