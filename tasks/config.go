@@ -280,7 +280,7 @@ func (c *config) setToolchains(task *Task) error {
 // read-only, or the verifier's.
 var systemFolders = []string{
 	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/logs", "/proc",
-	"/run", "/sbin", "/solution", "/sys", "/tests", "/tmp", "/usr", "/var",
+	"/run", "/sbin", "/solution", "/sys", "/tests", "/tmp", "/usr",
 }
 
 func checkWorkdir(dir string) error {
@@ -288,7 +288,7 @@ func checkWorkdir(dir string) error {
 		return fmt.Errorf("workdir %q: want a clean absolute path of plain characters such as /app", dir)
 	}
 	top := "/" + strings.SplitN(dir, "/", 3)[1]
-	if dir == "/" || slices.Contains(systemFolders, top) {
+	if dir == "/" || dir == "/var" || slices.Contains(systemFolders, top) {
 		return fmt.Errorf("workdir %q: belongs to the system or to the verifier: use /app", dir)
 	}
 	return nil

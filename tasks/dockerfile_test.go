@@ -129,13 +129,13 @@ func TestRepeatedCopiesAreCounted(t *testing.T) {
 }
 
 func TestNamedSnapshotNeedsNoBuild(t *testing.T) {
-	pack := with(fstest.MapFS{"t/environment/Dockerfile": file("FROM a AS b\nRUN make\nFROM x\nWORKDIR /srv/x\nENV A=1 B=\"2 3\"\nENV C d  e\nCOPY --from=b / /\n")})
+	pack := with(fstest.MapFS{"t/environment/Dockerfile": file("FROM a AS b\nRUN make\nFROM x\nWORKDIR /srv/x\nENV A=1 B=\"2 3\"\nENV C d  e\nENV PATH=/x:$PATH\nCOPY --from=b / /\n")})
 	loaded, err := LoadPack(pack)
 	if err != nil {
 		t.Fatal(err)
 	}
 	task := loaded[0]
-	if task.Workdir != "/srv/x" || !maps.Equal(task.Env, map[string]string{"A": "1", "B": "2 3", "C": "d e"}) {
+	if task.Workdir != "/srv/x" || !maps.Equal(task.Env, map[string]string{"A": "1", "B": "2 3", "C": "d e", "PATH": "/x:" + imagePath}) {
 		t.Errorf("got %s, %v", task.Workdir, task.Env)
 	}
 }

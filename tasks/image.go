@@ -81,12 +81,18 @@ func (img *image) apply(in instruction, prepared bool) error {
 	return errors.New("not supported: " + prepare)
 }
 
+// imagePath is the PATH of an image that sets none, so that "ENV PATH=x:$PATH"
+// can be read.
+const imagePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 func (img *image) lookup(name string) (string, bool) {
 	if value, found := img.env[name]; found {
 		return value, true
 	}
-	value, found := img.args[name]
-	return value, found
+	if value, found := img.args[name]; found {
+		return value, true
+	}
+	return imagePath, name == "PATH"
 }
 
 func (img *image) setWorkdir(in instruction) error {
