@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -25,12 +26,16 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// BuiltinEndpoint is the endpoint of runs that use the built-in policy, wherever the deployment serves it.
+const BuiltinEndpoint = "builtin"
+
 // RunConfig is the whole configuration of a run. It travels in RunOpened, so a run can be read without
 // anything but its log and the store.
 type RunConfig struct {
 	// Policy is the name of the weights that the run trains and the model name asked of the endpoint.
 	Policy string `json:"policy" yaml:"policy"`
-	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1.
+	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1,
+	// or "builtin".
 	Endpoint string `json:"endpoint" yaml:"endpoint"`
 	Seed     int64  `json:"seed,omitempty" yaml:"seed"`
 	// Steps ends the run after that many batches; 0 means until it is closed.
@@ -126,7 +131,7 @@ func (c *RunConfig) Validate() error {
 		}
 	}
 	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
-	check(c.Endpoint != "", "endpoint is missing: give the base URL of the inference server")
+	check(validEndpoint(c.Endpoint), "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", c.Endpoint, BuiltinEndpoint)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
 	check(c.Staleness.Max >= 0 && c.Staleness.Max <= 1000, "staleness.max %d: must be 0 to 1000", c.Staleness.Max)
@@ -148,6 +153,12 @@ func (c *RunConfig) Validate() error {
 		seen[f.Name] = true
 	}
 	return errors.Join(errs...)
+}
+
+// validEndpoint accepts base URLs without credentials: a run's configuration is readable by everybody.
+func validEndpoint(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	return endpoint == BuiltinEndpoint || err == nil && u.User == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // Estimators are the names that Advantage.Estimator may take; package advantage implements each.

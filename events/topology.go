@@ -16,6 +16,12 @@ const (
 	DeadStream      = "RONDO_DEAD"
 )
 
+// LeaseBucket is the key-value bucket, in memory, in which deciding services agree on who decides.
+const LeaseBucket = "RONDO_LEASE"
+
+// RunFilter selects the openings and closings of runs in the catalogue.
+const RunFilter = subjectPrefix + Catalogue + ".run.>"
+
 // RunStream is the stream that is a run's truth.
 func RunStream(run string) string {
 	if run == Catalogue {

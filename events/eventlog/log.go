@@ -188,8 +188,8 @@ func (l *Log) Runs(ctx context.Context) ([]string, error) {
 	return runs, names.Err()
 }
 
-// decode reads a message and fetches its body when that lies in the store.
-func (l *Log) decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
+// Decode reads a message and fetches its body when that lies in the store.
+func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
 	e, err := events.Parse(subject, h, body)
 	e.Seq = seq
 	if err != nil {

@@ -59,7 +59,7 @@ func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, err
 	if err != nil {
 		return events.Event{}, fmt.Errorf("read last link of %s: %w", filter, err)
 	}
-	return l.decode(ctx, m.Subject, header, m.Data, m.Seq)
+	return l.Decode(ctx, m.Subject, header, m.Data, m.Seq)
 }
 
 // Event reads the event with a sequence of a run's stream.
@@ -83,7 +83,7 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 	if resp.Header.Get("Status") != "" {
 		return events.Event{}, fmt.Errorf("sequence %d of run %s: %w: %s", seq, run, ErrNotFound, resp.Header.Get("Description"))
 	}
-	e, err := l.decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
+	e, err := l.Decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
 	if err == nil && len(e.Data) <= cachedBody {
 		l.cache.Add(key, e)
 	}
@@ -193,7 +193,7 @@ func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string
 		if err != nil {
 			return fmt.Errorf("follow run %s: %w", run, err)
 		}
-		e, err := l.decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream)
+		e, err := l.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream)
 		if err != nil {
 			return fmt.Errorf("follow run %s: %w", run, err)
 		}

@@ -18,6 +18,8 @@ type Options struct {
 	Slots int
 	// APIKey is sent to the inference server as a bearer token; it never reaches an event or a log.
 	APIKey string
+	// Builtin is the base URL that a run's endpoint "builtin" stands for.
+	Builtin string
 	// RequestTimeout bounds one turn; a server that hangs longer counts as a failed try.
 	RequestTimeout time.Duration
 }
@@ -101,7 +103,11 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
 	defer cancel()
 	started := time.Now()
-	answer, err := s.client.complete(ctx, cfg.Endpoint, chatRequest{
+	endpoint := cfg.Endpoint
+	if endpoint == events.BuiltinEndpoint {
+		endpoint = s.opts.Builtin
+	}
+	answer, err := s.client.complete(ctx, endpoint, chatRequest{
 		Model: cfg.Policy, Messages: conversation(task, r), Tools: s.tools,
 		Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
 		Seed:     r.Started.Seed + int64(len(r.Turns)),
@@ -112,7 +118,7 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 	}
 	t, err := turn(r, answer, started, time.Since(started))
 	if err != nil {
-		err = &failure{class: events.ClassBadResponse, err: fmt.Errorf("answer of %s: %w", cfg.Endpoint, err)}
+		err = &failure{class: events.ClassBadResponse, err: fmt.Errorf("answer of %s: %w", endpoint, err)}
 	}
 	return t, err
 }

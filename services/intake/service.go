@@ -27,7 +27,7 @@ type Service struct {
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env) error {
 	s := &Service{log: env.Log}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Intake, Slots: slots, Handle: s.Handle, Raw: true})
+	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Intake, Slots: slots, Handle: s.Handle})
 }
 
 // refusal is an answer to the outsider: the message is wrong and will not become right.

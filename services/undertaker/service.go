@@ -25,7 +25,7 @@ type Service struct {
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env) error {
 	s := &Service{log: env.Log}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Undertaker, Slots: slots, Handle: s.Handle, Raw: true})
+	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Undertaker, Slots: slots, Handle: s.Handle})
 }
 
 // advisory is the part of both advisories that matters here.
@@ -62,7 +62,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 			return nil, err
 		}
 	}
-	return nil, s.bury(ctx, a, letter)
+	return nil, s.bury(ctx, m, a, letter)
 }
 
 // failRollout ends the rollout that waited for the message.
@@ -96,7 +96,7 @@ func stage(consumer string) string {
 }
 
 // bury writes the dead letter, once per message and consumer.
-func (s *Service) bury(ctx context.Context, a advisory, letter events.DeadLettered) error {
+func (s *Service) bury(ctx context.Context, m runtime.Message, a advisory, letter events.DeadLettered) error {
 	fact, err := events.New(events.Catalogue, events.DeadLetteredType, a.Stream, fmt.Sprintf("%s-%d", a.Consumer, a.Sequence), letter)
 	if err != nil {
 		return err
@@ -104,20 +104,14 @@ func (s *Service) bury(ctx context.Context, a advisory, letter events.DeadLetter
 	fact.Source = events.Undertaker
 	errBuried := errors.New("buried already")
 	_, _, err = s.log.AppendLast(ctx, fact, func(last *events.Event) error {
-		for link := last; link != nil; {
-			if link.ID == fact.ID {
-				return errBuried
-			}
-			if link.Prev == 0 {
-				break
-			}
-			before, err := s.log.Event(ctx, link.Run, link.Prev)
-			if err != nil {
-				return err
-			}
-			link = &before
+		if last == nil {
+			return nil
 		}
-		return nil
+		_, buried, err := s.log.Since(ctx, *last, m.Time, fact.ID)
+		if buried {
+			return errBuried
+		}
+		return err
 	})
 	if errors.Is(err, errBuried) {
 		return nil

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+// loadTasks reads a pack from a directory, or the sample pack.
+func loadTasks(dir string) ([]*tasks.Task, error) {
+	if dir == "" {
+		return tasks.LoadPack(tasks.Sample())
+	}
+	return tasks.LoadDir(dir)
+}
+
+// packTasks puts the tasks' files into the store and describes them as a run needs them.
+func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]events.TaskSpec, error) {
+	if len(list) == 0 {
+		return nil, errors.New("the task pack is empty")
+	}
+	specs := make([]events.TaskSpec, 0, len(list))
+	for _, t := range list {
+		spec := events.TaskSpec{
+			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
+			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB,
+		}
+		if spec.VerifierTimeout == 0 {
+			spec.VerifierTimeout = events.Duration(10 * time.Minute)
+		}
+		snapshot, err := sandbox.Pack(t.Snapshot)
+		if err != nil {
+			return nil, fmt.Errorf("pack the snapshot of task %s: %w", t.Name, err)
+		}
+		tests, err := sandbox.Pack(t.Tests)
+		if err != nil {
+			return nil, fmt.Errorf("pack the tests of task %s: %w", t.Name, err)
+		}
+		if spec.Snapshot, err = storage.PutBlob(ctx, store, snapshot); err != nil {
+			return nil, err
+		}
+		if spec.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}

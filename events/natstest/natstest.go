@@ -1,0 +1,60 @@
+// Package natstest gives tests a real embedded server, log and store.
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/dir"
+)
+
+// Server starts a server that ends with the test.
+func Server(t testing.TB) *embedded.Server {
+	t.Helper()
+	s, err := embedded.Start(embedded.Options{Dir: t.TempDir(), SyncInterval: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	return s
+}
+
+// Connect opens a connection that ends with the test.
+func Connect(t testing.TB, s *embedded.Server) *nats.Conn {
+	t.Helper()
+	nc, err := s.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// Store is an empty store that ends with the test.
+func Store(t testing.TB) storage.Store {
+	t.Helper()
+	store, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// Log is a log with its fixed streams on a server of its own.
+func Log(t testing.TB) *eventlog.Log {
+	t.Helper()
+	log, err := eventlog.New(Connect(t, Server(t)), Store(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}

@@ -1,0 +1,56 @@
+package runtime
+
+import (
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage/projection"
+)
+
+type conflictError = eventlog.Conflict
+
+// Keys of the runtime's own entries beside the decider's.
+const tailPrefix = "\x01tail/"
+
+func tailKey(e events.Event) string { return tailPrefix + e.Type.Kind() + "." + e.Entity }
+
+// emittedKinds are the kinds of entities whose chains a service appends to.
+func emittedKinds(service string) map[string]bool {
+	kinds := map[string]bool{}
+	for _, s := range events.Services {
+		if s.Name != service {
+			continue
+		}
+		for _, t := range s.Emits {
+			kinds[t.Kind()] = true
+		}
+	}
+	return kinds
+}
+
+// decideAt makes a decision as of a sequence and clock, and fills in what ties its facts to it: the links of
+// their chains, the sequence, the clock and the source. Facts of one chain follow each other only on the log,
+// so the second and later ones wait for the next decision.
+func decideAt(v projection.View, d Decider, source string, asOf uint64, now time.Time) ([]events.Event, time.Time, error) {
+	facts, wake, err := d.Decide(v, asOf, now)
+	if err != nil {
+		return nil, wake, err
+	}
+	linked := facts[:0]
+	seen := map[string]bool{}
+	for _, fact := range facts {
+		chain := fact.Chain()
+		if seen[chain] {
+			continue
+		}
+		seen[chain] = true
+		tail, _, err := projection.Get[uint64](v, tailKey(fact))
+		if err != nil {
+			return nil, wake, err
+		}
+		fact.Prev, fact.Source, fact.AsOf, fact.DecidedAt, fact.Time = tail, source, asOf, now, now
+		linked = append(linked, fact)
+	}
+	return linked, wake, nil
+}

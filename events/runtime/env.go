@@ -1,0 +1,128 @@
+// Package runtime runs services: effect services, which act on the world from durable consumers, and deciding
+// services, which fold a run's stream and publish what they decide.
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+)
+
+// Env is what a service is given. It owns none of it.
+type Env struct {
+	Log *eventlog.Log
+	// Dir holds this process's local state; it may be deleted at any moment when the service does not run.
+	Dir     string
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	// Instance names this process among those that run the same service.
+	Instance string
+}
+
+// run is one entry of the catalogue of runs.
+type run struct {
+	name   string
+	cfg    events.RunConfig
+	closed bool
+}
+
+// watchRuns tells of every run in the catalogue, those that exist and those that come, until the context ends.
+func watchRuns(ctx context.Context, env Env, tell func(run)) error {
+	from := uint64(1)
+	for {
+		err := env.Log.Follow(ctx, events.Catalogue, from, events.RunFilter, func(e events.Event) error {
+			from = e.Seq + 1
+			switch e.Type {
+			case events.RunOpenedType:
+				opened, err := events.Data[events.RunOpened](e)
+				if err != nil {
+					env.Logger.Error("a run's opening cannot be read", "run", e.Entity, "error", err)
+					return nil
+				}
+				tell(run{name: e.Entity, cfg: opened.Config})
+			case events.RunClosedType:
+				tell(run{name: e.Entity, closed: true})
+			}
+			return nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		env.Logger.Warn("the catalogue of runs cannot be followed, trying again", "error", err)
+		if !sleep(ctx, time.Second) {
+			return nil
+		}
+	}
+}
+
+// Runs tells a participant that is no service of the topology, such as a trainer, of every open run until the
+// context ends. work is called once per run, with a context that ends with it.
+func Runs(ctx context.Context, env Env, work func(ctx context.Context, run string, cfg events.RunConfig)) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stops := map[string]context.CancelFunc{}
+	return watchRuns(ctx, env, func(r run) {
+		stop, running := stops[r.name]
+		switch {
+		case r.closed && running:
+			stop()
+			stops[r.name] = func() {}
+		case !r.closed && !running:
+			runCtx, cancel := context.WithCancel(ctx)
+			stops[r.name] = cancel
+			wg.Go(func() { work(runCtx, r.name, r.cfg) })
+		}
+	})
+}
+
+// sleep waits, and reports whether it was not interrupted.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// wish is what a handler wants done with its input.
+type wish struct {
+	err       error
+	after     time.Duration
+	permanent bool
+}
+
+func (w *wish) Error() string { return w.err.Error() }
+func (w *wish) Unwrap() error { return w.err }
+
+// RetryAfter asks for the input again after d. Events that the handler returned beside it are appended.
+func RetryAfter(err error, d time.Duration) error {
+	return &wish{err: err, after: d}
+}
+
+// Permanent gives the input up: it becomes a dead letter with the error as its reason.
+func Permanent(err error) error {
+	return &wish{err: err, permanent: true}
+}
+
+func wishOf(err error) (w *wish, ok bool) {
+	ok = errors.As(err, &w)
+	return w, ok
+}
+
+// guard turns a panic of a decider into an error that names the service.
+func guard(name string, err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("%s panicked: %v", name, r)
+	}
+}

@@ -1,0 +1,146 @@
+package checker
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+type rolloutState struct {
+	turns    int
+	awaiting []string // ids of the calls that the last turn asked for
+	finished bool
+	outcome  events.Type
+	reward   float64
+}
+
+// rollout checks the order of an episode.
+func (c *Checker) rollout(e events.Event) {
+	r := c.rollouts[e.Entity]
+	if r == nil {
+		r = &rolloutState{}
+		c.rollouts[e.Entity] = r
+		if e.Type != events.RolloutStartedType {
+			c.find(RuleTurns, e, "the rollout was never started")
+		}
+	}
+	switch e.Type {
+	case events.RolloutAnnotatedType, events.RolloutInvalidatedType:
+		return
+	}
+	if r.outcome != "" {
+		c.find(RuleOutcome, e, "the rollout has its outcome already: %s", r.outcome)
+	}
+	if err := c.progress(r, e); err != nil {
+		c.find(RuleTurns, e, "%v", err)
+	}
+}
+
+func (c *Checker) progress(r *rolloutState, e events.Event) error {
+	switch e.Type {
+	case events.TurnSampledType:
+		turn, err := events.Data[events.TurnSampled](e)
+		if err != nil {
+			return err
+		}
+		return r.sampled(turn)
+	case events.ToolsCompletedType:
+		tools, err := events.Data[events.ToolsCompleted](e)
+		if err != nil {
+			return err
+		}
+		return r.answered(tools)
+	case events.RolloutFinishedType:
+		if r.finished || r.awaiting != nil {
+			return fmt.Errorf("it ends an episode that is over or waits for tools")
+		}
+		r.finished = true
+	case events.RolloutScoredType:
+		scored, err := events.Data[events.RolloutScored](e)
+		if err != nil {
+			return err
+		}
+		if !r.finished {
+			return fmt.Errorf("it scores an episode that is not over")
+		}
+		r.outcome, r.reward = e.Type, scored.Reward
+	case events.RolloutFailedType:
+		r.outcome = e.Type
+	}
+	return nil
+}
+
+func (r *rolloutState) sampled(turn events.TurnSampled) error {
+	switch {
+	case turn.Turn != r.turns:
+		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
+	case r.awaiting != nil:
+		return fmt.Errorf("turn %d comes before the tools of the last turn have answered", turn.Turn)
+	case r.finished:
+		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
+	}
+	r.turns++
+	for _, call := range turn.ToolCalls {
+		r.awaiting = append(r.awaiting, call.ID)
+	}
+	return nil
+}
+
+func (r *rolloutState) answered(tools events.ToolsCompleted) error {
+	var ids []string
+	for _, result := range tools.Results {
+		ids = append(ids, result.CallID)
+	}
+	if tools.Turn != r.turns-1 || !slices.Equal(ids, r.awaiting) {
+		return fmt.Errorf("it answers calls %v of turn %d, but turn %d asked for %v", ids, tools.Turn, r.turns-1, r.awaiting)
+	}
+	r.awaiting = nil
+	return nil
+}
+
+type groupState struct {
+	size      int
+	completed bool
+	members   []events.Member
+}
+
+// group checks a group against its members.
+func (c *Checker) group(e events.Event) {
+	g := c.groups[e.Entity]
+	switch e.Type {
+	case events.GroupOpenedType:
+		opened, err := events.Data[events.GroupOpened](e)
+		if err != nil {
+			c.find(RuleGroup, e, "%v", err)
+		}
+		c.groups[e.Entity] = &groupState{size: opened.Size}
+	case events.GroupCompletedType:
+		completed, err := events.Data[events.GroupCompleted](e)
+		switch {
+		case err != nil:
+			c.find(RuleGroup, e, "%v", err)
+		case g == nil || g.completed:
+			c.find(RuleGroup, e, "the group is not open")
+		case len(completed.Members) != g.size:
+			c.find(RuleGroup, e, "%d members instead of %d", len(completed.Members), g.size)
+		default:
+			g.completed, g.members = true, completed.Members
+			c.members(e, completed.Members)
+		}
+	}
+}
+
+func (c *Checker) members(e events.Event, members []events.Member) {
+	for _, m := range members {
+		r := c.rollouts[m.Rollout]
+		switch {
+		case r == nil || r.outcome == "":
+			c.find(RuleGroup, e, "member %s has no outcome yet", m.Rollout)
+		case !m.Failed && r.outcome == events.RolloutFailedType:
+			c.find(RuleGroup, e, "member %s failed and has an advantage", m.Rollout)
+		case !m.Failed && r.reward != m.Reward:
+			c.find(RuleGroup, e, "member %s has reward %g, but was scored %g", m.Rollout, m.Reward, r.reward)
+		}
+	}
+}
