@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+	"golang.org/x/sys/unix"
 )
 
 // ControlFD is the inherited socket's descriptor.
@@ -36,11 +38,15 @@ type agent struct {
 	running   sync.Map // request id of an exec -> its cancel channel
 }
 
-// Run builds the sandbox and serves it. It returns when the owner hangs up or the sandbox cannot be built; the process must then exit.
+// Run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
+// must then exit.
 func Run() error {
+	if err := closeInherited(); err != nil {
+		return err
+	}
 	a := &agent{conn: os.NewFile(ControlFD, "control")}
 	if err := a.start(); err != nil {
-		return errors.Join(err, a.respond(wire.Response{Error: wire.Wrap(err)}))
+		return a.respond(wire.Response{Error: wire.Wrap(err)})
 	}
 	if err := a.respond(wire.Response{}); err != nil {
 		return err
@@ -50,6 +56,26 @@ func Run() error {
 		a.reaper.killAll() // where namespaces isolate, everything ends with this process
 	}
 	return err
+}
+
+// closeInherited closes what the owner's own parents left open for whomever it starts: a folder of the host among it would be a way out.
+// What this process opened itself is marked to be closed on exec.
+func closeInherited() error {
+	names, err := readNames("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list open descriptors: %w", err)
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= ControlFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	unix.CloseOnExec(ControlFD)
+	return nil
 }
 
 func (a *agent) start() error {

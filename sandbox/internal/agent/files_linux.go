@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+	"golang.org/x/sys/unix"
 )
 
 // maxListed bounds the entries of one listing.
@@ -46,7 +47,7 @@ func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInf
 	if err == nil && info.IsDir() {
 		err = &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	}
-	if err == nil && !info.Mode().IsRegular() {
+	if err == nil && (!info.Mode().IsRegular() || onProc(file)) {
 		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: not a regular file", wire.ErrInvalid)}
 	}
 	if err != nil {
@@ -54,6 +55,12 @@ func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInf
 		return nil, nil, err
 	}
 	return file, info, nil
+}
+
+// onProc tells whether a file is one of the kernel's: there, this process would show itself, and could be changed.
+func onProc(file *os.File) bool {
+	var system unix.Statfs_t
+	return unix.Fstatfs(int(file.Fd()), &system) != nil || int64(system.Type) == unix.PROC_SUPER_MAGIC
 }
 
 // readFile reads at most limit bytes; the total tells whether there are more.

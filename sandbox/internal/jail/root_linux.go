@@ -61,6 +61,8 @@ var writable = []struct {
 const (
 	// Mounts on the root tmpfs are few and small: folders to mount on, links, and copies of files of /etc.
 	rootOptions = "size=4m,nr_inodes=4096,mode=755"
+	// Commands see one another but not init, whose memory killer's score and the like they could otherwise write.
+	procOptions = "hidepid=2"
 	// One inode per 4 KiB of disk lets a tree of tiny files fill the disk before it runs out of inodes.
 	bytesPerInode = 4096
 	maxEtcFile    = 1 << 20
@@ -85,7 +87,11 @@ func Build(boot wire.Boot) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return refused("make the mounts private", err)
 	}
-	views, files, err := collect(boot.Mounts)
+	system, files, err := collectSystem()
+	if err != nil {
+		return err
+	}
+	mounts, err := collectMounts(boot.Mounts)
 	if err != nil {
 		return err
 	}
@@ -97,8 +103,9 @@ func Build(boot wire.Boot) error {
 	}
 	steps := []func() error{
 		func() error { return writeFiles(boot.Name, files) },
+		func() error { return place(system) },
 		func() error { return makeScratch(boot) },
-		func() error { return place(views) },
+		func() error { return place(mounts) },
 		makeDevices,
 		func() error { return unix.Unmount(scratch, unix.MNT_DETACH) },
 		func() error { return os.Remove(scratch) },
@@ -115,8 +122,8 @@ func Build(boot wire.Boot) error {
 	return nil
 }
 
-// collect opens everything that the sandbox shall see of the host.
-func collect(mounts []wire.Mount) ([]view, map[string][]byte, error) {
+// collectSystem opens what every sandbox sees of the host.
+func collectSystem() ([]view, map[string][]byte, error) {
 	var views []view
 	for _, folder := range slices.Concat(systemFolders, etcFolders) {
 		v, err := open(folder, folder)
@@ -135,19 +142,6 @@ func collect(mounts []wire.Mount) ([]view, map[string][]byte, error) {
 		}
 		views = append(views, v)
 	}
-	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
-	for _, m := range sorted {
-		source, err := filepath.EvalSymlinks(m.Source)
-		if err != nil {
-			return nil, nil, fmt.Errorf("mount %s: %w", m.Source, err)
-		}
-		v, err := open(source, m.Target)
-		if err != nil {
-			return nil, nil, err
-		}
-		v.lower = m.Overlay
-		views = append(views, v)
-	}
 	files := map[string][]byte{}
 	for _, name := range etcFiles {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() <= maxEtcFile {
@@ -155,6 +149,25 @@ func collect(mounts []wire.Mount) ([]view, map[string][]byte, error) {
 		}
 	}
 	return views, files, nil
+}
+
+// collectMounts opens what this sandbox sees besides, parents before what lies in them.
+func collectMounts(mounts []wire.Mount) ([]view, error) {
+	var views []view
+	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
+	for _, m := range sorted {
+		source, err := filepath.EvalSymlinks(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("mount %s: %w", m.Source, err)
+		}
+		v, err := open(source, m.Target)
+		if err != nil {
+			return nil, err
+		}
+		v.lower = m.Overlay
+		views = append(views, v)
+	}
+	return views, nil
 }
 
 // open clones the tree at source, with all that is mounted below, read-only.
@@ -208,7 +221,7 @@ func enterNewRoot() error {
 	if err := os.Mkdir(base+"/proc", 0o555); err != nil {
 		return refused("make /proc", err)
 	}
-	if err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, procOptions); err != nil {
 		return refused("mount proc", err)
 	}
 	if err := os.Chdir(base); err != nil {

@@ -39,6 +39,16 @@ var pretended = []uintptr{unix.SYS_FCHOWN, unix.SYS_FCHOWNAT}
 // Socket families that stay inside the network namespace and that tests use. Others (vsock above all) reach the host.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
+// Calls that change a process, by the argument that names it: 0 is the caller. Of another one, init would be worth changing.
+var onlySelf = []struct {
+	number uintptr
+	name   uint32
+}{
+	{unix.SYS_PRLIMIT64, 0}, {unix.SYS_SCHED_SETSCHEDULER, 0}, {unix.SYS_SCHED_SETPARAM, 0}, {unix.SYS_SCHED_SETATTR, 0},
+	{unix.SYS_SETPRIORITY, 0}, {unix.SYS_SETPRIORITY, 1}, // not of a group or a user, and not of another process
+	{unix.SYS_IOPRIO_SET, 1},
+}
+
 const newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
 var (
@@ -54,7 +64,7 @@ func argument(index uint32) bpf.LoadAbsolute {
 	return bpf.LoadAbsolute{Off: offsetArgument + index*argumentSize, Size: 4}
 }
 
-// on runs then, which must end in a return, for one system call.
+// on runs then, which must end in a return or in loadNumber, for one system call.
 func on(number uintptr, then ...bpf.Instruction) []bpf.Instruction {
 	skip := bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(number), SkipFalse: uint8(len(then))}
 	return append([]bpf.Instruction{skip}, then...)
@@ -76,6 +86,9 @@ func program() []bpf.Instruction {
 	}
 	for _, number := range slices.Concat(pretended, pretendedHere) {
 		code = append(code, on(number, pretend)...)
+	}
+	for _, call := range onlySelf {
+		code = append(code, on(call.number, argument(call.name), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny, loadNumber)...)
 	}
 	code = append(code, on(unix.SYS_CLONE3, unknown)...)
 	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
