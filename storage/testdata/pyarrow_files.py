@@ -1,0 +1,66 @@
+"""Reads a trajectory or batch file with pyarrow and prints it as JSON, or writes a trajectory file as a foreign harness would."""
+
+import json
+import sys
+
+import pyarrow as pa
+import pyarrow.ipc
+
+
+def read(path):
+    reader = pa.ipc.open_file(path)
+    table = reader.read_all()
+    table.validate(full=True)
+    times = {"started_at": pa.int64(), "duration": pa.int64()}
+    for i, name in enumerate(table.column_names):
+        if name in times:
+            table = table.set_column(i, name, table.column(name).cast(times[name]))
+    return {
+        "metadata": {k.decode(): v.decode() for k, v in reader.schema.metadata.items()},
+        "types": {field.name: str(field.type) for field in reader.schema},
+        "batches": reader.num_record_batches,
+        "rows": table.to_pylist(),
+    }
+
+
+def write(path, compression):
+    def column(kind, *values):
+        return pa.array(values, type=kind)
+
+    text, number = pa.string(), pa.int32()
+    names = ["r1", "g1", "g1-0", "shell-slugify"]
+    columns = {
+        "run_id": column(text, names[0], names[0]),
+        "group_id": column(text, names[1], names[1]),
+        "rollout_id": column(text, names[2], names[2]),
+        "task": column(text, names[3], names[3]),
+        "index": column(number, 0, 1),
+        "turn": column(number, 0, 0),
+        "segment": column(number, 0, 0),
+        "role": column(text, "user", "assistant"),
+        "content": column(text, "Grüße", "done"),
+        "name": column(text, "", ""),
+        "tool_call_id": column(text, "", ""),
+        "tool_calls": column(text, "", ""),
+        "token_ids": column(pa.list_(number), [1, 2], [3, 4, 5]),
+        "logprobs": column(pa.list_(pa.float32()), [0, 0], [-0.5, -1.5, -2.5]),
+        "loss_mask": column(pa.list_(pa.bool_()), [False, False], [True, True, True]),
+        "policy_version": column(pa.int64(), -1, 4),
+        "finish_reason": column(text, "", "stop"),
+        "workspace": column(text, "", ""),
+        "started_at": column(pa.timestamp("ns", tz="UTC"), None, 1_700_000_000_123_456_789),
+        "duration": column(pa.duration("ns"), 0, 5_000_000),
+    }
+    table = pa.table(columns).replace_schema_metadata({
+        "kind": "trajectory", "schema_version": "1", "run_id": names[0], "group_id": names[1], "rollout_id": names[2],
+        "task": names[3], "stop_reason": "finished", "dispatch_version": "4", "text_only": "false",
+    })
+    options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
+    with pa.ipc.new_file(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+
+
+if sys.argv[1] == "read":
+    json.dump(read(sys.argv[2]), sys.stdout)
+else:
+    write(sys.argv[2], sys.argv[3])
