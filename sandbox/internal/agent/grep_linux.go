@@ -193,7 +193,8 @@ func (s *search) label(name string) string {
 	if name == s.root {
 		return s.Label
 	}
-	return path.Join(s.Label, strings.TrimPrefix(name, s.root))
+	relative := strings.TrimPrefix(strings.TrimPrefix(name, s.root), "/")
+	return path.Join(s.Label, relative)
 }
 
 func (s *search) stop(why string) error {

@@ -65,11 +65,16 @@ func (p *private) outward(text string) string {
 	if p == nil {
 		return text
 	}
-	// Twice, since neighbours share the character between them.
-	for range 2 {
-		text = p.names.ReplaceAllString(text, "${1}"+p.folder+"${2}${3}")
+	var out strings.Builder
+	for {
+		found := p.names.FindStringSubmatchIndex(text)
+		if found == nil {
+			return out.String() + text
+		}
+		start, last := found[4], found[5]-1 // of the folder's name, whose last letter keeps /app/tmp from being taken for /tmp
+		out.WriteString(text[:start] + p.folder + text[start:last])
+		text = text[last:]
 	}
-	return text
 }
 
 // inward rewrites the real names in an output to those of the sandbox.

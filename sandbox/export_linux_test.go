@@ -1,0 +1,33 @@
+package sandbox
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/jail"
+)
+
+// RefuseNamespaces makes this process one to which the kernel refuses namespaces.
+func RefuseNamespaces() {
+	if err := jail.Seal(1<<15, 1<<40); err != nil {
+		panic(err)
+	}
+}
+
+// WithoutCgroups makes sandboxes limit themselves for the time of a test.
+func WithoutCgroups(t *testing.T) {
+	found := findPlacement
+	findPlacement = func() placement { return placement{version: "none"} }
+	t.Cleanup(func() { findPlacement = found })
+}
+
+// GroupsOf lists the control groups that an owner made and that are still there.
+func GroupsOf(owner int) []string {
+	var found []string
+	for _, parent := range findPlacement().parents {
+		groups, _ := filepath.Glob(filepath.Join(parent, fmt.Sprintf("%s-%s-%d-*", groupPrefix, processNamespace(), owner)))
+		found = append(found, groups...)
+	}
+	return found
+}
