@@ -59,6 +59,17 @@ func (s *state) commands() []command {
 	return found
 }
 
+// prior is the fixed part of a command's logit: what calls itself a test is likelier to be one than any other script.
+func (c command) prior() float64 {
+	switch {
+	case looksLikeTest(strings.ReplaceAll(c.text, " ", "/")):
+		return 3
+	case c.source == "script":
+		return -2
+	}
+	return 0
+}
+
 func hasTarget(lines []string, name string) bool {
 	for _, line := range lines {
 		if strings.HasPrefix(line, name+":") {

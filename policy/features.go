@@ -18,7 +18,8 @@ const Dimension = 1 << 18
 // recall it. A trait is general: it is shared by all programs, appears in every turn, and learns from all of them.
 const (
 	memory = 1.0
-	trait  = 0.4
+	trait  = 0.15
+	skill  = 0.4 // of the kind of turn
 )
 
 func hashed(template, text string, value float32) feature {
@@ -39,21 +40,14 @@ func mix(h uint64) uint64 {
 // situation is what the choice of the kind of turn looks at.
 func (s *state) situation() []string {
 	tests := "never ran"
-	switch {
-	case len(s.runs) == 0:
-	case s.applied < 0 && s.kept == 0:
-		tests = "fail at first"
-		if s.passing {
-			tests = "pass at first"
-		}
-	case !s.fresh:
+	for i := len(s.runs) - 1; i >= 0 && tests == "never ran"; i-- {
 		tests = "not since the change"
-	case s.passing:
-		tests = "pass"
-	case s.applied >= 0 && s.tries[s.applied].outcome == improved:
-		tests = "improved"
-	default:
-		tests = "fail"
+		if r := s.reference[s.runs[i].command]; r != nil {
+			tests = "fail"
+			if r.exit == 0 {
+				tests = "pass"
+			}
+		}
 	}
 	best := "nothing better"
 	if i := s.best(); i >= 0 {
@@ -67,27 +61,27 @@ func (s *state) situation() []string {
 		unread = "unread"
 	}
 	changed := "unchanged"
-	if s.applied >= 0 || s.kept > 0 {
+	if s.kept > 0 {
 		changed = "changed"
 	}
-	return []string{tests, best, unread, changed, tests + best + unread}
+	return []string{tests, best, unread, tests + changed, best + changed, tests + best + unread + changed}
 }
 
 func kindFeatures(kind string, situation []string) []feature {
 	out := make([]feature, 0, len(situation)+1)
-	out = append(out, hashed("kind", kind, trait))
+	out = append(out, hashed("kind", kind, skill))
 	for _, fact := range situation {
-		out = append(out, hashed("kind"+kind, fact, trait))
+		out = append(out, hashed("kind"+kind, fact, skill))
 	}
 	return out
 }
 
 func (s *state) commandFeatures(c command, rank int) []feature {
 	return []feature{
-		hashed("command", c.text, trait),
-		hashed("command source", c.source, trait),
-		numbered("command rank", rank, 0, trait),
-		hashed("command test", boolText(looksLikeTest(c.text)), trait),
+		hashed("command", c.text, skill),
+		hashed("command source", c.source, skill),
+		numbered("command rank", rank, 0, skill),
+		hashed("command test", boolText(looksLikeTest(c.text)), skill),
 	}
 }
 

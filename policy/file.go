@@ -124,8 +124,7 @@ func looksLikeTest(name string) bool {
 		stem := strings.TrimSuffix(part, path.Ext(part))
 		for _, word := range strings.FieldsFunc(stem, func(r rune) bool { return r == '_' || r == '-' || r == '.' }) {
 			switch word {
-			case "test", "tests", "testing", "testdata", "spec", "specs", "check", "checks", "selftest", "selfcheck", "verify",
-				"t", "fixtures", "expected", "runtests", "testsuite":
+			case "test", "tests", "testing", "testdata", "spec", "specs", "selftest", "selfcheck", "fixtures", "expected", "runtests", "testsuite":
 				return true
 			}
 		}

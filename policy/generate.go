@@ -39,7 +39,8 @@ func (m *Model) Generate(p Prompt) (*Answer, error) {
 		s.observe(&messages[i].Message)
 	}
 	sampler := &sampler{model: m, temperature: p.Temperature, random: rand.New(rand.NewPCG(p.Seed, hashTokens(a.PromptTokenIDs)))}
-	a.Content, a.ToolCalls, _ = s.answer(sampler.choose)
+	t, _ := s.answer(sampler.choose)
+	a.Content, a.ToolCalls = t.content(), t.calls
 	a.finish(sampler.logprobs, p.MaxTokens)
 	return a, nil
 }

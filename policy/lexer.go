@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // lexeme is one token of a source line. The lexer knows no language: it cuts a line so that operators, numbers, names, shell
 // variables and flags can be exchanged.
@@ -119,7 +122,7 @@ func (f *file) derive() *fileFacts {
 	lang := f.language()
 	facts := &fileFacts{bigrams: map[uint64]int{}}
 	function := ""
-	for i, line := range f.lines {
+	for _, line := range f.lines {
 		plain := strings.TrimSpace(line)
 		var lexed []lexeme
 		if len(line) <= maxLine {
@@ -131,7 +134,7 @@ func (f *file) derive() *fileFacts {
 		facts.lexed = append(facts.lexed, lexed)
 		facts.plain = append(facts.plain, plain)
 		facts.function = append(facts.function, function)
-		facts.mutable = append(facts.mutable, lexed != nil && worthMutating(plain, i))
+		facts.mutable = append(facts.mutable, lexed != nil && worthMutating(plain))
 		if plain == "}" && line == plain {
 			function = ""
 		}
@@ -139,6 +142,35 @@ func (f *file) derive() *fileFacts {
 	}
 	f.facts = facts
 	return facts
+}
+
+// uses tells whether a lexeme occurs anywhere in the file.
+func (facts *fileFacts) uses(text string) bool {
+	for _, lexed := range facts.lexed {
+		for i := range lexed {
+			if lexed[i].text == text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// numbers lists the numbers of the file, nearest to a line first.
+func (facts *fileFacts) numbers(line int) (found []string) {
+	for distance := 1; distance < 16 && len(found) < 8; distance++ {
+		for _, near := range []int{line - distance, line + distance} {
+			if near < 0 || near >= len(facts.lexed) || isComment(facts.plain[near]) {
+				continue
+			}
+			for _, l := range facts.lexed[near] {
+				if l.class == numeral && len(l.text) < 6 && !slices.Contains(found, l.text) {
+					found = append(found, l.text)
+				}
+			}
+		}
+	}
+	return found
 }
 
 func eachBigram(lexed []lexeme, visit func(uint64)) {
@@ -175,15 +207,18 @@ func functionName(plain string) string {
 }
 
 // worthMutating is false for lines that cannot hold a fault of their own: blank lines, comments, brackets.
-func worthMutating(plain string, number int) bool {
+func worthMutating(plain string) bool {
 	switch plain {
 	case "", "{", "}", "fi", "done", "esac", "else", "then", "do", ";;", ")", "})", "},", "];", "end", "import (", "#!":
 		return false
 	}
-	for _, comment := range []string{"#", "//", "package ", "import ", "/*"} {
-		if strings.HasPrefix(plain, comment) {
+	for _, start := range []string{"#", "//", "package ", "import ", "/*", ". ", "source ", "func ", "type ", "local ", "shift", "usage"} {
+		if strings.HasPrefix(plain, start) {
 			return false
 		}
 	}
-	return number > 0 || !strings.HasPrefix(plain, "#!")
+	if strings.HasSuffix(plain, ">&2") || strings.Contains(plain, "os.Stderr") { // what it says when it complains
+		return false
+	}
+	return functionName(plain) == "" || !strings.HasSuffix(plain, "{")
 }

@@ -40,6 +40,9 @@ func (s *state) mutations(f *file, line int) []mutation {
 	for i := range m.lexed {
 		m.mutateLexeme(i)
 	}
+	if last := m.lexed[len(m.lexed)-1]; m.lang == code && isOperand(last) && last.class != numeral && strings.ContainsAny(m.text, "=") || strings.HasPrefix(strings.TrimSpace(m.text), "return ") {
+		m.addOne(len(m.text))
+	}
 	m.quoting()
 	m.negation()
 	m.order()
@@ -55,11 +58,32 @@ func (s *state) mutations(f *file, line int) []mutation {
 
 // put adds a mutation that rewrites the line.
 func (m *mutator) put(op, detail, line string) {
-	if m.seen[line] || len(line) > maxLine || strings.TrimSpace(line) == "" {
+	if m.seen[line] || len(line) > maxLine || strings.TrimSpace(line) == "" || !m.balanced(line) {
 		return
 	}
 	m.seen[line] = true
 	m.out = append(m.out, mutation{op, detail, replace{m.line, 1, []string{line}}})
+}
+
+// balanced tells whether a rewritten line opens and closes as many brackets and quotes as the old one: the cheapest of syntax checks.
+func (m *mutator) balanced(line string) bool {
+	const marks = "()[]{}\"'`"
+	var before, after [len(marks)]int
+	count := func(text string, into *[len(marks)]int) {
+		for i := 0; i < len(text); i++ {
+			if k := strings.IndexByte(marks, text[i]); k >= 0 {
+				into[k]++
+			}
+		}
+	}
+	count(m.text, &before)
+	count(line, &after)
+	for k := 0; k < 6; k += 2 {
+		if before[k]-before[k+1] != after[k]-after[k+1] {
+			return false
+		}
+	}
+	return (before[6]-after[6])%2 == 0 && (before[7]-after[7])%2 == 0 && (before[8]-after[8])%2 == 0
 }
 
 func (m *mutator) exchange(op string, l lexeme, text string) {
@@ -73,7 +97,6 @@ var (
 	emptiness       = []string{"-z", "-n"}
 	fileTests       = []string{"-e", "-f", "-d", "-s", "-r", "-w", "-x", "-L"}
 	arithmetic      = []string{"+", "-", "*", "/", "%"}
-	assignments     = []string{"=", "+=", "-=", "*=", ":="}
 	trims           = []string{"#", "##", "%", "%%"}
 	defaults        = []string{":-", "-", ":+", "+", ":="}
 	logical         = []string{"&&", "||"}
@@ -83,6 +106,9 @@ var (
 	positions       = []string{"$1", "$2", "$3", "$4"}
 	jumps           = []string{"continue", "break", "return"}
 )
+
+// assignments that are taken for each other.
+var assignments = map[string][]string{"=": {"+=", ":="}, ":=": {"="}, "+=": {"-=", "="}, "-=": {"+=", "="}, "*=": {"+=", "/="}, "/=": {"*="}}
 
 func (m *mutator) family(op string, l lexeme, family []string) bool {
 	if !slices.Contains(family, l.text) {
@@ -106,9 +132,7 @@ func (m *mutator) mutateLexeme(i int) {
 	case name:
 		m.mutateName(i)
 	case variable:
-		if !m.family("position", l, positions) {
-			m.family("special", l, specials)
-		}
+		m.family("special", l, specials)
 		m.renameVariable(i)
 	case operator:
 		m.mutateOperator(i)
@@ -127,8 +151,10 @@ func (m *mutator) mutateOperator(i int) {
 		m.put("negate", "drop !", strings.Replace(m.text[:l.start], "! ", "!", 0)+strings.TrimLeft(m.text[l.start+1:], " "))
 	}
 	if m.lang == shell && m.inside(i, "${", "}") {
-		m.family("trim", l, trims)
-		m.family("default", l, defaults)
+		if m.lexed[i-1].text != "${" {
+			m.family("trim", l, trims)
+			m.family("default", l, defaults)
+		}
 		return
 	}
 	spaced := i > 0 && i+1 < len(m.lexed) && m.lexed[i-1].class == space && m.lexed[i+1].class == space
@@ -142,7 +168,9 @@ func (m *mutator) mutateOperator(i int) {
 	case inArithmetic && slices.Contains(arithmetic, l.text) && m.binary(i):
 		m.family("arithmetic", l, arithmetic)
 	case m.lang == code && spaced:
-		m.family("assign", l, assignments)
+		for _, other := range assignments[l.text] {
+			m.exchange("assign", l, other)
+		}
 	}
 	if inArithmetic {
 		m.offset(i)
@@ -195,10 +223,22 @@ func (m *mutator) offset(i int) {
 	}
 	before, _ := m.neighbour(i, -1)
 	ends := slices.Contains(comparisons, l.text) || l.text == "]" || l.text == ":" || l.text == "))" || l.text == ";" || l.text == ")" || l.text == ","
-	if !ends || !isOperand(before) || before.class == numeral || before.text == "))" {
+	if !ends || !isOperand(before) || before.class == numeral || before.text == "))" || m.measured(i) {
 		return
 	}
-	at := before.start + len(before.text)
+	m.addOne(before.start + len(before.text))
+}
+
+// measured tells whether lexeme i closes the argument of a length, to which nothing can be added.
+func (m *mutator) measured(i int) bool {
+	if m.lexed[i].text != ")" {
+		return false
+	}
+	start := m.operandEnding(i)
+	return start >= 0 && (m.lexed[start].text == "len" || m.lexed[start].text == "cap")
+}
+
+func (m *mutator) addOne(at int) {
 	for _, one := range []string{" + 1", " - 1"} {
 		m.put("offset", "add"+one, m.text[:at]+one+m.text[at:])
 	}
@@ -228,61 +268,16 @@ func (m *mutator) mutateNumber(i int) {
 	put("-1", n-1)
 	put("0", 0)
 	put("1", 1)
-	put("*10", n*10)
-	put("/10", n/10)
-	put("*2", n*2)
-	for k, other := range m.state.digit {
-		if k < 6 {
-			m.put("number", "seen", substitute(m.text, l, other))
+	for k, other := range m.facts.numbers(m.line) {
+		if k < 3 {
+			m.put("number", "near", substitute(m.text, l, other))
 		}
 	}
-	if m.lang == shell && i > 0 && m.lexed[i-1].text != "+" && m.lexed[i-1].class == space {
-		m.put("number", "sign", substitute(m.text, l, "+"+l.text))
-		m.put("number", "sign", substitute(m.text, l, "-"+l.text))
-	}
-}
-
-// letters of flags that filters commonly take; the ones seen in the conversation's files come first.
-const flagLetters = "nrufdskcevwxqialtE"
-
-func (m *mutator) mutateFlag(i int) {
-	l := m.lexed[i]
-	if m.family("compare", l, testComparisons) || m.family("empty", l, emptiness) && m.testBracket() {
-		return
-	}
-	if m.testBracket() && m.family("filetest", l, fileTests) {
-		return
-	}
-	if l.text == "-a" || l.text == "-o" {
-		m.family("logical", l, []string{"-a", "-o"})
-	}
-	m.put("flag", "drop", m.text[:l.start]+strings.TrimLeft(m.text[l.start+len(l.text):], " "))
-	letters := l.text[1:]
-	if len(letters) > 4 {
-		return
-	}
-	for k := range letters {
-		if len(letters) > 1 {
-			m.put("flag", "without "+letters[k:k+1], substitute(m.text, l, "-"+letters[:k]+letters[k+1:]))
+	if n > 9 {
+		for k, other := range m.state.digit {
+			if k < 4 && len(other) > 1 {
+				m.put("number", "seen", substitute(m.text, l, other))
+			}
 		}
 	}
-	for _, c := range flagLetters {
-		letter := string(c)
-		if strings.Contains(letters, letter) {
-			continue
-		}
-		m.put("flag", "with "+letter, substitute(m.text, l, l.text+letter))
-		if len(letters) == 1 {
-			m.put("flag", letters+">"+letter, substitute(m.text, l, "-"+letter))
-		}
-	}
-	if upper := strings.ToUpper(letters); upper != letters {
-		m.put("flag", "upper", substitute(m.text, l, "-"+upper))
-	} else {
-		m.put("flag", "lower", substitute(m.text, l, "-"+strings.ToLower(letters)))
-	}
-}
-
-func (m *mutator) testBracket() bool {
-	return strings.Contains(m.text, "[ ") || strings.Contains(m.text, "test ")
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -39,14 +40,26 @@ func (m *mutator) mutateName(i int) {
 	}
 	m.family("jump", l, jumps)
 	if m.lang == shell {
-		if _, j := m.neighbour(i, -1); j == i-1 && j >= 0 && (m.lexed[j].text == "${" || m.lexed[j].text == "#") || m.inside(i, "((", "))") || m.inside(i, "$((", "))") {
-			m.renameVariable(i)
-			return
-		}
-		m.renameCommand(i)
+		m.shellName(i)
 		return
 	}
 	m.renameIdentifier(i)
+}
+
+// shellName changes a bare word of shell: a variable in an expansion or in arithmetic, else perhaps a command.
+func (m *mutator) shellName(i int) {
+	previous := ""
+	if i > 0 {
+		previous = m.lexed[i-1].text
+	}
+	expanded := previous == "${" || previous == "#" && i > 1 && m.lexed[i-2].text == "${"
+	computed := previous != "$(" && (m.inside(i, "((", "))") || m.inside(i, "$((", "))")) && !m.inside(i, "$(", ")")
+	if expanded || computed {
+		m.renameVariable(i)
+		return
+	}
+	m.renameCommand(i)
+	m.addFlags(i)
 }
 
 // wordIndex finds a word in a name: the whole name, or a part that begins and ends where a part of a name does.
@@ -85,9 +98,19 @@ func (m *mutator) renameVariable(i int) {
 	m.eachNear(func(line int) []string { return shellVariables(m.facts.lexed[line]) }, own, func(other string) {
 		m.put("name", own+">"+other, substitute(m.text, l, prefix+other))
 	})
-	if prefix == "$" && isLetter(own[0]) {
-		for _, position := range positions[:3] {
-			m.exchange("name", l, position)
+	if prefix != "$" {
+		return
+	}
+	if n := int(own[0] - '0'); len(own) == 1 && n > 0 && n <= 9 {
+		for _, next := range []int{n + 1, n - 1} {
+			if next > 0 {
+				m.exchange("position", l, "$"+strconv.Itoa(next))
+			}
+		}
+	}
+	for _, position := range positions {
+		if m.facts.uses(position) {
+			m.exchange("position", l, position)
 		}
 	}
 }
@@ -110,8 +133,7 @@ func shellVariables(lexed []lexeme) (names []string) {
 // renameCommand puts another function of the conversation's files in the place of one that is called.
 func (m *mutator) renameCommand(i int) {
 	l := m.lexed[i]
-	before, _ := m.neighbour(i, -1)
-	if before.text != "" && !slices.Contains([]string{"$(", "|", ";", "&&", "||", "!", "(", "{", "then", "do", "else", "if", "while"}, before.text) {
+	if !m.commandPosition(i) || !m.isFunction(l.text) {
 		return
 	}
 	count := 0
@@ -120,7 +142,7 @@ func (m *mutator) renameCommand(i int) {
 			return
 		}
 		for line, plain := range f.derive().plain {
-			if other := functionName(plain); other != "" && other != l.text && f.facts.function[line] == other && count < maxRenames && m.isFunction(l.text) {
+			if other := functionName(plain); other != "" && other != l.text && f.facts.function[line] == other && count < maxRenames {
 				m.exchange("call", l, other)
 				count++
 			}

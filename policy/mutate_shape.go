@@ -31,8 +31,6 @@ func (m *mutator) quoting() {
 	for _, span := range quoted(m.text) {
 		if body := m.text[span[0]:span[1]]; m.text[span[0]-1] == '\'' && strings.Contains(body, "$") && !strings.Contains(body, `"`) {
 			m.put("quote", "double", m.text[:span[0]-1]+`"`+body+`"`+m.text[span[1]+1:])
-		} else if m.text[span[0]-1] == '"' && !strings.Contains(body, "'") && strings.ContainsAny(body, `$\`) {
-			m.put("quote", "single", m.text[:span[0]-1]+`'`+body+`'`+m.text[span[1]+1:])
 		}
 	}
 }
@@ -52,7 +50,7 @@ func (m *mutator) negation() {
 				m.put("negate", "[ !", m.text[:at[5]]+"! "+m.text[at[5]:])
 			}
 		}
-		if at := shellBranch.FindStringSubmatchIndex(m.text); at != nil && at[6] < 0 {
+		if at := shellBranch.FindStringSubmatchIndex(m.text); at != nil && at[6] < 0 && !m.testBracket() {
 			m.put("negate", "if !", m.text[:at[5]]+" !"+m.text[at[5]:])
 		}
 		if strings.Contains(m.text, "while ") {
@@ -62,22 +60,33 @@ func (m *mutator) negation() {
 		}
 		return
 	}
-	if at := codeBranch.FindStringSubmatchIndex(m.text); at != nil {
+	if at := codeBranch.FindStringSubmatchIndex(m.text); at != nil && !m.compares() {
 		m.put("negate", "!(", m.text[:at[6]]+"!("+m.text[at[6]:at[7]]+")"+m.text[at[7]:])
 	}
-	if at := returned.FindStringSubmatchIndex(m.text); at != nil {
+	if at := returned.FindStringSubmatchIndex(m.text); at != nil && !m.compares() {
 		m.put("negate", "return !", m.text[:at[4]]+"!("+m.text[at[4]:]+")")
 	}
+}
+
+func (m *mutator) compares() bool {
+	for i := range m.lexed {
+		if slices.Contains(comparisons, m.lexed[i].text) {
+			return true
+		}
+	}
+	return false
 }
 
 // order swaps neighbours: the arguments of a call, the words of a command, the operands of an operator; and it moves brackets.
 func (m *mutator) order() {
 	for i, l := range m.lexed {
-		if l.class == operator && (l.text == "," || slices.Contains(arithmetic, l.text) || slices.Contains(comparisons, l.text)) || slices.Contains(testComparisons, l.text) {
+		switch {
+		case l.class == operator && slices.Contains([]string{",", "-", "/", "%"}, l.text):
 			m.swapAround(i, l.text)
-		}
-		if m.lang == shell && l.class == space {
-			m.swapAround(i, " ")
+		case m.lang == shell && l.class == space && !m.testBracket() && m.program(i) != "":
+			if _, left := m.neighbour(i, -1); left >= 0 && !m.commandPosition(left) {
+				m.swapAround(i, " ")
+			}
 		}
 	}
 	m.brackets()
@@ -223,8 +232,8 @@ func (m *mutator) removal() {
 		return
 	}
 	words := strings.Split(m.text, " ")
-	for k := 1; k < len(words) && len(words) <= 10; k++ {
-		if len(words[k]) > 1 && words[k][0] != '-' && words[k][0] != '#' {
+	for k := 1; k < len(words) && len(words) <= 10 && !m.testBracket(); k++ {
+		if len(words[k]) > 1 && words[k][0] != '-' && words[k][0] != '#' && !keywords[words[k]] {
 			m.put("remove", "word", strings.Join(slices.Delete(slices.Clone(words), k, k+1), " "))
 		}
 	}

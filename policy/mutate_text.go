@@ -7,7 +7,7 @@ import (
 
 const maxConstants = 8 // a line
 
-var separators = []string{"", " ", ",", ":", ";", "-", "_", "/", ".", "\\n", "\\t", "+", "0", "x"}
+var separators = []string{" ", ",", ":", ";", "-", "_", "/", ".", "\\n", "\\t", ""}
 
 // constants puts another text in the place of a short string constant: a common separator, or one that stands near.
 func (m *mutator) constants() {
@@ -141,17 +141,32 @@ func (m *mutator) set(start, end int) {
 	}
 }
 
-// statements deletes, doubles and swaps whole lines, as GenProg does, and puts a jump after a line.
+// statements deletes a line or swaps it with the next, as GenProg does. Lines that open or close a block stay.
 func (m *mutator) statements() {
-	add := func(op, detail string, change replace) { m.out = append(m.out, mutation{op, detail, change}) }
-	add("line", "delete", replace{m.line, 1, nil})
-	if m.line+1 < len(m.file.lines) && m.facts.plain[m.line+1] != "" {
-		add("line", "swap", replace{m.line, 2, []string{m.file.lines[m.line+1], m.text}})
+	add := func(detail string, change replace) { m.out = append(m.out, mutation{"line", detail, change}) }
+	if !simple(m.facts.plain[m.line]) {
+		return
 	}
-	if m.line > 0 && m.facts.plain[m.line-1] != "" {
-		if !m.facts.mutable[m.line-1] {
-			add("line", "swap back", replace{m.line - 1, 2, []string{m.text, m.file.lines[m.line-1]}})
+	add("delete", replace{m.line, 1, nil})
+	if next := m.line + 1; next < len(m.file.lines) && m.facts.plain[next] != "" && !isComment(m.facts.plain[next]) {
+		add("swap with the next", replace{m.line, 2, []string{m.file.lines[next], m.text}})
+	}
+	if previous := m.line - 1; previous >= 0 && m.facts.plain[previous] != "" && !simple(m.facts.plain[previous]) {
+		add("swap with the last", replace{previous, 2, []string{m.text, m.file.lines[previous]}})
+	}
+}
+
+// simple tells a statement on its own from the beginning or end of a block.
+func simple(plain string) bool {
+	first, _, _ := strings.Cut(plain, " ")
+	switch first {
+	case "if", "elif", "else", "for", "while", "until", "case", "func", "}", "fi", "done", "esac", "switch", "default:", "do", "then", "in", ";;":
+		return false
+	}
+	for _, end := range []string{"{", "(", "\\", "|", "&&", "||", ")", ";;", "do", "then"} {
+		if strings.HasSuffix(plain, end) {
+			return end == ")" && strings.Contains(plain, "(")
 		}
 	}
-	add("line", "double", replace{m.line, 1, []string{m.text, m.text}})
+	return true
 }

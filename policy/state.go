@@ -24,13 +24,12 @@ type state struct {
 	grepped map[string]bool
 
 	runs      []run
-	reference map[string]*run // command -> its run on the kept state of the workspace
+	stays     *run            // of the applied change, for the case that it stays
+	reference map[string]*run // command -> its run on the workspace as it stands
 	tries     []try
 	tried     map[uint64]int // change -> index into tries
-	kept      int            // changes that were built upon
-	applied   int            // index of the try that is in the workspace, or -1
-	fresh     bool           // a test has run since the last edit
-	passing   bool           // and the last one passed
+	kept      int            // changes that stayed
+	applied   int            // index of the try that is in the workspace and may yet be undone, or -1
 	failWords map[string]bool
 	failText  string
 
@@ -64,7 +63,9 @@ type try struct {
 	before  []string
 	op      string
 	outcome outcome
-	kept    int
+	kept    int // changes that stayed before it
+	key     uint64
+	stayed  bool
 }
 
 const (
@@ -212,19 +213,19 @@ func (s *state) observeEdit(name, old, replacement, result string) {
 	s.recordEdit(name, before, f.lines)
 }
 
-// recordEdit notes that a file changed: either the applied change was undone, or a new one is tried (on top of the applied one).
+// recordEdit notes that a file changed: either the applied change was undone, or it stays and a new one is tried.
 func (s *state) recordEdit(name string, before, after []string) {
-	s.fresh, s.passing = false, false
 	change := difference(before, after)
 	if s.applied >= 0 {
 		last := s.tries[s.applied]
 		undo := last.change.invert(last.before)
 		if last.path == name && undo.start == change.start && undo.count == change.count && equalLines(undo.with, change.with) {
-			s.applied = -1
+			s.applied, s.stays = -1, nil
 			return
 		}
 		s.keep()
 	}
+	s.stays = nil
 	key := s.changeKey(name, change, before)
 	if i, again := s.tried[key]; again {
 		s.applied = i
@@ -232,20 +233,22 @@ func (s *state) recordEdit(name string, before, after []string) {
 	}
 	s.tried[key] = len(s.tries)
 	s.applied = len(s.tries)
-	s.tries = append(s.tries, try{path: name, change: change, before: before, kept: s.kept})
+	s.tries = append(s.tries, try{path: name, change: change, before: before, kept: s.kept, key: key})
 }
 
-// keep makes the applied change part of the state on which further changes are tried.
+// keep makes the applied change, if there is one, part of the workspace on which further changes are tried.
 func (s *state) keep() {
-	s.kept++
-	s.applied = -1
-	for i := range s.runs {
-		r := s.runs[len(s.runs)-1-i]
-		if _, known := s.reference[r.command]; known {
-			s.reference[r.command] = &r
-			break
-		}
+	if s.applied < 0 {
+		return
 	}
+	s.kept++
+	s.tries[s.applied].stayed = true
+	s.applied = -1
+	s.reference = map[string]*run{}
+	if s.stays != nil {
+		s.reference[s.stays.command] = s.stays
+	}
+	s.stays = nil
 }
 
 // changeKey identifies a change: nothing is tried twice on the same state.
@@ -271,9 +274,9 @@ func (s *state) observeRun(text, result string) {
 		r.exit, _ = strconv.Atoi(codes[len(codes)-1][1])
 	}
 	failing := r.digest(result)
-	s.fresh, s.passing = true, r.exit == 0
 	s.runs = append(s.runs, r)
 	if s.applied >= 0 {
+		s.stays = &r
 		s.tries[s.applied].outcome = judge(&r, s.reference[text])
 		return
 	}

@@ -20,13 +20,13 @@ type Options struct {
 	ClipLow      float64 // the ratio counts down to 1-ClipLow …
 	ClipHigh     float64 // … and up to 1+ClipHigh
 	Epochs       int     // passes over a batch
-	Discount     float64 // of an advantage for each turn between a decision and the end of its sample
+	UndoneCredit float64 // share of the advantage for the choice of a change that was undone
 	WeightDecay  float64 // L2, on the weights that a batch touches
 }
 
 // DefaultOptions are the ones that the demo trains with.
 func DefaultOptions() Options {
-	return Options{LearningRate: 2.5, ClipLow: 0.8, ClipHigh: 4, Epochs: 1, Discount: 0.8, WeightDecay: 0}
+	return Options{LearningRate: 2.5, ClipLow: 0.8, ClipHigh: 4, Epochs: 1, UndoneCredit: 0.05, WeightDecay: 0}
 }
 
 // Validate names the first option that is out of its range.
@@ -40,8 +40,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("clip high %v: want more than 0", o.ClipHigh)
 	case o.Epochs < 1:
 		return fmt.Errorf("epochs %d: want at least 1", o.Epochs)
-	case !(o.Discount > 0 && o.Discount <= 1):
-		return fmt.Errorf("discount %v: want more than 0 and at most 1", o.Discount)
+	case !(o.UndoneCredit >= 0 && o.UndoneCredit <= 1):
+		return fmt.Errorf("undone credit %v: want at least 0 and at most 1", o.UndoneCredit)
 	case !(o.WeightDecay >= 0 && o.WeightDecay < 1):
 		return fmt.Errorf("weight decay %v: want at least 0 and less than 1", o.WeightDecay)
 	}
@@ -62,8 +62,10 @@ type Stats struct {
 
 // Trainer is the reference trainer: a clipped policy gradient (PPO, Schulman et al. 2017) over recorded decisions,
 //
-//	maximise Σ min(ρ·A, clip(ρ, 1-ClipLow, 1+ClipHigh)·A),  ρ = π(a|s) / π_sampler(a|s),  A = advantage · Discount^(turns to the end)
+//	maximise Σ min(ρ·A, clip(ρ, 1-ClipLow, 1+ClipHigh)·A),  ρ = π(a|s) / π_sampler(a|s),  A = advantage · credit
 //
+// The credit is one but for the choice of a change that was undone again: it left no trace in what was scored, so most of what
+// the score says is about other choices (hindsight credit assignment, Harutyunyan et al. 2019). The steps are
 // by Adagrad (Duchi et al. 2011) on the sum over the batch: most features belong to a single program, so a mean over the batch
 // would only make each of them slower the more programs there are. It is deterministic: the same state and the same batch give
 // the same weights. A Trainer is not for concurrent use.
@@ -127,13 +129,16 @@ func (t *Trainer) prepare(samples []TrainingSample) (all []weighted, unknown int
 		if err := sample.check(); err != nil {
 			return nil, 0, fmt.Errorf("sample %d: %w", n, err)
 		}
-		decisions, turns, missed, err := replay(sample.Tokens, sample.LossMask)
+		decisions, missed, err := replay(sample.Tokens, sample.LossMask)
 		if err != nil {
 			return nil, 0, fmt.Errorf("sample %d: %w", n, err)
 		}
 		unknown += missed
 		for _, d := range decisions {
-			advantage := float64(sample.Advantages[d.token]) * math.Pow(t.Options.Discount, float64(turns-1-d.turn))
+			advantage := float64(sample.Advantages[d.token])
+			if d.undone {
+				advantage *= t.Options.UndoneCredit
+			}
 			if sample.LossMask[d.token] && len(d.candidates) > 1 {
 				all = append(all, weighted{d, advantage, float64(sample.SamplerLogprobs[d.token])})
 			}

@@ -27,18 +27,17 @@ const (
 	kindSearch = "Search."
 	kindTest   = "Run the tests."
 	kindTry    = "Try changes."
-	kindAdopt  = "Make the best change again."
-	kindExtend = "Keep the change and try more."
+	kindAdopt  = "Make the best change."
 	kindFinish = "Done."
 )
 
 // inclination is the fixed part of a kind's logit. It only says that one looks before one leaps and does not give up at once;
 // what to do when the tests pass or fail is learned.
-var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1.5, kindAdopt: 0, kindExtend: -0.5, kindFinish: -1}
+var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -2}
 
 const (
-	triesPerTurn     = 4  // of changes whose test is quick
-	slowTriesPerTurn = 2  // of changes that have to be compiled
+	triesPerTurn     = 8  // of changes whose test is quick
+	slowTriesPerTurn = 3  // of changes that have to be compiled
 	filesPerTurn     = 16 // read at once
 	maxPlaces        = 192
 	maxSearchWords   = 8
@@ -50,14 +49,17 @@ type turn struct {
 	choose chooser
 	lines  []string
 	calls  []ToolCall
+	change []uint64 // for each decision, the key of the change that it decided on, or 0
 }
 
 // answer makes the next turn of the conversation. ok is false when the chooser gave up.
-func (s *state) answer(choose chooser) (content string, calls []ToolCall, ok bool) {
-	t := &turn{s: s.fork(), choose: choose}
-	ok = t.run()
-	return strings.Join(t.lines, "\n"), t.calls, ok
+func (s *state) answer(choose chooser) (t *turn, ok bool) {
+	t = &turn{s: s.fork(), choose: choose}
+	t.s.keep()
+	return t, t.run()
 }
+
+func (t *turn) content() string { return strings.Join(t.lines, "\n") }
 
 func (s *state) fork() *state {
 	f := *s
@@ -85,11 +87,9 @@ func (t *turn) run() bool {
 	case kindTest:
 		return t.test()
 	case kindTry:
-		return t.try(true)
-	case kindExtend:
-		return t.try(false)
+		return t.try()
 	case kindAdopt:
-		t.adopt()
+		return t.adopt()
 	}
 	return true
 }
@@ -103,7 +103,7 @@ func (t *turn) decide(candidates []candidate) *candidate {
 	if i < 0 || i >= len(candidates) {
 		return nil
 	}
-	t.lines = append(t.lines, candidates[i].text)
+	t.lines, t.change = append(t.lines, candidates[i].text), append(t.change, 0)
 	return &candidates[i]
 }
 
@@ -138,9 +138,6 @@ func (s *state) kinds() []candidate {
 	}
 	if s.can("search_replace") && s.hasPlaces() {
 		add(kindTry)
-		if s.applied >= 0 && s.tries[s.applied].outcome == improved {
-			add(kindExtend)
-		}
 		if s.best() >= 0 {
 			add(kindAdopt)
 		}
@@ -231,18 +228,7 @@ func (t *turn) search() bool {
 
 // untestedCommands are the commands that have not run on the workspace as it is.
 func (s *state) untestedCommands() []command {
-	var out []command
-	for _, c := range s.commands() {
-		reference := s.reference[c.guarded()]
-		if s.applied >= 0 && s.fresh && len(s.runs) > 0 && s.runs[len(s.runs)-1].command == c.guarded() {
-			continue
-		}
-		if s.applied < 0 && reference != nil {
-			continue
-		}
-		out = append(out, c)
-	}
-	return out
+	return slices.DeleteFunc(s.commands(), func(c command) bool { return s.reference[c.guarded()] != nil })
 }
 
 func (t *turn) test() bool {
@@ -257,7 +243,7 @@ func (t *turn) test() bool {
 func (t *turn) chooseCommand(commands []command) *command {
 	candidates := make([]candidate, len(commands))
 	for i, c := range commands {
-		candidates[i] = candidate{text: "Run `" + c.text + "`", features: t.s.commandFeatures(c, i), index: i}
+		candidates[i] = candidate{text: "Run `" + c.text + "`", offset: c.prior(), features: t.s.commandFeatures(c, i), index: i}
 	}
 	chosen := t.decide(candidates)
 	if chosen == nil {
@@ -266,43 +252,47 @@ func (t *turn) chooseCommand(commands []command) *command {
 	return &commands[chosen.index]
 }
 
-// currentCommand is the one that ran last; before any has run one is chosen. nil without ok: none was chosen.
+// currentCommand is the one that failed last on the workspace as it stands, for that is what has to pass. Before any has failed
+// one is chosen among those that were not run. nil with ok: there is nothing to run.
 func (t *turn) currentCommand() (c *command, ok bool) {
 	commands := t.s.commands()
 	if len(commands) == 0 || !t.s.can("run_terminal_cmd") {
 		return nil, true
 	}
+	last := -1
 	for i := len(t.s.runs) - 1; i >= 0; i-- {
 		for k := range commands {
-			if commands[k].guarded() == t.s.runs[i].command {
+			if commands[k].guarded() != t.s.runs[i].command {
+				continue
+			}
+			if reference := t.s.reference[t.s.runs[i].command]; reference == nil || reference.exit != 0 {
 				return &commands[k], true
 			}
+			last = max(last, k)
 		}
 	}
-	c = t.chooseCommand(commands)
-	return c, c != nil
+	if open := t.s.untestedCommands(); len(open) > 0 {
+		c = t.chooseCommand(open)
+		return c, c != nil
+	}
+	return &commands[max(last, 0)], true
 }
 
-// try makes changes one after the other, each on the state before, and runs the tests after each.
-func (t *turn) try(undo bool) bool {
+// try makes changes one after the other, runs the tests after each, and undoes it.
+func (t *turn) try() bool {
 	c, ok := t.currentCommand()
 	if !ok {
 		return false
 	}
+	if c == nil { // nothing to run: the change stays
+		_, ok = t.tryOne()
+		return ok
+	}
 	tries := triesPerTurn
-	switch {
-	case c == nil:
-		tries = 1
-	case c.slow:
+	if c.slow {
 		tries = slowTriesPerTurn
 	}
 	for range tries {
-		if undo || t.s.applied < 0 {
-			t.undo()
-		} else {
-			t.s.keep()
-		}
-		undo = true
 		done, ok := t.tryOne()
 		if !ok {
 			return false
@@ -310,9 +300,8 @@ func (t *turn) try(undo bool) bool {
 		if !done {
 			break
 		}
-		if c != nil {
-			t.call("run_terminal_cmd", arguments{Command: c.guarded()})
-		}
+		t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+		t.undo()
 	}
 	return true
 }
@@ -334,6 +323,10 @@ func (t *turn) tryOne() (done, ok bool) {
 		return false, false
 	}
 	t.edit(f, mutations[chosen.index].change)
+	if t.s.applied >= 0 {
+		key := t.s.tries[t.s.applied].key
+		t.change[len(t.change)-2], t.change[len(t.change)-1] = key, key
+	}
 	return true, true
 }
 
@@ -359,36 +352,30 @@ func (t *turn) undo() {
 	}
 }
 
-// best is the try worth making again: one that made the tests pass, else one with fewer failures; -1 when there is none or it
-// is what the workspace holds.
+// best is the try worth making for good: one that made the tests pass, else one with fewer failures; -1 when there is none.
 func (s *state) best() int {
 	found := -1
 	for i := range s.tries {
-		if o := s.tries[i].outcome; s.tries[i].kept == s.kept && (o == passed || o == improved && (found < 0 || s.tries[found].outcome != passed)) {
+		t := &s.tries[i]
+		if t.kept != s.kept || t.outcome != passed && t.outcome != improved || !equalLines(s.files[t.path].lines, t.before) {
+			continue
+		}
+		if found < 0 || t.outcome == passed && s.tries[found].outcome == improved {
 			found = i
 		}
-	}
-	if found == s.applied {
-		return -1
 	}
 	return found
 }
 
-func (t *turn) adopt() {
+// adopt makes the best change again, to stay, and runs the tests.
+func (t *turn) adopt() bool {
 	best := t.s.tries[t.s.best()]
-	t.undo()
-	f := t.s.files[best.path]
-	if !equalLines(f.lines, best.before) {
-		return
+	t.edit(t.s.files[best.path], best.change)
+	c, ok := t.currentCommand()
+	if ok && c != nil {
+		t.call("run_terminal_cmd", arguments{Command: c.guarded()})
 	}
-	t.edit(f, best.change)
-	if commands := t.s.commands(); len(t.s.runs) > 0 {
-		for _, c := range commands {
-			if c.guarded() == t.s.runs[len(t.s.runs)-1].command {
-				t.call("run_terminal_cmd", arguments{Command: c.guarded()})
-			}
-		}
-	}
+	return ok
 }
 
 // excluded files are never changed: tests, and programs that run them.

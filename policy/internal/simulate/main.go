@@ -40,7 +40,7 @@ func main() {
 	flag.Float64Var(&s.options.ClipLow, "clip-low", s.options.ClipLow, "")
 	flag.Float64Var(&s.options.ClipHigh, "clip-high", s.options.ClipHigh, "")
 	flag.IntVar(&s.options.Epochs, "epochs", s.options.Epochs, "")
-	flag.Float64Var(&s.options.Discount, "discount", s.options.Discount, "")
+	flag.Float64Var(&s.options.UndoneCredit, "undone-credit", s.options.UndoneCredit, "")
 	flag.Float64Var(&s.options.WeightDecay, "weight-decay", s.options.WeightDecay, "")
 	flag.Parse()
 	tasks, err := load(flag.Args())

@@ -36,8 +36,10 @@ func loadTask(dir string) (*task, error) {
 	}
 	t := &task{name: filepath.Base(dir), instruction: string(instruction)}
 	repo := filepath.Join(dir, "environment", "repo")
-	if _, err := os.Stat(repo); err != nil {
-		repo = filepath.Join(dir, "environment")
+	for _, other := range []string{"_repo", "."} {
+		if _, err := os.Stat(repo); err != nil {
+			repo = filepath.Join(dir, "environment", other)
+		}
 	}
 	if t.files, err = readTree(repo); err != nil {
 		return nil, err
