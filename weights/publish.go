@@ -45,10 +45,7 @@ func Publish(ctx context.Context, s storage.Store, policy string, version int64,
 }
 
 func publish(ctx context.Context, s storage.Store, policy string, version int64, files []Content) (*Published, error) {
-	if err := checkNames(policy, version); err != nil {
-		return nil, err
-	}
-	if err := checkFiles(files); err != nil {
+	if err := Check(policy, version, files); err != nil {
 		return nil, err
 	}
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1}
@@ -70,6 +67,14 @@ func publish(ctx context.Context, s storage.Store, policy string, version int64,
 		return nil, fmt.Errorf("move the pointer: %w", err)
 	}
 	return &Published{Manifest: m, Ref: ref, Current: current}, nil
+}
+
+// Check verifies names and structure of what is to be published; its errors lie in the files, not in the store.
+func Check(policy string, version int64, files []Content) error {
+	if err := checkNames(policy, version); err != nil {
+		return err
+	}
+	return checkFiles(files)
 }
 
 // checkFiles verifies names and structure before anything is written.

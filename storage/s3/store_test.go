@@ -45,11 +45,13 @@ func memoryServer(t *testing.T) string {
 }
 
 func TestConformanceInMemory(t *testing.T) {
+	t.Parallel()
 	endpoint := memoryServer(t)
 	storagetest.Run(t, func(t *testing.T) storage.Store { return open(t, config(endpoint)) })
 }
 
 func TestConformanceVersityGateway(t *testing.T) {
+	t.Parallel()
 	endpoint := storagetest.S3Dev(t)
 	storagetest.Run(t, func(t *testing.T) storage.Store { return open(t, config(endpoint)) })
 }
@@ -84,6 +86,7 @@ func losesAnswers(t *testing.T) (endpoint string, armed *atomic.Int32) {
 }
 
 func TestOwnWriteIsRecognisedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
 	endpoint, armed := losesAnswers(t)
 	s := open(t, config(endpoint))
 	for _, lost := range []int32{1, 2} {
@@ -113,6 +116,7 @@ func TestOwnWriteIsRecognisedAfterALostAnswer(t *testing.T) {
 }
 
 func TestLostAnswerAndAnotherWriter(t *testing.T) {
+	t.Parallel()
 	endpoint, armed := losesAnswers(t)
 	s := open(t, config(endpoint))
 	if err := s.Put(t.Context(), "k", []byte("theirs")); err != nil {
@@ -130,6 +134,7 @@ func TestLostAnswerAndAnotherWriter(t *testing.T) {
 }
 
 func TestAnswersAreLostForGood(t *testing.T) {
+	t.Parallel()
 	endpoint, armed := losesAnswers(t)
 	s := open(t, config(endpoint))
 	armed.Store(1 << 20)
@@ -139,6 +144,7 @@ func TestAnswersAreLostForGood(t *testing.T) {
 }
 
 func TestServerThatAsksForPatience(t *testing.T) {
+	t.Parallel()
 	var busy atomic.Int32
 	endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if busy.Add(-1) >= 0 {
@@ -159,6 +165,7 @@ func TestServerThatAsksForPatience(t *testing.T) {
 }
 
 func TestBrokenBodyIsReadAgain(t *testing.T) {
+	t.Parallel()
 	var breaks atomic.Int32
 	endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/big") || breaks.Add(-1) < 0 {
@@ -190,6 +197,7 @@ func TestBrokenBodyIsReadAgain(t *testing.T) {
 
 // TestServersThatIgnoreConditionsAreRefused: such servers exist, and would lose updates without a word.
 func TestServersThatIgnoreConditionsAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, header := range []string{"If-Match", "If-None-Match"} {
 		endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			r.Header.Del(header)
@@ -203,6 +211,7 @@ func TestServersThatIgnoreConditionsAreRefused(t *testing.T) {
 }
 
 func TestProbeLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s := open(t, config(memoryServer(t)))
 	for info, err := range s.List(t.Context(), "") {
 		t.Errorf("left behind: %+v, %v", info, err)
@@ -210,6 +219,7 @@ func TestProbeLeavesNothing(t *testing.T) {
 }
 
 func TestMissingBucket(t *testing.T) {
+	t.Parallel()
 	c := config(memoryServer(t))
 	c.CreateBucket = false
 	if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "create=true") {
@@ -218,6 +228,7 @@ func TestMissingBucket(t *testing.T) {
 }
 
 func TestErrorsNameNoCredentials(t *testing.T) {
+	t.Parallel()
 	const access, secret = "AKIDNOBODY", "very-secret-key"
 	c := config(storagetest.S3Dev(t))
 	c.AccessKey, c.SecretKey = access, secret
