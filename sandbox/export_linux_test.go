@@ -31,3 +31,10 @@ func GroupsOf(owner int) []string {
 	}
 	return found
 }
+
+// FewGoPackages lets a test fill a build cache quickly.
+func FewGoPackages(t *testing.T) {
+	all := goPackages
+	goPackages = []string{"fmt", "testing"}
+	t.Cleanup(func() { goPackages = all })
+}
