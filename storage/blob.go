@@ -16,17 +16,17 @@ type Ref struct {
 	Size   int64  `json:"size"`   // bytes
 }
 
-// Validate checks the form of a Ref, not the object.
+// Validate checks the form of a Ref, not the object: ErrKey or ErrCorrupt, since a Ref may come from outside.
 func (r Ref) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return err
 	}
 	digest, err := hex.DecodeString(r.SHA256)
 	if err != nil || len(digest) != sha256.Size || strings.ToLower(r.SHA256) != r.SHA256 {
-		return fmt.Errorf("ref %s: sha256 %q is not 64 lower-case hexadecimal digits", r.Key, r.SHA256)
+		return fmt.Errorf("ref %s: %w: sha256 %.80q is not 64 lower-case hexadecimal digits", r.Key, ErrCorrupt, r.SHA256)
 	}
 	if r.Size < 0 || r.Size > MaxObject {
-		return fmt.Errorf("ref %s: size %d is not within 0 and %d", r.Key, r.Size, MaxObject)
+		return fmt.Errorf("ref %s: %w: size %d is not within 0 and %d", r.Key, ErrCorrupt, r.Size, MaxObject)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type Message struct {
 	Turn    int32 // model generation the message belongs to
 	Segment int32 // a new one starts where the prompt stopped extending the last one exactly (a summary, an edited history)
 
-	Role       string // system, user, assistant, tool
+	Role       string // system, user, assistant, tool; prompt: only the tokens of a prompt that begins a new segment
 	Content    string // text; bytes that are not UTF-8 become U+FFFD in the file
 	Name       string // the tool's name
 	ToolCallID string
