@@ -1,0 +1,186 @@
+package verifier_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+// spec scores a workspace of one file by a script.
+func spec(t *testing.T, test string) verifier.Spec {
+	t.Helper()
+	sandboxtest.Require(t)
+	return verifier.Spec{
+		Name:     "verify",
+		Snapshot: sandboxtest.Pack(t, map[string]string{"file": "broken\n", "old": "x"}),
+		Tests:    sandboxtest.Pack(t, map[string]string{"test.sh": test, "expected/file": "fixed\n"}),
+	}
+}
+
+const compare = `if cmp -s file /tests/expected/file; then echo '{"reward": 1, "passed": 3}'; else echo '{"reward": 0, "passed": 1}'; fi > /logs/verifier/reward.json`
+
+func TestScore(t *testing.T) {
+	s := spec(t, compare)
+	outcome, err := verifier.Run(t.Context(), s)
+	if err != nil || outcome.Reward != 0 || outcome.Components["passed"] != 1 {
+		t.Errorf("nothing done: %+v, %v; want 0", outcome, err)
+	}
+	// An agent repairs it.
+	agent := sandboxtest.New(t, sandbox.Spec{})
+	if err := errors.Join(agent.Unpack(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context()), agent.WriteFile(t.Context(), "file", []byte("fixed\n"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if s.Changes, err = agent.Changes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	outcome, err = verifier.Run(t.Context(), s)
+	if err != nil || outcome.Reward != 1 || outcome.Components["passed"] != 3 || outcome.Components["reward"] != 1 {
+		t.Errorf("repaired: %+v, %v; want 1", outcome, err)
+	}
+}
+
+func TestRewardFiles(t *testing.T) {
+	write := func(name, content string) string { return "cat > /logs/verifier/" + name + " <<'EOT'\n" + content + "\nEOT\n" }
+	tests := []struct {
+		name, script string
+		reward       float64
+		class        string // of the error, where one is wanted
+	}{
+		{"object", write("reward.json", `{"reward": 0.25, "other": -3}`), 0.25, ""},
+		{"bare number", write("reward.json", `0.5`), 0.5, ""},
+		{"text", write("reward.txt", " 0.75 "), 0.75, ""},
+		{"json wins", write("reward.txt", "0") + write("reward.json", `{"reward": 1}`), 1, ""},
+		{"exit code does not count", write("reward.txt", "1") + "exit 9", 1, ""},
+		{"runs in the workspace", "pwd > /tmp/x; test $(cat /tmp/x file | tr -d '\\n') = /appbroken && " + write("reward.txt", "1"), 1, ""},
+		{"bash", `[[ a == a ]] && a=(1 2) && echo ${#a[@]} > /logs/verifier/reward.txt`, 2, ""},
+		{"none", "echo some output; exit 3", 0, verifier.ClassNoReward},
+		{"no test", "", 0, verifier.ClassNoReward},
+		{"empty json", ": > /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"empty text", ": > /logs/verifier/reward.txt", 0, verifier.ClassBadReward},
+		{"broken json does not fall back", write("reward.json", `{"reward":`) + write("reward.txt", "1"), 0, verifier.ClassBadReward},
+		{"no reward key", write("reward.json", `{"score": 1}`), 0, verifier.ClassBadReward},
+		{"string", write("reward.json", `{"reward": "1"}`), 0, verifier.ClassBadReward},
+		{"null", write("reward.json", `{"reward": null}`), 0, verifier.ClassBadReward},
+		{"bare null", write("reward.json", `null`), 0, verifier.ClassBadReward},
+		{"nested", write("reward.json", `{"reward": 1, "more": {"a": 1}}`), 0, verifier.ClassBadReward},
+		{"overflow", write("reward.json", `{"reward": 1e999}`), 0, verifier.ClassBadReward},
+		{"infinite text", write("reward.txt", "inf"), 0, verifier.ClassBadReward},
+		{"not a number", write("reward.txt", "nan"), 0, verifier.ClassBadReward},
+		{"words", write("reward.txt", "all good"), 0, verifier.ClassBadReward},
+		{"two numbers", write("reward.txt", "1 1"), 0, verifier.ClassBadReward},
+		{"too large", "head -c 1100000 /dev/zero | tr '\\0' ' ' > /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"folder", "mkdir /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"pipe", "mkfifo /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"device", "ln -s /dev/zero /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			outcome, err := verifier.Run(t.Context(), spec(t, test.script))
+			if test.class == "" {
+				if err != nil || outcome.Reward != test.reward {
+					t.Errorf("got %+v, %v; want reward %v", outcome, err, test.reward)
+				}
+				return
+			}
+			var failure *verifier.Error
+			if !errors.As(err, &failure) || failure.Class != test.class {
+				t.Errorf("got %+v, %v; want an error of class %s", outcome, err, test.class)
+			}
+		})
+	}
+}
+
+func TestFailureClasses(t *testing.T) {
+	hog := `awk 'BEGIN { s = "x"; while (1) s = s s }'`
+	tests := []struct {
+		name   string
+		script string
+		change func(*verifier.Spec)
+		class  string
+		text   string
+	}{
+		{"timeout", "echo begun; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "run verifier: timed out after 300ms"},
+		{"timeout after the reward", "echo 1 > /logs/verifier/reward.txt; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "timed out"},
+		{"out of memory", "exec " + hog, func(s *verifier.Spec) { s.Limits = sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 1 << 20} }, verifier.ClassMemory, "out of memory"},
+		{"changes", compare, func(s *verifier.Spec) { s.Changes = []byte("no archive") }, verifier.ClassApply, "apply the changes"},
+		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = []byte("no archive") }, verifier.ClassSandbox, "lay out the snapshot"},
+		{"tests", compare, func(s *verifier.Spec) { s.Tests = []byte("no archive") }, verifier.ClassSandbox, "/tests"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := spec(t, test.script)
+			test.change(&s)
+			outcome, err := verifier.Run(t.Context(), s)
+			var failure *verifier.Error
+			if !errors.As(err, &failure) || failure.Class != test.class || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %+v, %v; want an error of class %s with %q", outcome, err, test.class, test.text)
+			}
+		})
+	}
+	t.Run("log of a failure", func(t *testing.T) {
+		_, err := verifier.Run(t.Context(), spec(t, "echo to out; echo to err >&2; exit 3"))
+		var failure *verifier.Error
+		if !errors.As(err, &failure) || string(failure.Log) != "to out\nto err\n" || !strings.Contains(err.Error(), "exit 3") {
+			t.Errorf("%v, log %q", err, failure.Log)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		var failure *verifier.Error
+		if _, err := verifier.Run(ctx, spec(t, "sleep 100")); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &failure) {
+			t.Errorf("%v, want the context's error and no class", err)
+		}
+	})
+}
+
+// The agent's code runs as part of the tests, and cheats.
+func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
+	for name, cheat := range map[string]string{
+		"daemon overwrites the reward": `#!/bin/sh
+			(setsid sh -c 'while :; do echo "{\"reward\": 99}" > /logs/verifier/reward.json; done' >/dev/null 2>&1 &)`,
+		"daemon waits for the tests' end": `#!/bin/sh
+			(setsid sh -c 'while [ -e /proc/'$PPID' ]; do :; done; echo 99 > /logs/verifier/reward.txt; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`,
+		"rewrites the tests":  "#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; echo broken > /tests/expected/file; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x",
+		"replaces a program":  "#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; cp /bin/true /bin/cmp; ln -sf /bin/true /usr/bin/cmp",
+		"pre-seeds":           "#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json",
+		"mounts over":         "#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests",
+		"ends its caller":     "#!/bin/sh\nkill -STOP 1; kill -SEGV 1; true",
+		"locks the folder":    "#!/bin/sh\nchmod 555 /tests /tests/expected",
+		"takes all processes": "#!/bin/sh\ni=0; while [ $i -lt 500 ]; do (sleep 5 >/dev/null 2>&1 &) 2>/dev/null; i=$((i+1)); done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := spec(t, "./program; sleep 0.05; "+compare)
+			s.Snapshot = sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat})
+			outcome, err := verifier.Run(t.Context(), s)
+			var failure *verifier.Error
+			if err == nil && outcome.Reward == 0 || errors.As(err, &failure) && failure.Class == verifier.ClassNoReward {
+				return // no reward for it
+			}
+			t.Errorf("got %+v, %v", outcome, err)
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	s := spec(t, `echo "$TZ $LC_ALL $PYTHONHASHSEED $TEST_DIR $OWN" >&2; ls -A /logs/verifier /tmp; date +%Z; echo 1 > /logs/verifier/reward.txt`)
+	s.Env = map[string]string{"OWN": "own"}
+	outcome, err := verifier.Run(t.Context(), s)
+	if want := "/logs/verifier:\n\n/tmp:\nUTC\nUTC C.UTF-8 0 /tests own\n"; err != nil || string(outcome.Log) != want {
+		t.Errorf("%v, log %q, want %q", err, outcome.Log, want)
+	}
+}
