@@ -202,6 +202,9 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 		TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
 		Duration: time.Since(begin), PID: e.PID, Log: e.Log,
 	}
+	if e.Detached != 0 {
+		result.Detached = time.Unix(0, e.Detached)
+	}
 	return result, nil
 }
 
@@ -250,6 +253,12 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string, max int64) ([]byte,
 		return nil, fmt.Errorf("read %s: %w: %d bytes (limit %d)", name, ErrTooLarge, response.Total, max)
 	}
 	return data, err
+}
+
+// Stat tells the size of a file and when it last changed.
+func (s *Sandbox) Stat(ctx context.Context, name string) (FileState, error) {
+	response, _, err := s.operate(ctx, wire.Request{Op: wire.OpStat, Path: s.resolve(name)}, 0, nil)
+	return FileState{Size: response.Total, Changed: time.Unix(0, response.Changed)}, err
 }
 
 // WriteFile replaces a file's content and makes the folders above it. Mode 0 keeps the mode of a file that is there.

@@ -192,9 +192,19 @@ type Result struct {
 	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.
 	OutputExceeded bool
 	Duration       time.Duration
+	// Detached is the last time at which a process was seen that the command had detached from itself or left behind; zero if
+	// there was none. Until then, code that the command ran could still act.
+	Detached time.Time
 	// PID and Log belong to a background command: its process number and the file inside that takes its output.
 	PID int
 	Log string
+}
+
+// FileState is what Stat tells of a file.
+type FileState struct {
+	Size int64
+	// Changed is the last change of content, mode or place, to the kernel's clock tick. Nothing inside can set it.
+	Changed time.Time
 }
 
 // Grep is a search for an RE2 pattern; see Sandbox.Grep.

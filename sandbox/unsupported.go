@@ -29,6 +29,9 @@ func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}
 // ReadFile answers ErrUnsupported.
 func (*Sandbox) ReadFile(context.Context, string, int64) ([]byte, error) { return nil, ErrUnsupported }
 
+// Stat answers ErrUnsupported.
+func (*Sandbox) Stat(context.Context, string) (FileState, error) { return FileState{}, ErrUnsupported }
+
 // WriteFile answers ErrUnsupported.
 func (*Sandbox) WriteFile(context.Context, string, []byte, fs.FileMode) error { return ErrUnsupported }
 

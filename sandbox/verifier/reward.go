@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
 )
@@ -23,24 +24,38 @@ const (
 var (
 	errNoReward  = errors.New("the tests wrote neither reward.json nor reward.txt")
 	errBadReward = errors.New("bad reward")
+	errTampered  = errors.New("a process that the tests or the code under test left behind was running when the reward was written; tests must end what they start")
 )
 
-// readReward reads reward.json, or where there is none reward.txt.
-func readReward(ctx context.Context, sb *sandbox.Sandbox) (map[string]float64, error) {
-	for _, format := range []struct {
-		name  string
-		parse func([]byte) (map[string]float64, error)
-	}{
-		{"reward.json", parseJSON},
-		{"reward.txt", parseText},
-	} {
-		data, err := sb.ReadFile(ctx, LogsFolder+"/"+format.name, maxReward)
-		switch {
-		case errors.Is(err, sandbox.ErrClosed):
-			return nil, err
-		case errors.Is(err, fs.ErrNotExist):
+// formats are the files that hold a reward; the first that is there counts.
+var formats = []struct {
+	name  string
+	parse func([]byte) (map[string]float64, error)
+}{
+	{"reward.json", parseJSON},
+	{"reward.txt", parseText},
+}
+
+// readReward reads the reward. It must have been written after detached, the last time at which a process was seen that had
+// got away from the tests.
+func readReward(ctx context.Context, sb *sandbox.Sandbox, detached time.Time) (map[string]float64, error) {
+	for _, format := range formats {
+		name := LogsFolder + "/" + format.name
+		state, err := sb.Stat(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		case err != nil:
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !detached.IsZero() && !detached.Before(state.Changed) {
+			return nil, errTampered
+		}
+		data, err := sb.ReadFile(ctx, name, maxReward)
+		if errors.Is(err, sandbox.ErrClosed) {
+			return nil, err
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errBadReward, err)
 		}
 		components, err := format.parse(data)

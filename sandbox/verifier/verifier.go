@@ -49,6 +49,7 @@ const (
 	ClassTimeout   = "timeout"    // the tests did not end in time
 	ClassNoReward  = "no_reward"  // the tests ended without writing a reward
 	ClassBadReward = "bad_reward" // what they wrote is not a reward
+	ClassTampered  = "tampered"   // a process that the tests left behind could have written the reward
 	ClassMemory    = "oom"        // the tests ran out of memory and wrote no reward
 	ClassApply     = "apply"      // the changes do not fit over the snapshot
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
@@ -122,8 +123,8 @@ func applyError(err error) error {
 	return &Error{Class: class, Err: fmt.Errorf("apply the changes: %w", err)}
 }
 
-// score reads the reward after the tests ended. Everything else that runs is killed first, so that nothing which the agent's code
-// left behind can change what the tests wrote.
+// score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
+// was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
 func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
@@ -132,7 +133,7 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 	if result.TimedOut {
 		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
 	}
-	components, err := readReward(ctx, sb)
+	components, err := readReward(ctx, sb, result.Detached)
 	if err != nil {
 		return Outcome{}, rewardError(err, result, log)
 	}
@@ -148,6 +149,8 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
+	case errors.Is(err, errTampered):
+		e.Class = ClassTampered
 	}
 	return e
 }

@@ -52,7 +52,9 @@ func TestScore(t *testing.T) {
 }
 
 func TestRewardFiles(t *testing.T) {
-	write := func(name, content string) string { return "cat > /logs/verifier/" + name + " <<'EOT'\n" + content + "\nEOT\n" }
+	write := func(name, content string) string {
+		return "cat > /logs/verifier/" + name + " <<'EOT'\n" + content + "\nEOT\n"
+	}
 	tests := []struct {
 		name, script string
 		reward       float64
@@ -147,32 +149,45 @@ func TestFailureClasses(t *testing.T) {
 	})
 }
 
-// The agent's code runs as part of the tests, and cheats.
+// The agent's code runs as part of the tests, and cheats. It may cost it its score, but not win one.
 func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
-	for name, cheat := range map[string]string{
-		"daemon overwrites the reward": `#!/bin/sh
-			(setsid sh -c 'while :; do echo "{\"reward\": 99}" > /logs/verifier/reward.json; done' >/dev/null 2>&1 &)`,
-		"daemon waits for the tests' end": `#!/bin/sh
-			(setsid sh -c 'while [ -e /proc/'$PPID' ]; do :; done; echo 99 > /logs/verifier/reward.txt; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`,
-		"rewrites the tests":  "#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; echo broken > /tests/expected/file; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x",
-		"replaces a program":  "#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; cp /bin/true /bin/cmp; ln -sf /bin/true /usr/bin/cmp",
-		"pre-seeds":           "#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json",
-		"mounts over":         "#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests",
-		"ends its caller":     "#!/bin/sh\nkill -STOP 1; kill -SEGV 1; true",
-		"locks the folder":    "#!/bin/sh\nchmod 555 /tests /tests/expected",
-		"takes all processes": "#!/bin/sh\ni=0; while [ $i -lt 500 ]; do (sleep 5 >/dev/null 2>&1 &) 2>/dev/null; i=$((i+1)); done",
-	} {
+	cheats := map[string]struct{ program, class string }{
+		"daemon overwrites the reward": {`#!/bin/sh
+(setsid sh -c 'while :; do echo "{\"reward\": 99}" > /logs/verifier/reward.json; done' >/dev/null 2>&1 &)`, verifier.ClassTampered},
+		"daemon waits for the reward": {`#!/bin/sh
+(setsid sh -c 'while [ ! -s /logs/verifier/reward.json ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
+		"daemon waits for the tests' end": {`#!/bin/sh
+(setsid sh -c 'while [ -e /proc/'$PPID' ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
+		"rewrites the tests": {"#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x", ""},
+		"replaces a program": {"#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; ln -sf /bin/true /usr/bin/cmp", ""},
+		"pre-seeds":          {"#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json", ""},
+		"mounts over":        {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
+		"shoots at init":     {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
+		"locks the folder":   {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
+	}
+	for name, cheat := range cheats {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := spec(t, "./program; sleep 0.05; "+compare)
-			s.Snapshot = sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat})
-			outcome, err := verifier.Run(t.Context(), s)
-			var failure *verifier.Error
-			if err == nil && outcome.Reward == 0 || errors.As(err, &failure) && failure.Class == verifier.ClassNoReward {
-				return // no reward for it
+			for range 5 { // some are races
+				s := spec(t, "./program; sleep 0.05; "+compare)
+				s.Snapshot = sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat.program})
+				outcome, err := verifier.Run(t.Context(), s)
+				if cheat.class == "" && err == nil && outcome.Reward == 0 {
+					continue
+				}
+				var failure *verifier.Error
+				if cheat.class == "" || !errors.As(err, &failure) || failure.Class != cheat.class {
+					t.Fatalf("got %+v, %v", outcome, err)
+				}
 			}
-			t.Errorf("got %+v, %v", outcome, err)
 		})
+	}
+}
+
+func TestHelpersThatEndInTimeAreNoCheats(t *testing.T) {
+	s := spec(t, `(setsid sh -c 'sleep 0.05; echo helped > /tmp/helped' &); while [ ! -s /tmp/helped ]; do sleep 0.05; done; sleep 0.1; echo 1 > /logs/verifier/reward.txt`)
+	if outcome, err := verifier.Run(t.Context(), s); err != nil || outcome.Reward != 1 {
+		t.Errorf("%+v, %v", outcome, err)
 	}
 }
 

@@ -46,7 +46,7 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 2)}
 	a.running.Store(request.ID, c)
 	defer a.running.Delete(request.ID)
-	before, kills := snapshot(), a.memory.count()
+	before, kills, begin := snapshot(), a.memory.count(), time.Now()
 	if err := a.launch(c, stdin); err != nil {
 		code, text := launchFailure(err, request.Argv)
 		if code == 0 {
@@ -57,7 +57,12 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 	if request.Background {
 		return wire.Response{Exec: &c.result}, nil, nil
 	}
-	status := a.await(c, before)
+	status := a.await(c)
+	if a.reaper.killLeftovers(before) {
+		c.result.Detached = time.Now().UnixNano()
+	} else {
+		c.result.Detached = a.reaper.lastOrphan(begin)
+	}
 	c.result.ExitCode = exitCode(status)
 	c.result.OutOfMemory = a.memory.count() > kills
 	stdout, stderr := a.private.inward(c.outputs[0].finish()), a.private.inward(c.outputs[1].finish())
@@ -75,8 +80,8 @@ func (a *agent) cancel(id uint64) {
 	}
 }
 
-// await waits for the command's end, makes it end when one of its limits is reached, and kills what it left behind.
-func (a *agent) await(c *command, before map[key]bool) unix.WaitStatus {
+// await waits for the command's end, and makes it end when one of its limits is reached.
+func (a *agent) await(c *command) unix.WaitStatus {
 	wall := time.NewTimer(time.Duration(c.request.WallMillis) * time.Millisecond)
 	defer wall.Stop()
 	var status unix.WaitStatus
@@ -101,7 +106,6 @@ func (a *agent) await(c *command, before map[key]bool) unix.WaitStatus {
 		_ = unix.Kill(-c.pid, unix.SIGKILL)
 		status = <-c.ended
 	}
-	a.reaper.killLeftovers(before)
 	return status
 }
 

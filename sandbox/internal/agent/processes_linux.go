@@ -99,6 +99,7 @@ type reaper struct {
 	begun   *sync.Cond // something was started since the last time there was nothing to wait for
 	started bool
 	awaited map[int]*command // by pid, which is the session's number too
+	orphan  int64            // when the last process that nobody awaited was reaped, in nanoseconds since 1970
 }
 
 func startReaper() *reaper {
@@ -119,6 +120,8 @@ func (r *reaper) run() {
 			if c := r.awaited[pid]; c != nil {
 				delete(r.awaited, pid)
 				c.ended <- status
+			} else {
+				r.orphan = time.Now().UnixNano()
 			}
 		case unix.ECHILD:
 			for !r.started {
@@ -155,6 +158,16 @@ func (r *reaper) sessions() map[int]bool {
 	return running
 }
 
+// lastOrphan is when a process that had lost its parent was last reaped, if that was after a time.
+func (r *reaper) lastOrphan(after time.Time) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.orphan < after.UnixNano() {
+		return 0
+	}
+	return r.orphan
+}
+
 // alone tells that no process but this one is there.
 func alone() bool {
 	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD
@@ -178,22 +191,27 @@ func snapshot() map[key]bool {
 }
 
 // killLeftovers ends everything that a command left behind: all that was not there before it and belongs to no other command.
-// A process that made itself a session of its own is found as well, since nothing else could have started it.
-func (r *reaper) killLeftovers(before map[key]bool) {
+// A process that made itself a session of its own is found as well, since nothing else could have started it. It tells whether
+// there was anything, even if only just dead.
+func (r *reaper) killLeftovers(before map[key]bool) (found bool) {
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
 		keep := r.sessions()
-		left := 0
+		alive := false
 		for _, p := range processes() {
-			if p.dead || keep[p.session] || before[key{p.pid, p.started}] {
+			if keep[p.session] || before[key{p.pid, p.started}] {
 				continue
 			}
-			left++
-			_ = unix.Kill(p.pid, unix.SIGKILL)
+			found = true
+			if !p.dead {
+				alive = true
+				_ = unix.Kill(p.pid, unix.SIGKILL)
+			}
 		}
-		if left == 0 {
-			return
+		if !alive {
+			break
 		}
 	}
+	return found
 }
 
 // killAll ends every process but this one and waits until they are gone.

@@ -149,8 +149,12 @@ func crafted(t testing.TB, headers ...tar.Header) []byte {
 }
 
 func TestHostileArchivesAreRefused(t *testing.T) {
-	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 1, Mode: 0o644} }
-	link := func(name, target string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target} }
+	file := func(name string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 1, Mode: 0o644}
+	}
+	link := func(name, target string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target}
+	}
 	many := make([]tar.Header, MaxFiles+1)
 	for i := range many {
 		many[i] = tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o755}

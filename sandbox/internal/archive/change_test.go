@@ -89,7 +89,9 @@ func TestDiff(t *testing.T) {
 		{"name that is not UTF-8", func(r *os.Root) error { return r.WriteFile("bytes\xff", []byte("x"), 0o644) }, "+bytes\xff"},
 		{"name like a deletion", func(r *os.Root) error { return r.WriteFile(".wh.README", nil, 0o644) }, "+.wh.README"},
 		{"pipe", func(r *os.Root) error { return syscall.Mkfifo(path.Join(r.Name(), "pipe"), 0o644) }, ""},
-		{"file to pipe", func(r *os.Root) error { return errors.Join(r.Remove("README"), syscall.Mkfifo(path.Join(r.Name(), "README"), 0o644)) }, "-README"},
+		{"file to pipe", func(r *os.Root) error {
+			return errors.Join(r.Remove("README"), syscall.Mkfifo(path.Join(r.Name(), "README"), 0o644))
+		}, "-README"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

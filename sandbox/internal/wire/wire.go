@@ -25,6 +25,7 @@ const (
 	OpCancel  Op = "cancel" // of the exec with the id in Target
 	OpRead    Op = "read"
 	OpWrite   Op = "write"
+	OpStat    Op = "stat"
 	OpList    Op = "list"
 	OpGrep    Op = "grep"
 	OpUnpack  Op = "unpack"
@@ -91,6 +92,8 @@ type Response struct {
 	Error *Error `json:",omitempty"`
 	Exec  *Exec  `json:",omitempty"`
 	Total int64  `json:",omitempty"` // size of the file read, which may exceed the body
+	// Changed is when a file's content or place last changed, in nanoseconds since 1970.
+	Changed int64 `json:",omitempty"`
 }
 
 // Exec is how a command ended. The body is its standard output, then its standard error.
@@ -100,8 +103,11 @@ type Exec struct {
 	Dropped                  int64
 	TimedOut, OutOfMemory    bool
 	OutputExceeded, Canceled bool
-	PID                      int
-	Log                      string
+	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its parent, or was left behind by the
+	// command, was seen; 0 if there was none.
+	Detached int64
+	PID      int
+	Log      string
 }
 
 // Error carries an error across with what errors.Is needs to know of it.
