@@ -108,6 +108,12 @@ var token = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // ValidToken reports whether s may be a run, entity or route name.
 func ValidToken(s string) bool { return token.MatchString(s) }
 
+// ValidRun reports whether s may name a run: a token whose stream is not one of the fixed ones.
+func ValidRun(s string) bool {
+	run, ok := RunOfStream(RunStream(s))
+	return ok && run == s && s != Catalogue && ValidToken(s)
+}
+
 // GroupID is the identity of the n-th group of a run, counted from 1.
 func GroupID(n int64) string { return fmt.Sprintf("g%06d", n) }
 

@@ -22,6 +22,9 @@ const LeaseBucket = "RONDO_LEASE"
 // RunFilter selects the openings and closings of runs in the catalogue.
 const RunFilter = subjectPrefix + Catalogue + ".run.>"
 
+// PublishedFilter selects the published weights of all policies in the catalogue.
+const PublishedFilter = subjectPrefix + Catalogue + ".weights.*.published"
+
 // RunStream is the stream that is a run's truth.
 func RunStream(run string) string {
 	if run == Catalogue {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,11 +18,23 @@ import (
 const (
 	codeWrongSequence jetstream.ErrorCode = 10071 // the verdict: another link is there
 	codeInFlight      jetstream.ErrorCode = 10164 // another append of this chain is under way: ask again
+	codeNotReady      jetstream.ErrorCode = 10163 // a new leader does not know the chain's end yet: ask again
 	codeTooManyReqs   jetstream.ErrorCode = 10167 // the stream's inbound queue is full: ask again
+	codeStoreFailed   jetstream.ErrorCode = 10077 // of a discard-new stream: its limit is reached
+	codeAccountFull   jetstream.ErrorCode = 10002
+	codeStorageFull   jetstream.ErrorCode = 10047
 )
 
-// ErrStreamFull: the run's stream has reached its size limit. Nothing was written.
+// ErrStreamFull: the run's stream, or the server's disk, has reached its limit. Nothing was written.
 var ErrStreamFull = errors.New("stream is full")
+
+// ErrNoLink: the sequence that an event was to follow is no link of its chain. The log is not the one that the
+// writer has read.
+var ErrNoLink = errors.New("not a link of this chain")
+
+// settleTime is how long the server's verdict and the chain that is read may contradict each other: a leader
+// that was just elected is still catching up.
+const settleTime = 10 * time.Second
 
 // Conflict says that another event took the link's place. Winner is the event that stands there.
 type Conflict struct {
@@ -46,6 +59,7 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 	if err != nil {
 		return e, false, err
 	}
+	began := time.Now()
 	for try := 0; ; try++ {
 		seq, err := l.publish(ctx, msg, e)
 		if err == nil {
@@ -55,23 +69,22 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 		switch code := apiCode(err); {
 		case code == codeWrongSequence || unknownOutcome(err):
 			winner, found, readErr := l.after(ctx, e)
-			if readErr != nil && ctx.Err() == nil && unknownOutcome(readErr) {
-				break // the server is away: ask again
-			}
-			if readErr != nil {
-				return e, false, readErr
-			}
-			if found && winner.ID == e.ID {
+			switch {
+			case readErr != nil && ctx.Err() == nil && unknownOutcome(readErr): // the server is still away: ask again
+			case readErr != nil:
+				return e, false, fmt.Errorf("append %s: %w", e.ID, readErr)
+			case found && winner.ID == e.ID:
 				return winner, true, nil
-			}
-			if found {
+			case found:
 				return e, false, &Conflict{Wanted: e.ID, Winner: winner}
+			case code == codeWrongSequence && time.Since(began) > settleTime:
+				return e, false, fmt.Errorf("append %s: sequence %d: %w, which ends before it", e.ID, e.Prev, ErrNoLink)
 			}
 			// Nothing stands there yet: the append never arrived, or is still on its way. The expected
 			// sequence makes a repetition safe in both cases.
-		case code == codeInFlight || code == codeTooManyReqs:
+		case code == codeInFlight || code == codeTooManyReqs || code == codeNotReady:
 		case streamFull(err):
-			return e, false, fmt.Errorf("append %s: %w", e.ID, ErrStreamFull)
+			return e, false, fmt.Errorf("append %s: %w: %w", e.ID, ErrStreamFull, err)
 		default:
 			return e, false, fmt.Errorf("append %s: %w", e.ID, err)
 		}
@@ -121,16 +134,24 @@ func (l *Log) publish(ctx context.Context, msg *nats.Msg, e events.Event) (uint6
 	return ack.Sequence, nil
 }
 
-// after finds the link that stands directly behind e.Prev.
-func (l *Log) after(ctx context.Context, e events.Event) (events.Event, bool, error) {
-	link, err := l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
-	if errors.Is(err, ErrNotFound) {
+// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before.
+func (l *Log) after(ctx context.Context, e events.Event) (link events.Event, found bool, err error) {
+	link, err = l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
+	if errors.Is(err, ErrNotFound) && !errors.Is(err, errNoRun) {
 		return link, false, nil
 	}
-	for err == nil && link.Seq > e.Prev && link.Prev != e.Prev {
-		link, err = l.Event(ctx, e.Run, link.Prev)
+	if err != nil || link.Seq <= e.Prev {
+		return link, false, err
 	}
-	return link, err == nil && link.Seq > e.Prev, err
+	for link.Prev != e.Prev {
+		if link.Prev < e.Prev {
+			return link, false, fmt.Errorf("sequence %d: %w", e.Prev, ErrNoLink)
+		}
+		if link, err = l.Event(ctx, e.Run, link.Prev); err != nil {
+			return link, false, err
+		}
+	}
+	return link, true, nil
 }
 
 func apiCode(err error) jetstream.ErrorCode {
@@ -141,17 +162,34 @@ func apiCode(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// unknownOutcome reports whether the request may or may not have been carried out.
+// unknownOutcome reports whether the request may or may not have been carried out, and may be answered later.
 func unknownOutcome(err error) bool {
+	switch apiCode(err) {
+	case jetstream.JSErrCodeJetStreamNotEnabledForAccount, jetstream.JSErrCodeJetStreamNotEnabled, // the server is starting
+		codeClusterNotAvailable, codeClusterNotLeader, codeStreamOffline:
+		return true
+	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
 		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionReconnecting) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded)
 }
 
+// JetStream error codes of a cluster in transition.
+const (
+	codeClusterNotAvailable jetstream.ErrorCode = 10008
+	codeClusterNotLeader    jetstream.ErrorCode = 10009
+	codeStreamOffline       jetstream.ErrorCode = 10118
+)
+
 func streamFull(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503 && api.ErrorCode == 10077
+	if !errors.As(err, &api) {
+		return false
+	}
+	// The code of a failed store is shared by messages that are too large, which say "message size exceeds maximum".
+	return api.ErrorCode == codeAccountFull || api.ErrorCode == codeStorageFull ||
+		api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum ")
 }
 
 // pause waits before the next try: a few microseconds at first, at most a quarter of a second, with jitter so

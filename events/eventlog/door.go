@@ -119,8 +119,34 @@ func (l *Log) DoorBody(ctx context.Context, h nats.Header, body []byte) ([]byte,
 // maxDoorBody bounds what an outsider may hand in as one fact.
 const maxDoorBody = 64 << 20
 
-// Since reports whether one of the links of a chain, from last back to the moment of time, has the ID.
-func (l *Log) Since(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
+// AppendOnce puts the event behind whatever link is the last one, unless a link that was written since a moment
+// has its ID: what a repeated delivery states is on the log once. check may refuse the last link (nil: none).
+func (l *Log) AppendOnce(ctx context.Context, e events.Event, since time.Time, check func(last *events.Event) error) (events.Event, error) {
+	var earlier *events.Event
+	stored, _, err := l.AppendLast(ctx, e, func(last *events.Event) error {
+		if last != nil {
+			known, found, err := l.linkSince(ctx, *last, since, e.ID)
+			if err != nil {
+				return err
+			}
+			if found {
+				earlier = &known
+				return errStop
+			}
+		}
+		if check == nil {
+			return nil
+		}
+		return check(last)
+	})
+	if earlier != nil {
+		return *earlier, nil
+	}
+	return stored, err
+}
+
+// linkSince finds the one of the links of a chain, from last back to a moment, that has the ID.
+func (l *Log) linkSince(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
 	// Clocks of services may differ from the server's by this much.
 	const skew = time.Minute
 	for link := last; ; {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -35,6 +36,7 @@ type Log struct {
 	// replicas of streams that this Log makes.
 	replicas int
 	cache    *lru.Cache[cacheKey, events.Event]
+	created  sync.Map // run → time.Time at which its stream was made
 	now      func() time.Time
 }
 
@@ -72,11 +74,17 @@ func (l *Log) Conn() *nats.Conn { return l.nc }
 // JetStream is the connection's JetStream context.
 func (l *Log) JetStream() jetstream.JetStream { return l.js }
 
+// Replicas is the replica count of what this Log makes.
+func (l *Log) Replicas() int { return l.replicas }
+
 // Store holds the objects that events refer to.
 func (l *Log) Store() storage.Store { return l.store }
 
 // ErrNotFound: no such event, chain or run.
 var ErrNotFound = errors.New("not found")
+
+// errNoRun is the ErrNotFound of a run that has no stream.
+var errNoRun = fmt.Errorf("stream %w", ErrNotFound)
 
 // EnsureStreams makes the fixed streams of the topology table where they are missing.
 func (l *Log) EnsureStreams(ctx context.Context) error {
@@ -90,8 +98,8 @@ func (l *Log) EnsureStreams(ctx context.Context) error {
 
 // EnsureRun makes the stream of a run where it is missing.
 func (l *Log) EnsureRun(ctx context.Context, run string) error {
-	if !events.ValidToken(run) || run == events.Catalogue {
-		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and not only _", run)
+	if !events.ValidRun(run) {
+		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	return l.ensureStream(ctx, events.Stream(events.RunStream(run)))
 }
@@ -123,7 +131,12 @@ func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
 
 // DeleteRun removes a run's stream whole.
 func (l *Log) DeleteRun(ctx context.Context, run string) error {
-	return l.js.DeleteStream(ctx, events.RunStream(run))
+	err := l.js.DeleteStream(ctx, events.RunStream(run))
+	l.cache.Purge()
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete run %s: %w", run, errNoRun)
+	}
+	return err
 }
 
 // EnsureConsumer makes a durable consumer of the topology table where it is missing.
@@ -159,12 +172,16 @@ func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) 
 func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
 	s, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("run %s: %w", run, ErrNotFound)
+		return nil, fmt.Errorf("run %s: %w", run, errNoRun)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look up run %s: %w", run, err)
 	}
-	return s.CachedInfo(), nil
+	info := s.CachedInfo()
+	if before, ok := l.created.Swap(run, info.Created); ok && !before.(time.Time).Equal(info.Created) {
+		l.cache.Purge() // a stream made again holds other events at the same sequences
+	}
+	return info, nil
 }
 
 // Fill is how full a run's stream is, from 0 to 1.

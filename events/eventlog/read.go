@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,15 +24,46 @@ func (l *Log) LastOfType(ctx context.Context, run string, t events.Type, entity 
 }
 
 func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	e, err := patient(ctx, func() (events.Event, error) {
+		return l.leaderGet(ctx, run, map[string]any{"last_by_subj": filter})
+	})
+	if err != nil {
+		return e, fmt.Errorf("read last link of %s: %w", filter, err)
+	}
+	return e, nil
+}
+
+// A read is asked again for readPatience while its server is away or changes leaders. A server that does not
+// lead leaves a request unanswered, so one request waits for readTimeout only.
+const (
+	readPatience = 20 * time.Second
+	readTimeout  = 2 * time.Second
+)
+
+func patient(ctx context.Context, read func() (events.Event, error)) (events.Event, error) {
+	began := time.Now()
+	for try := retryLater; ; try++ {
+		e, err := read()
+		if err == nil || !unknownOutcome(err) || ctx.Err() != nil || time.Since(began) > readPatience {
+			return e, err
+		}
+		if pause(ctx, try) != nil {
+			return e, err
+		}
+	}
+}
+
+// leaderGet asks the stream's leader for a message.
+func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any) (events.Event, error) {
+	asking, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	req, err := json.Marshal(map[string]string{"last_by_subj": filter})
+	req, err := json.Marshal(request)
 	if err != nil {
 		return events.Event{}, err
 	}
-	resp, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+events.RunStream(run), req)
+	resp, err := l.nc.RequestWithContext(asking, "$JS.API.STREAM.MSG.GET."+events.RunStream(run), req)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("read last link of %s: %w", filter, err)
+		return events.Event{}, err
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -46,18 +76,21 @@ func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, err
 		} `json:"message"`
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
-		return events.Event{}, fmt.Errorf("read last link of %s: %w", filter, err)
+		return events.Event{}, err
 	}
-	if answer.Error != nil {
-		if answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound {
-			return events.Event{}, fmt.Errorf("%s: %w", filter, ErrNotFound)
-		}
-		return events.Event{}, fmt.Errorf("read last link of %s: %w", filter, answer.Error)
+	switch {
+	case answer.Error == nil:
+	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return events.Event{}, ErrNotFound
+	case answer.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
+		return events.Event{}, errNoRun
+	default:
+		return events.Event{}, answer.Error
 	}
 	m := answer.Message
 	header, err := nats.DecodeHeadersMsg(m.Header)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("read last link of %s: %w", filter, err)
+		return events.Event{}, err
 	}
 	return l.Decode(ctx, m.Subject, header, m.Data, m.Seq)
 }
@@ -68,26 +101,39 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 	if e, ok := l.cache.Get(key); ok {
 		return e, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	resp, err := l.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
-	if errors.Is(err, nats.ErrNoResponders) {
-		// Either there is no such stream, or its server is away for a moment: the stream's information tells.
-		if _, infoErr := l.info(ctx, run); infoErr != nil {
-			err = infoErr
+	e, err := patient(ctx, func() (events.Event, error) {
+		e, err := l.directGet(ctx, run, seq)
+		if errors.Is(err, ErrNotFound) || errors.Is(err, nats.ErrNoResponders) {
+			// The replica that answered may be behind, or none answers at the moment: the leader knows.
+			e, err = l.leaderGet(ctx, run, map[string]any{"seq": seq})
 		}
-	}
+		return e, err
+	})
 	if err != nil {
 		return events.Event{}, fmt.Errorf("read sequence %d of run %s: %w", seq, run, err)
 	}
-	if resp.Header.Get("Status") != "" {
-		return events.Event{}, fmt.Errorf("sequence %d of run %s: %w: %s", seq, run, ErrNotFound, resp.Header.Get("Description"))
-	}
-	e, err := l.Decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
-	if err == nil && len(e.Data) <= cachedBody {
+	if len(e.Data) <= cachedBody {
 		l.cache.Add(key, e)
 	}
-	return e, err
+	return e, nil
+}
+
+// directGet asks any replica for a message.
+func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Event, error) {
+	asking, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	resp, err := l.nc.RequestWithContext(asking, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err != nil {
+		return events.Event{}, err
+	}
+	switch status := resp.Header.Get("Status"); status {
+	case "":
+		return l.Decode(ctx, resp.Header.Get(jetstream.SubjectHeader), resp.Header, resp.Data, seq)
+	case "404":
+		return events.Event{}, ErrNotFound
+	default:
+		return events.Event{}, fmt.Errorf("the server answered %s %s", status, resp.Header.Get("Description"))
+	}
 }
 
 // History reads an entity's chain from its first link up to the one at sequence tail, by walking back.
@@ -134,71 +180,4 @@ func (l *Log) Config(ctx context.Context, run string) (events.RunConfig, error) 
 	}
 	opened, err := events.Data[events.RunOpened](e)
 	return opened.Config, err
-}
-
-// errStop ends a read that has reached its end.
-var errStop = errors.New("stop")
-
-// All reads a run's stream from sequence from (at least 1) up to the last event there is when it begins.
-func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
-	return func(yield func(events.Event, error) bool) {
-		in, err := l.Incarnation(ctx, run)
-		if err != nil {
-			yield(events.Event{}, err)
-			return
-		}
-		if in.LastSeq < max(from, in.FirstSeq, 1) {
-			return
-		}
-		err = l.Follow(ctx, run, from, "", func(e events.Event) error {
-			if !yield(e, nil) || e.Seq >= in.LastSeq {
-				return errStop
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errStop) {
-			yield(events.Event{}, err)
-		}
-	}
-}
-
-// Follow hands every event of a run's stream to fn, from sequence from on and as they come, until the context
-// ends or fn returns an error, which Follow returns. filter "" is the whole stream. Events come in order and
-// without gaps; after a lost connection the read goes on behind the last event.
-func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)}
-	if filter != "" {
-		cfg.FilterSubjects = []string{filter}
-	}
-	consumer, err := l.js.OrderedConsumer(ctx, events.RunStream(run), cfg)
-	if err != nil {
-		return fmt.Errorf("follow run %s: %w", run, err)
-	}
-	it, err := consumer.Messages(jetstream.PullMaxMessages(500))
-	if err != nil {
-		return fmt.Errorf("follow run %s: %w", run, err)
-	}
-	defer it.Stop()
-	stop := context.AfterFunc(ctx, it.Stop)
-	defer stop()
-	for {
-		msg, err := it.Next()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("follow run %s: %w", run, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("follow run %s: %w", run, err)
-		}
-		e, err := l.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), meta.Sequence.Stream)
-		if err != nil {
-			return fmt.Errorf("follow run %s: %w", run, err)
-		}
-		if err := fn(e); err != nil {
-			return err
-		}
-	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/jetsub"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime/jetpubsub"
 )
 
 // Message is one input of an effect service.
@@ -44,8 +43,9 @@ type Handler func(ctx context.Context, m Message) ([]events.Event, error)
 
 // Effect is an effect service.
 type Effect struct {
-	Name   string
-	Slots  int // inputs in work at once, per consumer
+	Name string
+	// Slots is how many inputs are in work at once, over all runs and consumers.
+	Slots  int
 	Handle Handler
 	// Routes lists the routes that this process serves in a run, for services of routed types. It is asked again
 	// and again.
@@ -54,14 +54,17 @@ type Effect struct {
 	Opened, Closed func(ctx context.Context, run string)
 }
 
-// graceTime is what handlers in work get to finish when the service stops.
-const graceTime = 20 * time.Second
-
-// handOver is how long inputs rest that a stopping service gives back.
-const handOver = time.Second
-
-// routesEvery is how often a service asks which routes it serves.
-const routesEvery = 5 * time.Second
+// Times of a service's life.
+const (
+	// graceTime is what handlers in work get to finish when the service stops or the run is closed.
+	graceTime = 20 * time.Second
+	// handOver is how long inputs rest that a stopping service gives back.
+	handOver = time.Second
+	// routesEvery is how often a service asks which routes it serves.
+	routesEvery = 5 * time.Second
+	// serveAgainAfter is the rest before a consumer that cannot be served is tried again.
+	serveAgainAfter = time.Second
+)
 
 // RunEffect runs an effect service over its consumers of the topology table, in all open runs, until the
 // context ends; then it stops pulling and lets the handlers in work finish.
@@ -70,156 +73,199 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.Name, err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: graceTime}, watermill.NewSlogLogger(slog.New(onlyErrors{env.Logger.Handler()})))
-	if err != nil {
-		return fmt.Errorf("%s: %w", e.Name, err)
+	s := &effectService{
+		env: env, effect: e, metrics: metrics, slots: jetpubsub.NewSlots(e.Slots),
+		publisher: jetpubsub.Publisher{Log: env.Log}, runs: map[string]*servedRun{},
 	}
-	s := &effectService{env: env, effect: e, router: router, metrics: metrics, handlers: map[string]*message.Handler{}, runs: map[string]bool{}}
-	router.AddMiddleware(metrics.measure(e.Name), s.settle, traced, middleware.Recoverer)
-	// Handlers outlive the context for their grace time, so the router does not run under it.
-	routerCtx, stopRouter := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopRouter()
-	done := make(chan error, 1)
-	go func() { done <- router.Run(routerCtx) }()
-	<-router.Running()
-	s.ctx = routerCtx
+	defer s.serving.Wait()
 	for _, c := range events.ConsumersOf(e.Name) {
 		if !c.PerRun() {
-			s.add(c.For("", ""), "")
+			s.serve(ctx, c.For("", ""), "")
 		}
 	}
-	var wg sync.WaitGroup
-	wg.Go(func() { s.refreshRoutes(ctx) })
-	err = watchRuns(ctx, env, func(r run) { s.tell(ctx, r) })
-	wg.Wait()
-	return errors.Join(err, router.Close(), <-done)
+	if e.Routes != nil {
+		s.serving.Go(func() { s.refreshRoutes(ctx) })
+	}
+	return watchRuns(ctx, env, func(r run) {
+		if r.closed {
+			s.leave(ctx, r.name)
+		} else {
+			s.takeUp(ctx, r.name)
+		}
+	})
 }
 
 // effectService is a running effect service.
 type effectService struct {
-	env     Env
-	effect  Effect
-	router  *message.Router
-	metrics *metrics
-	ctx     context.Context
+	env       Env
+	effect    Effect
+	metrics   *metrics
+	slots     *jetpubsub.Slots
+	publisher message.Publisher
+	serving   sync.WaitGroup
 
-	mu       sync.Mutex
-	handlers map[string]*message.Handler
-	runs     map[string]bool // open ones
+	mu   sync.Mutex
+	runs map[string]*servedRun // open ones
 }
 
-// tell takes up a run that was opened, and leaves one that was closed.
-func (s *effectService) tell(ctx context.Context, r run) {
+// servedRun is a run whose consumers are served.
+type servedRun struct {
+	ctx    context.Context
+	stop   context.CancelFunc
+	routes map[string]context.CancelFunc
+}
+
+// takeUp begins to serve a run's consumers.
+func (s *effectService) takeUp(ctx context.Context, runName string) {
 	s.mu.Lock()
-	s.runs[r.name] = !r.closed
-	s.mu.Unlock()
-	hook := s.effect.Opened
-	if r.closed {
-		s.leave(r.name)
-		hook = s.effect.Closed
-	} else {
-		s.consume(ctx, r.name)
-	}
-	if hook != nil {
-		hook(ctx, r.name)
-	}
-}
-
-// consume adds the handlers of a run's consumers that are not there yet.
-func (s *effectService) consume(ctx context.Context, runName string) {
-	for _, c := range events.ConsumersOf(s.effect.Name) {
-		if !c.PerRun() {
-			continue
-		}
-		routes := []string{""}
-		if c.Type.Routed() {
-			routes = s.effect.Routes(ctx, runName)
-		}
-		for _, route := range routes {
-			s.add(c.For(runName, route), route)
-		}
-	}
-}
-
-func (s *effectService) refreshRoutes(ctx context.Context) {
-	if s.effect.Routes == nil {
+	defer s.mu.Unlock()
+	if s.runs[runName] != nil {
 		return
 	}
+	r := &servedRun{routes: map[string]context.CancelFunc{}}
+	r.ctx, r.stop = context.WithCancel(ctx)
+	s.runs[runName] = r
+	s.env.Logger.Info("serving a run", "service", s.effect.Name, "run", runName)
+	for _, c := range events.ConsumersOf(s.effect.Name) {
+		if c.PerRun() && !c.Type.Routed() {
+			s.serve(r.ctx, c.For(runName, ""), "")
+		}
+	}
+	if s.effect.Opened != nil {
+		s.effect.Opened(ctx, runName)
+	}
+	if s.effect.Routes != nil {
+		s.setRoutes(r, runName, s.effect.Routes(ctx, runName))
+	}
+}
+
+// leave stops serving a run that was closed.
+func (s *effectService) leave(ctx context.Context, runName string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[runName]; r != nil {
+		s.env.Logger.Info("leaving a closed run", "service", s.effect.Name, "run", runName)
+		r.stop()
+		delete(s.runs, runName)
+	}
+	if s.effect.Closed != nil {
+		s.effect.Closed(ctx, runName)
+	}
+}
+
+// refreshRoutes keeps asking which routes are to be served.
+func (s *effectService) refreshRoutes(ctx context.Context) {
 	for sleep(ctx, routesEvery) {
 		s.mu.Lock()
-		var open []string
-		for name, isOpen := range s.runs {
-			if isOpen {
-				open = append(open, name)
-			}
+		open := map[string]*servedRun{}
+		for name, r := range s.runs {
+			open[name] = r
 		}
 		s.mu.Unlock()
-		for _, name := range open {
-			s.consume(ctx, name)
+		for name, r := range open {
+			routes := s.effect.Routes(ctx, name) // may ask the server
+			s.mu.Lock()
+			s.setRoutes(r, name, routes)
+			s.mu.Unlock()
 		}
 	}
 }
 
-// add begins to work on a consumer.
-func (s *effectService) add(spec events.ConsumerSpec, route string) {
-	name := spec.Stream + "/" + spec.Name
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.handlers[name] != nil {
-		return
+// setRoutes serves the routes of the list and no others. The caller holds mu.
+func (s *effectService) setRoutes(r *servedRun, runName string, routes []string) {
+	listed := map[string]bool{}
+	for _, route := range routes {
+		listed[route] = true
+		if r.routes[route] != nil || r.ctx.Err() != nil {
+			continue
+		}
+		ctx, stop := context.WithCancel(r.ctx)
+		r.routes[route] = stop
+		for _, c := range events.ConsumersOf(s.effect.Name) {
+			if c.PerRun() && c.Type.Routed() {
+				s.serve(ctx, c.For(runName, route), route)
+			}
+		}
 	}
-	sub := jetsub.New(jetsub.Config{Slots: s.effect.Slots, AckWait: spec.AckWait, HandOver: handOver},
-		func(ctx context.Context, _ string) (jetstream.Consumer, error) {
-			return s.env.Log.EnsureConsumer(ctx, spec, route)
-		})
-	s.handlers[name] = s.router.AddConsumerHandler(name, name, sub, s.handle)
-	if err := s.router.RunHandlers(s.ctx); err != nil {
-		s.env.Logger.Error("a consumer cannot be served", "service", s.effect.Name, "consumer", name, "error", err)
-		delete(s.handlers, name)
-	}
-}
-
-// leave stops working on a run's consumers.
-func (s *effectService) leave(runName string) {
-	prefix := events.RunStream(runName) + "/"
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, h := range s.handlers {
-		if strings.HasPrefix(name, prefix) {
-			h.Stop()
-			delete(s.handlers, name)
+	for route, stop := range r.routes {
+		if !listed[route] {
+			stop()
+			delete(r.routes, route)
 		}
 	}
 }
 
-// handle is the Watermill handler: from a message to events on the log.
-func (s *effectService) handle(m *message.Message) error {
-	in, err := s.input(m)
+// serve works on one consumer until the context ends or the consumer's stream is gone.
+func (s *effectService) serve(ctx context.Context, spec events.ConsumerSpec, route string) {
+	s.serving.Go(func() {
+		for ctx.Err() == nil {
+			err := s.route(ctx, spec, route)
+			if ctx.Err() != nil || gone(err) {
+				return
+			}
+			if err != nil {
+				s.env.Logger.Warn("a consumer cannot be served, trying again", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "error", err)
+			}
+			sleep(ctx, serveAgainAfter)
+		}
+	})
+}
+
+// gone reports whether a stream was deleted: there is nothing left to serve.
+func gone(err error) bool {
+	return errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+// route runs a Watermill router over one consumer. Routers end when they have no handler left, so each
+// consumer, which may come and go, has its own.
+func (s *effectService) route(ctx context.Context, spec events.ConsumerSpec, route string) error {
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: graceTime}, watermill.NopLogger{})
 	if err != nil {
 		return err
 	}
-	return publishAll(m.Context(), s.env.Log, s.effect.Name, in, s.effect.Handle)
+	meter := s.metrics.of(s.effect.Name, spec)
+	defer meter.end()
+	router.AddMiddleware(meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
+	topic := spec.Stream + "/" + spec.Name
+	sub := jetpubsub.NewSubscriber(s.env.Log.Conn(), jetpubsub.Config{
+		Slots: s.slots, Room: s.effect.Slots, Gone: gone, Grace: graceTime, HandOver: handOver,
+		Ensure: func(ctx context.Context, _ string) (jetpubsub.Consumer, error) {
+			_, err := s.env.Log.EnsureConsumer(ctx, spec, route)
+			return jetpubsub.Consumer{Stream: spec.Stream, Durable: spec.Name, AckWait: spec.AckWait}, err
+		},
+	})
+	h := &inputs{effectService: s, spec: spec, meter: meter}
+	router.AddConsumerHandler(topic, topic, sub, h.handle)
+	return router.Run(ctx)
 }
 
-// input reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.
-func (s *effectService) input(m *message.Message) (Message, error) {
-	d := jetsub.DeliveryOf(m)
-	in := Message{
-		Subject: d.Msg.Subject(), Header: d.Msg.Headers(), Data: d.Msg.Data(),
-		Seq: d.Meta.Sequence.Stream, Time: d.Meta.Timestamp, Delivered: d.Meta.NumDelivered,
+// inputs is the Watermill handler of one consumer.
+type inputs struct {
+	*effectService
+	spec  events.ConsumerSpec
+	meter *meter
+}
+
+// handle goes from a message to events on the log.
+func (h *inputs) handle(m *message.Message) error {
+	in, err := h.read(m)
+	if err != nil {
+		return err
 	}
-	if _, facts := events.RunOfStream(d.Meta.Stream); !facts {
+	return h.publishAll(m.Context(), in)
+}
+
+// read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.
+func (h *inputs) read(m *message.Message) (Message, error) {
+	d := jetpubsub.DeliveryOf(m)
+	in := Message{Subject: d.Subject, Header: d.Header, Data: m.Payload, Seq: d.Seq, Time: d.Time, Delivered: d.Delivered}
+	if _, facts := events.RunOfStream(h.spec.Stream); !facts {
 		return in, nil
 	}
-	e, err := s.env.Log.Decode(m.Context(), in.Subject, in.Header, in.Data, in.Seq)
+	e, err := h.env.Log.Decode(m.Context(), in.Subject, in.Header, in.Data, in.Seq)
 	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
 		return in, Permanent(err)
 	}
 	in.Event = e
 	return in, err
 }
-
-// onlyErrors keeps Watermill's running commentary out of the log: a service that is well is quiet.
-type onlyErrors struct{ slog.Handler }
-
-func (h onlyErrors) Enabled(_ context.Context, l slog.Level) bool { return l > slog.LevelError }

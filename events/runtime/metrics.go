@@ -2,35 +2,43 @@ package runtime
 
 import (
 	"errors"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/rondo-rl/rondo/events/runtime/jetsub"
+	"github.com/rondo-rl/rondo/events"
 )
 
-// metrics of effect services. Labels are the service and the outcome: nothing that grows with runs.
+// metrics of services. Labels are the service and the type of its input: nothing that grows with runs.
 type metrics struct {
-	handled  *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	inFlight *prometheus.GaugeVec
-	backlog  *prometheus.GaugeVec
+	handled    *prometheus.CounterVec
+	stated     *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	publishing *prometheus.HistogramVec
+	inFlight   *prometheus.GaugeVec
+	backlog    *prometheus.GaugeVec
 }
 
-// handlerSeconds reach from a cached lookup to an hour's tool call.
-var handlerSeconds = prometheus.ExponentialBuckets(0.0005, 4, 12)
+// Buckets reach from a cached lookup to an hour's tool call, and from an in-process append to a stuck server.
+var (
+	handlerSeconds = prometheus.ExponentialBuckets(0.0005, 4, 12)
+	publishSeconds = prometheus.ExponentialBuckets(0.0001, 4, 8)
+)
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	labels := []string{"service", "type"}
 	m := &metrics{
-		handled:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_handled_total", Help: "Inputs by outcome: done, retried, dead."}, []string{"service", "outcome"}),
-		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_handler_seconds", Help: "Time from an input to its events on the log.", Buckets: handlerSeconds}, []string{"service"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, []string{"service"}),
-		backlog:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait behind the last one, over all its consumers alike."}, []string{"service"}),
+		handled:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_inputs_total", Help: "Deliveries by outcome: done, retried, dead."}, append(labels, "outcome")),
+		stated:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_events_stated_total", Help: "Events that handlers stated."}, labels),
+		seconds:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_handler_seconds", Help: "Time from an input to its events on the log.", Buckets: handlerSeconds}, labels),
+		publishing: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_publish_seconds", Help: "Time to put a handler's events on the log.", Buckets: publishSeconds}, labels),
+		inFlight:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, labels),
+		backlog:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, labels),
 	}
 	var err error
 	m.handled, err = register(r, m.handled, err)
+	m.stated, err = register(r, m.stated, err)
 	m.seconds, err = register(r, m.seconds, err)
+	m.publishing, err = register(r, m.publishing, err)
 	m.inFlight, err = register(r, m.inFlight, err)
 	m.backlog, err = register(r, m.backlog, err)
 	return m, err
@@ -49,30 +57,21 @@ func register[C prometheus.Collector](r prometheus.Registerer, c C, err error) (
 	return c, err
 }
 
-// measure is the middleware that counts and times.
-func (m *metrics) measure(service string) message.HandlerMiddleware {
-	seconds, inFlight, backlog := m.seconds.WithLabelValues(service), m.inFlight.WithLabelValues(service), m.backlog.WithLabelValues(service)
-	done, retried, dead := m.handled.WithLabelValues(service, "done"), m.handled.WithLabelValues(service, "retried"), m.handled.WithLabelValues(service, "dead")
-	return func(next message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) {
-			if d := jetsub.DeliveryOf(msg); d != nil {
-				backlog.Set(float64(d.Meta.NumPending))
-			}
-			inFlight.Inc()
-			began := time.Now()
-			out, err := next(msg)
-			seconds.Observe(time.Since(began).Seconds())
-			inFlight.Dec()
-			w, wished := wishOf(err)
-			switch {
-			case err == nil:
-				done.Inc()
-			case wished && w.permanent:
-				dead.Inc()
-			default:
-				retried.Inc()
-			}
-			return out, err
-		}
+// of makes the meter of one consumer.
+func (m *metrics) of(service string, spec events.ConsumerSpec) *meter {
+	input := string(spec.Type)
+	if input == "" {
+		input = spec.Stream
+	}
+	return &meter{
+		maxDeliver: uint64(spec.MaxDeliver),
+		done:       m.handled.WithLabelValues(service, input, "done"),
+		retried:    m.handled.WithLabelValues(service, input, "retried"),
+		dead:       m.handled.WithLabelValues(service, input, "dead"),
+		stated:     m.stated.WithLabelValues(service, input),
+		seconds:    m.seconds.WithLabelValues(service, input),
+		publishing: m.publishing.WithLabelValues(service, input),
+		inFlight:   m.inFlight.WithLabelValues(service, input),
+		backlog:    m.backlog.WithLabelValues(service, input),
 	}
 }

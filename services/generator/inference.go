@@ -130,8 +130,8 @@ func turn(r *events.Rollout, answer *chatResponse, started time.Time, latency ti
 	return t, tokens(r, answer, &t)
 }
 
-// errTokens: the server's token ids and log-probabilities contradict each other.
-var errTokens = errors.New("token ids and log-probabilities do not match")
+// errTokens: the server's token ids and log-probabilities contradict each other or are none.
+var errTokens = errors.New("token ids and log-probabilities cannot be used")
 
 // tokens fills in token ids and log-probabilities, or marks the turn as text only where the server gave none.
 func tokens(r *events.Rollout, answer *chatResponse, t *events.TurnSampled) error {
@@ -150,6 +150,14 @@ func tokens(r *events.Rollout, answer *chatResponse, t *events.TurnSampled) erro
 	}
 	if len(ids) != len(logprobs) {
 		return fmt.Errorf("%w: %d ids, %d log-probabilities", errTokens, len(ids), len(logprobs))
+	}
+	for i, id := range ids {
+		if id < 0 || logprobs[i] > 0 || logprobs[i]-logprobs[i] != 0 {
+			return fmt.Errorf("%w: token %d is %d with log-probability %g", errTokens, i, id, logprobs[i])
+		}
+	}
+	if i := slices.IndexFunc(prompt, func(id int32) bool { return id < 0 }); i >= 0 {
+		return fmt.Errorf("%w: prompt token %d is %d", errTokens, i, prompt[i])
 	}
 	t.TokenIDs, t.Logprobs = ids, logprobs
 	t.PromptTokens, t.CompletionTokens = len(prompt), len(ids)

@@ -119,17 +119,12 @@ func (s *Service) admitBatch(ctx context.Context, cfg events.RunConfig, fact eve
 	return nil
 }
 
-// firstLink says which facts may begin a chain.
-func firstLink(fact events.Event) error {
-	if fact.Type.Kind() == events.RolloutStartedType.Kind() {
+// follows says which facts may stand behind a link (nil: begin a chain).
+func follows(fact events.Event, last *events.Event) error {
+	switch {
+	case last == nil && fact.Type.Kind() == events.RolloutStartedType.Kind():
 		return refuse("run %s has no rollout %q", fact.Run, fact.Entity)
-	}
-	return nil
-}
-
-// follows says which facts may follow a link.
-func follows(fact, last events.Event) error {
-	if last.Type == events.RunClosedType && fact.Type.Kind() == last.Type.Kind() {
+	case last != nil && last.Type == events.RunClosedType:
 		return refuse("run %s is closed", fact.Run)
 	}
 	return nil

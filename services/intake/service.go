@@ -81,7 +81,7 @@ func (s *Service) take(ctx context.Context, m runtime.Message) (events.Event, er
 	if err := s.admit(ctx, fact); err != nil {
 		return fact, err
 	}
-	stored, err := s.append(ctx, m, fact)
+	stored, err := s.log.AppendOnce(ctx, fact, m.Time, func(last *events.Event) error { return follows(fact, last) })
 	if err != nil || t != events.RunOpenedType {
 		return stored, err
 	}
@@ -94,30 +94,6 @@ func refuseLost(err error) error {
 		return refuse("%v", err)
 	}
 	return err
-}
-
-// append links the fact behind whatever is last, unless an earlier delivery of the message has done so.
-func (s *Service) append(ctx context.Context, m runtime.Message, fact events.Event) (events.Event, error) {
-	var earlier *events.Event
-	errEarlier := errors.New("already on the log")
-	stored, _, err := s.log.AppendLast(ctx, fact, func(last *events.Event) error {
-		if last == nil {
-			return firstLink(fact)
-		}
-		known, found, err := s.log.Since(ctx, *last, m.Time, fact.ID)
-		if err != nil {
-			return err
-		}
-		if found {
-			earlier = &known
-			return errEarlier
-		}
-		return follows(fact, *last)
-	})
-	if earlier != nil {
-		return *earlier, nil
-	}
-	return stored, err
 }
 
 // answer tells the outsider over core NATS. Only inboxes are answered: nobody may make the intake publish
@@ -147,7 +123,7 @@ func (s *Service) deadLetter(ctx context.Context, m runtime.Message, cause *refu
 		return err
 	}
 	fact.Source = events.Intake
-	_, err = s.append(ctx, m, fact)
+	_, err = s.log.AppendOnce(ctx, fact, m.Time, nil)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -110,22 +111,14 @@ func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Roll
 		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
 		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
 	}
-	for _, name := range task.Toolchains {
-		mounts, env, err := sandbox.Toolchain(ctx, name, s.opts.ToolchainCache)
-		if err != nil {
-			return spec, fmt.Errorf("toolchain %s: %w", name, err)
-		}
-		spec.Mounts = append(spec.Mounts, mounts...)
-		for k, v := range env {
-			spec.Env[k] = v
-		}
+	maps.Copy(spec.Env, task.Env)
+	maps.Copy(spec.Env, task.VerifierEnv)
+	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, s.opts.ToolchainCache)
+	if err != nil {
+		return spec, err
 	}
-	for _, env := range []map[string]string{task.Env, task.VerifierEnv} {
-		for k, v := range env {
-			spec.Env[k] = v
-		}
-	}
-	var err error
+	spec.Mounts = mounts
+	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
 	get := func(what string, ref storage.Ref) (data []byte) {
 		if err == nil {
 			if data, err = storage.GetBlob(ctx, s.log.Store(), ref); err != nil {

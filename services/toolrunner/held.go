@@ -3,6 +3,7 @@ package toolrunner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -62,19 +63,13 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 func (h *held) restore(ctx context.Context, task events.TaskSpec, r *events.Rollout) (*sandbox.Sandbox, error) {
 	spec := sandbox.Spec{Name: r.ID, Workdir: task.Workdir, Env: map[string]string{}, AllowInsecure: h.opts.AllowInsecure}
 	spec.Limits.MemoryBytes = int64(task.MemoryMB) << 20
-	for _, name := range task.Toolchains {
-		mounts, env, err := sandbox.Toolchain(ctx, name, h.opts.ToolchainCache)
-		if err != nil {
-			return nil, fmt.Errorf("toolchain %s: %w", name, err)
-		}
-		spec.Mounts = append(spec.Mounts, mounts...)
-		for k, v := range env {
-			spec.Env[k] = v
-		}
+	maps.Copy(spec.Env, task.Env)
+	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, h.opts.ToolchainCache)
+	if err != nil {
+		return nil, err
 	}
-	for k, v := range task.Env {
-		spec.Env[k] = v
-	}
+	spec.Mounts = mounts
+	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
 	snapshot, err := storage.GetBlob(ctx, h.store, task.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of task %s: %w", task.Name, err)

@@ -102,19 +102,6 @@ func (s *Service) bury(ctx context.Context, m runtime.Message, a advisory, lette
 		return err
 	}
 	fact.Source = events.Undertaker
-	errBuried := errors.New("buried already")
-	_, _, err = s.log.AppendLast(ctx, fact, func(last *events.Event) error {
-		if last == nil {
-			return nil
-		}
-		_, buried, err := s.log.Since(ctx, *last, m.Time, fact.ID)
-		if buried {
-			return errBuried
-		}
-		return err
-	})
-	if errors.Is(err, errBuried) {
-		return nil
-	}
+	_, err = s.log.AppendOnce(ctx, fact, m.Time, nil)
 	return err
 }

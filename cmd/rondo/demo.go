@@ -1,0 +1,297 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+// demoOptions are the demo's own flags.
+type demoOptions struct {
+	steps      int64
+	seed       int64
+	tasks      string
+	groups     int
+	groupSize  int
+	shuffle    bool
+	durability string
+}
+
+// demoResult is the last line of `rondo demo --json`.
+type demoResult struct {
+	Run           string    `json:"run"`
+	Steps         int       `json:"steps"`
+	Groups        int64     `json:"groups"`
+	Rollouts      int       `json:"rollouts"`
+	Trained       int       `json:"trained"`
+	Stale         int       `json:"stale"`
+	Filtered      int       `json:"filtered"`
+	Failed        int       `json:"failed"`
+	InFlight      int       `json:"in_flight"`
+	RewardFirst   float64   `json:"reward_first"` // mean of the first quarter of the steps
+	RewardLast    float64   `json:"reward_last"`  // mean of the last quarter
+	Rewards       []float64 `json:"rewards"`      // mean of each step
+	PolicyVersion int64     `json:"policy_version"`
+	Events        int64     `json:"events"`
+	Seconds       float64   `json:"seconds"`
+	Dir           string    `json:"dir"`
+}
+
+func newDemo(g *global) *cobra.Command {
+	s := defaultSettings()
+	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: events.DefaultRunConfig().GroupSize}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
+		Long: `Demo starts the whole plane in one process: the log, the store, every service, the built-in policy behind an
+OpenAI-compatible endpoint, and the reference trainer. It opens a run on the sample tasks, shows the reward rise,
+and says where the log, the trajectories and the batches are.
+
+Two control experiments belong to it: with --learning-rate 0 nothing is learnt, and with --shuffle-rewards rewards
+say nothing about the rollouts, so in both the reward must not rise.`,
+		Example: `  rondo demo
+  rondo demo --steps 12 --seed 7 --json
+  rondo demo --tasks ./my-tasks
+  rondo demo --learning-rate 0`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := demo(cmd.Context(), g, o, s)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), result)
+			}
+			printDemo(cmd.OutOrStdout(), result)
+			return nil
+		},
+	}
+	s.addFlags(cmd)
+	f := cmd.Flags()
+	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
+	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
+	f.StringVar(&o.tasks, "tasks", "", "task pack: a folder of Harbor task folders (default: the sample pack)")
+	f.IntVar(&o.groups, "groups-per-batch", o.groups, "groups in a batch")
+	f.IntVar(&o.groupSize, "group-size", o.groupSize, "rollouts in a group")
+	f.BoolVar(&o.shuffle, "shuffle-rewards", false, "permute rewards within each group: a control that must not learn")
+	f.StringVar(&o.durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms")
+	return cmd
+}
+
+// demo runs the plane, one run on it, and everything down again.
+func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult, error) {
+	if o.steps < 1 {
+		return demoResult{}, fmt.Errorf("--steps %d: must be at least 1", o.steps)
+	}
+	if err := s.trainer.Validate(); err != nil {
+		return demoResult{}, err
+	}
+	show := newProgress(g)
+	list, err := loadTasks(o.tasks)
+	if err != nil {
+		return demoResult{}, err
+	}
+	if err := checkSandbox(ctx, needSandbox, s); err != nil {
+		return demoResult{}, err
+	}
+	if err := warmToolchains(ctx, show, list, s); err != nil {
+		return demoResult{}, err
+	}
+	every, err := parseDurability(o.durability)
+	if err != nil {
+		return demoResult{}, err
+	}
+	p, err := hold(ctx, g.dir, holdOptions{storeURL: g.store, listen: true, durability: every})
+	if errors.Is(err, errHeld) {
+		err = fmt.Errorf("%w: does another `rondo demo` or `rondo up` run there? Choose another --dir", err)
+	}
+	if err != nil {
+		return demoResult{}, err
+	}
+	defer p.close()
+	if s.policyListen, s.builtin, err = freePolicyAddress(); err != nil {
+		return demoResult{}, err
+	}
+	partsCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, 1)
+	go func() {
+		failed <- runParts(partsCtx, partNames(), p.log, p.dir, logger(slog.LevelWarn), prometheus.NewRegistry(), s)
+	}()
+	began := time.Now()
+	l, runErr := demoRun(partsCtx, p, o, show, failed)
+	stop()
+	if runErr != nil {
+		return demoResult{}, runErr
+	}
+	if err := <-failed; err != nil {
+		return demoResult{}, err
+	}
+	return newDemoResult(l, p.dir, time.Since(began)), nil
+}
+
+// warmToolchains prepares what tasks need before the clock starts.
+func warmToolchains(ctx context.Context, show *progress, list []*tasks.Task, s settings) error {
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Toolchains...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if len(names) == 0 {
+		return nil
+	}
+	show.show("preparing toolchains %v (once, about a minute)", names)
+	_, _, err := sandbox.Toolchains(ctx, names, s.toolchainCache)
+	return err
+}
+
+// demoRun opens a run and follows it to its end.
+func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, failed chan error) (*ledger.Ledger, error) {
+	name, err := freeRunName(ctx, p, o.seed)
+	if err != nil {
+		return nil, err
+	}
+	f := runFile{RunConfig: events.DefaultRunConfig(), TasksDir: o.tasks}
+	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
+	f.Feeds[0].GroupsPerBatch = o.groups
+	f.Advantage.ShuffleRewards = o.shuffle
+	if _, err := openRun(ctx, p, name, f); err != nil {
+		return nil, err
+	}
+	show.line("run %s: %d steps of %d groups of %d rollouts on %d tasks", name, o.steps, o.groups, o.groupSize, len(f.Tasks))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-failed:
+			failed <- err
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	w := &watcher{ledger: ledger.New(name), feed: f.Feeds[0].Name, steps: o.steps, show: show, began: time.Now()}
+	go w.draw(ctx)
+	err = p.log.Follow(ctx, name, 1, "", w.take)
+	if errors.Is(err, errAtRest) {
+		return w.ledger, nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return nil, err
+}
+
+// freeRunName finds a name for another demo of a seed.
+func freeRunName(ctx context.Context, p *plane, seed int64) (string, error) {
+	taken, err := p.log.Runs(ctx)
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("demo-%d", seed)
+	for n := 2; slices.Contains(taken, name); n++ {
+		name = fmt.Sprintf("demo-%d-%d", seed, n)
+	}
+	return name, nil
+}
+
+// watcher keeps the books of a run while it goes on.
+type watcher struct {
+	mu     sync.Mutex
+	ledger *ledger.Ledger
+	feed   string
+	steps  int64
+	show   *progress
+	began  time.Time
+}
+
+// errAtRest: the run is closed and nothing of it is in flight.
+var errAtRest = errors.New("the run is at rest")
+
+func (w *watcher) take(e events.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.ledger.Apply(e); err != nil {
+		return err
+	}
+	if e.Type == events.BatchReadyType {
+		if ready, err := events.Data[events.BatchReady](e); err == nil {
+			w.show.line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps, ready.RewardMean, ready.Staleness, w.ledger.Events, time.Since(w.began).Round(time.Second))
+		}
+	}
+	if !w.ledger.Closed {
+		return nil
+	}
+	if b := w.ledger.Balance(w.feed); b.InFlight == 0 {
+		return errAtRest
+	}
+	return nil
+}
+
+// draw refreshes the progress line.
+func (w *watcher) draw(ctx context.Context) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	var before int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w.mu.Lock()
+		b := w.ledger.Balance(w.feed)
+		rate := 4 * (w.ledger.Events - before)
+		before = w.ledger.Events
+		curve := w.ledger.RewardCurve(w.feed)
+		w.show.show("step %d/%d  reward %.3f  %d rollouts in flight  %d trained  %d events/s", b.Consumed, w.steps, last(curve), b.InFlight, b.Trained, rate)
+		w.mu.Unlock()
+	}
+}
+
+func last(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return values[len(values)-1]
+}
+
+func newDemoResult(l *ledger.Ledger, dir string, took time.Duration) demoResult {
+	feed := l.Config.Feeds[0].Name
+	b := l.Balance(feed)
+	curve := l.RewardCurve(feed)
+	r := demoResult{
+		Run: l.Run, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained, Stale: b.Stale, Filtered: b.Filtered,
+		Failed: b.Failed, InFlight: b.InFlight, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: took.Seconds(), Dir: dir,
+	}
+	r.RewardFirst, r.RewardLast = ledger.Quarters(curve)
+	return r
+}
+
+func printDemo(w io.Writer, r demoResult) {
+	fmt.Fprintln(w)
+	plot(w, "mean reward by step", r.Rewards)
+	fmt.Fprintf(w, `
+The reward went from %.2f (first quarter of the steps) to %.2f (last quarter) in %.0f s.
+%d rollouts: %d trained, %d stale, %d filtered, %d failed, %d in flight; policy version %d; %d events.
+
+  log, objects, state   %s
+  trajectories          rondo trajectories list %s --dir %s
+  the books             rondo audit %s --dir %s
+  every decision again  rondo replay %s --verify --dir %s
+`, r.RewardFirst, r.RewardLast, r.Seconds, r.Rollouts, r.Trained, r.Stale, r.Filtered, r.Failed, r.InFlight, r.PolicyVersion, r.Events,
+		r.Dir, r.Run, r.Dir, r.Run, r.Dir, r.Run, r.Dir)
+}

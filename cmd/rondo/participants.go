@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/policy"
+	"github.com/rondo-rl/rondo/policy/trainer"
+	"github.com/rondo-rl/rondo/weights"
+)
+
+// servePolicy serves the built-in policy, and loads every version of it that is published.
+func servePolicy(ctx context.Context, env runtime.Env, s settings) error {
+	server := policy.NewServer()
+	listener, err := net.Listen("tcp", s.policyListen)
+	if err != nil {
+		return fmt.Errorf("serve the policy: %w", err)
+	}
+	go followWeights(ctx, env, server)
+	return serveHTTP(ctx, listener, server)
+}
+
+// followWeights loads published weights until the context ends.
+func followWeights(ctx context.Context, env runtime.Env, server *policy.Server) {
+	from := uint64(1)
+	for ctx.Err() == nil {
+		err := env.Log.Follow(ctx, events.Catalogue, from, events.PublishedFilter, func(e events.Event) error {
+			published, err := events.Data[events.WeightsPublished](e)
+			if err != nil {
+				return err
+			}
+			from = e.Seq + 1
+			if err := activate(ctx, env, server, published); err != nil {
+				// Weights of another model, or of another architecture, are for another server.
+				env.Logger.Debug("weights are not for the built-in policy", "policy", published.Policy, "version", published.Version, "error", err)
+			}
+			return nil
+		})
+		if ctx.Err() == nil {
+			env.Logger.Warn("published weights cannot be followed, trying again", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// activate loads one version and says at the door that it answers now.
+func activate(ctx context.Context, env runtime.Env, server *policy.Server, published events.WeightsPublished) error {
+	_, files, err := weights.Fetch(ctx, env.Log.Store(), published.Policy, published.Version)
+	if err != nil {
+		return err
+	}
+	if err := server.Load(published.Policy, published.Version, files[0].Data); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err = env.Log.Submit(ctx, eventlog.Submission{
+		Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: published.Policy, Source: policyPart,
+		ID:   fmt.Sprintf("activated-%s-%d-%s", published.Policy, published.Version, env.Instance),
+		Data: events.WeightsActivated{Version: published.Version, Replica: env.Instance},
+	})
+	return err
+}
+
+// train runs the reference trainer on the first feed of every run that uses the built-in policy.
+func train(ctx context.Context, env runtime.Env, s settings) error {
+	return runtime.Runs(ctx, env, func(ctx context.Context, run string, cfg events.RunConfig) {
+		if cfg.Endpoint != events.BuiltinEndpoint {
+			return
+		}
+		for ctx.Err() == nil {
+			err := trainer.Run(ctx, trainer.Config{
+				Log: env.Log, Run: run, Feed: cfg.Feeds[0].Name, Policy: cfg.Policy,
+				Dir: filepath.Join(env.Dir, "trainer", run), Options: s.trainer, Logger: env.Logger,
+			})
+			if ctx.Err() != nil {
+				return
+			}
+			env.Logger.Error("the trainer stopped", "run", run, "error", err)
+			if errors.Is(err, eventlog.ErrRefused) {
+				return // what it states is wrong and stays wrong
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/policy"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/services/intake"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/scorer"
+	"github.com/rondo-rl/rondo/services/toolrunner"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/services/undertaker"
+	"github.com/rondo-rl/rondo/services/weightpublisher"
+)
+
+// settings are what services can be told, by flags of the same names.
+type settings struct {
+	generatorSlots int
+	toolSlots      int
+	scorerSlots    int
+	pool           string
+	builtin        string // base URL of the built-in policy
+	policyListen   string
+	allowInsecure  bool
+	toolchainCache string
+	trainer        policy.Options
+}
+
+func defaultSettings() settings {
+	cores := goruntime.NumCPU()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return settings{
+		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, scorerSlots: 2 * cores,
+		pool: events.DefaultRunConfig().Pool, builtin: "http://127.0.0.1:8700/v1", policyListen: "127.0.0.1:8700",
+		toolchainCache: filepath.Join(cache, "rondo", "toolchains"), trainer: policy.DefaultOptions(),
+	}
+}
+
+func (s *settings) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&s.generatorSlots, "generator-slots", s.generatorSlots, "turns that are sampled at once")
+	f.IntVar(&s.toolSlots, "tool-slots", s.toolSlots, "turns whose tools run at once")
+	f.IntVar(&s.scorerSlots, "scorer-slots", s.scorerSlots, "verifiers that run at once")
+	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
+	s.addSandboxFlags(cmd)
+	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
+}
+
+// part is something that runs until its context ends.
+type part func(ctx context.Context, env runtime.Env, s settings) error
+
+// Names of participants that are no services of the topology: they are outsiders that come with Rondo.
+const (
+	policyPart  = "policy"
+	trainerPart = "trainer"
+)
+
+var parts = map[string]part{
+	events.Intake:              func(ctx context.Context, env runtime.Env, _ settings) error { return intake.Run(ctx, env) },
+	events.QuerySampler:        func(ctx context.Context, env runtime.Env, _ settings) error { return querysampler.Run(ctx, env) },
+	events.AdvantageCalculator: func(ctx context.Context, env runtime.Env, _ settings) error { return advantagecalculator.Run(ctx, env) },
+	events.TrainerFeeder:       func(ctx context.Context, env runtime.Env, _ settings) error { return trainerfeeder.Run(ctx, env) },
+	events.WeightPublisher:     func(ctx context.Context, env runtime.Env, _ settings) error { return weightpublisher.Run(ctx, env) },
+	events.Undertaker:          func(ctx context.Context, env runtime.Env, _ settings) error { return undertaker.Run(ctx, env) },
+	events.Generator: func(ctx context.Context, env runtime.Env, s settings) error {
+		opts := generator.DefaultOptions()
+		opts.Slots, opts.Builtin, opts.APIKey = s.generatorSlots, s.builtin, os.Getenv("RONDO_ENDPOINT_API_KEY")
+		return generator.Run(ctx, env, opts)
+	},
+	events.ToolRunner: func(ctx context.Context, env runtime.Env, s settings) error {
+		return toolrunner.Run(ctx, env, toolrunner.Options{Slots: s.toolSlots, Pool: s.pool, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
+	},
+	events.Scorer: func(ctx context.Context, env runtime.Env, s settings) error {
+		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
+	},
+	policyPart:  servePolicy,
+	trainerPart: train,
+}
+
+func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
+
+// needSandbox are the parts that run what models and tasks say.
+var needSandbox = []string{events.ToolRunner, events.Scorer}
+
+// checkSandbox really runs a command in a sandbox, so that a refusal is seen before any work is lost.
+func checkSandbox(ctx context.Context, names []string, s settings) error {
+	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(needSandbox, n) }) || s.allowInsecure {
+		return nil
+	}
+	if _, err := sandbox.Probe(ctx); err != nil {
+		return fmt.Errorf("this machine gives no sandbox: %w (--allow-insecure runs tools without isolation; only for tasks and models that you trust)", err)
+	}
+	return nil
+}
+
+// runParts runs the named parts until the context ends or one of them fails.
+func runParts(ctx context.Context, names []string, log *eventlog.Log, dir string, l *slog.Logger, metrics prometheus.Registerer, s settings) error {
+	if err := checkSandbox(ctx, names, s); err != nil {
+		return err
+	}
+	host, _ := os.Hostname()
+	env := runtime.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid())}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		g.Go(func() error {
+			if err := parts[name](ctx, env, s); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// serveHTTP serves a handler until the context ends.
+func serveHTTP(ctx context.Context, listener net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	defer stop()
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func newService(g *global) *cobra.Command {
+	s := defaultSettings()
+	var metricsListen string
+	cmd := &cobra.Command{
+		Use:   "service NAME...",
+		Short: "Run chosen services against an external NATS server and store",
+		Long:  "Run chosen services, or the built-in policy and the reference trainer: " + fmt.Sprint(partNames()),
+		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
+  rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'`,
+		Args:      cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: partNames(),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if g.nats == "" || g.store == "" {
+				return fmt.Errorf("services of their own need --nats and --store; `rondo up` runs everything embedded")
+			}
+			p, err := connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.close()
+			registry := prometheus.NewRegistry()
+			if metricsListen != "" {
+				listener, err := net.Listen("tcp", metricsListen)
+				if err != nil {
+					return fmt.Errorf("serve metrics: %w", err)
+				}
+				mux := http.NewServeMux()
+				mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+				mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, p) })
+				go serveHTTP(cmd.Context(), listener, mux)
+			}
+			logger(slog.LevelInfo).Info("services run", "names", names, "nats", p.conn.ConnectedUrlRedacted())
+			return runParts(cmd.Context(), names, p.log, g.dir, logger(slog.LevelInfo), registry, s)
+		},
+	}
+	s.addFlags(cmd)
+	cmd.Flags().StringVar(&s.builtin, "builtin-endpoint", s.builtin, "where the generator finds the built-in policy")
+	cmd.Flags().StringVar(&s.policyListen, "policy-listen", s.policyListen, "where the built-in policy listens")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics and /healthz, for example :9100")
+	return cmd
+}
+
+// health says whether the connection to the log stands.
+func health(w http.ResponseWriter, p *plane) {
+	if !p.conn.IsConnected() {
+		http.Error(w, "not connected to NATS", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}

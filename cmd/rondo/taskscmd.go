@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+func newTasks(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g))
+	return cmd
+}
+
+func packFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "tasks", "", "task pack: a folder of Harbor task folders (default: the sample pack)")
+}
+
+func newTasksLint(g *global) *cobra.Command {
+	s := defaultSettings()
+	cmd := &cobra.Command{
+		Use:   "lint [DIR]",
+		Short: "Prove that each task is sound: doing nothing scores 0, its solution scores 1, three times over",
+		Example: `  rondo tasks lint
+  rondo tasks lint ./my-tasks --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, loadErr := loadTasks(strings.Join(args, ""))
+			if len(list) == 0 && loadErr != nil {
+				return loadErr
+			}
+			bad := 0
+			var reports []tasks.Report
+			for _, t := range list {
+				newProgress(g).show("linting %s", t.Name)
+				r := tasks.Lint(cmd.Context(), t, tasks.LintOptions{CacheDir: s.toolchainCache, AllowInsecure: s.allowInsecure})
+				if err := cmd.Context().Err(); err != nil {
+					return err
+				}
+				if !r.OK {
+					bad++
+				}
+				if reports = append(reports, r); !g.json {
+					printLint(cmd, r)
+				}
+			}
+			if g.json {
+				if err := printJSON(cmd.OutOrStdout(), reports); err != nil {
+					return err
+				}
+			}
+			if loadErr != nil {
+				return loadErr
+			}
+			if bad > 0 {
+				return &exitError{found, fmt.Errorf("%d of %d tasks are not sound", bad, len(list))}
+			}
+			return nil
+		},
+	}
+	s.addSandboxFlags(cmd)
+	return cmd
+}
+
+func printLint(cmd *cobra.Command, r tasks.Report) {
+	w := cmd.OutOrStdout()
+	state := "ok"
+	if !r.OK {
+		state = "NOT SOUND"
+	}
+	fmt.Fprintf(w, "%-24s %s\n", r.Task, state)
+	for _, p := range r.Problems {
+		fmt.Fprintf(w, "    %s\n", p)
+	}
+	for _, p := range r.Warnings {
+		fmt.Fprintf(w, "    warning: %s\n", p)
+	}
+}
+
+func newTasksShow(g *global) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "show [TASK]", Short: "List the tasks of a pack, or show one", Example: "  rondo tasks show shell-slugify", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := loadTasks(dir)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			if len(args) == 0 {
+				return listTasks(cmd, g, list)
+			}
+			t, err := pickTask(list, args[0])
+			if err != nil {
+				return err
+			}
+			files, err := snapshotFiles(t)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(w, map[string]any{
+					"name": t.Name, "digest": t.Digest, "instruction": t.Instruction, "difficulty": t.Difficulty, "keywords": t.Keywords,
+					"workdir": t.Workdir, "toolchains": t.Toolchains, "verifier_timeout": t.VerifierTimeout.String(), "files": files, "warnings": t.Warnings,
+				})
+			}
+			fmt.Fprintf(w, "%s (%s) in %s, sha256 %s\n\n%s\n\nfiles:\n  %s\n", t.Name, t.Difficulty, t.Workdir, t.Digest, strings.TrimSpace(t.Instruction), strings.Join(files, "\n  "))
+			return nil
+		},
+	}
+	packFlag(cmd, &dir)
+	return cmd
+}
+
+func listTasks(cmd *cobra.Command, g *global, list []*tasks.Task) error {
+	type line struct {
+		Name       string   `json:"name"`
+		Difficulty string   `json:"difficulty"`
+		Toolchains []string `json:"toolchains"`
+		Keywords   []string `json:"keywords"`
+	}
+	var lines []line
+	for _, t := range list {
+		lines = append(lines, line{t.Name, t.Difficulty, t.Toolchains, t.Keywords})
+	}
+	if g.json {
+		return printJSON(cmd.OutOrStdout(), lines)
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TASK\tDIFFICULTY\tTOOLCHAINS\tKEYWORDS")
+	for _, l := range lines {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", l.Name, l.Difficulty, strings.Join(l.Toolchains, ","), strings.Join(l.Keywords, ","))
+	}
+	return w.Flush()
+}
+
+func pickTask(list []*tasks.Task, name string) (*tasks.Task, error) {
+	i := slices.IndexFunc(list, func(t *tasks.Task) bool { return t.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("the pack has no task %q; `rondo tasks show` lists them", name)
+	}
+	return list[i], nil
+}
+
+func snapshotFiles(t *tasks.Task) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(t.Snapshot, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
+}
+
+func newTasksRun(g *global) *cobra.Command {
+	s := defaultSettings()
+	var dir, workspace string
+	cmd := &cobra.Command{
+		Use:   "run TASK",
+		Short: "Run a task's verifier over its snapshot, or over a working copy",
+		Example: `  rondo tasks run shell-slugify
+  rondo tasks run shell-slugify --workspace ./my-fix`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := loadTasks(dir)
+			if err != nil {
+				return err
+			}
+			t, err := pickTask(list, args[0])
+			if err != nil {
+				return err
+			}
+			tree := t.Snapshot
+			if workspace != "" {
+				tree = os.DirFS(workspace)
+			}
+			outcome, err := verify(cmd.Context(), t, tree, s)
+			if err != nil {
+				return fmt.Errorf("task %s: %w", t.Name, err)
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{
+					"task": t.Name, "reward": outcome.Reward, "components": outcome.Components,
+					"exit_code": outcome.ExitCode, "seconds": outcome.Duration.Seconds(), "log": string(outcome.Log),
+				})
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%sreward %g (exit code %d, %.2f s)\n", outcome.Log, outcome.Reward, outcome.ExitCode, outcome.Duration.Seconds())
+			return nil
+		},
+	}
+	packFlag(cmd, &dir)
+	cmd.Flags().StringVar(&workspace, "workspace", "", "directory to score instead of the snapshot")
+	s.addSandboxFlags(cmd)
+	return cmd
+}
+
+// verify scores a tree as the scorer would.
+func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s settings) (verifier.Outcome, error) {
+	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
+	maps.Copy(spec.Env, t.Env)
+	maps.Copy(spec.Env, t.VerifierEnv)
+	mounts, env, err := sandbox.Toolchains(ctx, t.Toolchains, s.toolchainCache)
+	if err != nil {
+		return verifier.Outcome{}, err
+	}
+	spec.Mounts = mounts
+	maps.Copy(spec.Env, env)
+	if spec.Snapshot, err = sandbox.Pack(tree); err != nil {
+		return verifier.Outcome{}, err
+	}
+	if spec.Tests, err = sandbox.Pack(t.Tests); err != nil {
+		return verifier.Outcome{}, err
+	}
+	return verifier.Run(ctx, spec)
+}
+
+func (s *settings) addSandboxFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.allowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
+	cmd.Flags().StringVar(&s.toolchainCache, "toolchain-cache", s.toolchainCache, "where toolchains keep their warmed caches")
+}

@@ -1,0 +1,203 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// ErrReplaced: the run's stream was deleted and made again. What was read of it before is void.
+var ErrReplaced = errors.New("the run's stream was made again")
+
+// errStop ends a read that has reached its end.
+var errStop = errors.New("stop")
+
+// All reads a run's stream from sequence from (at least 1) up to the last event there is when it begins.
+func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
+	return func(yield func(events.Event, error) bool) {
+		in, err := l.Incarnation(ctx, run)
+		if err != nil {
+			yield(events.Event{}, err)
+			return
+		}
+		if in.LastSeq < max(from, in.FirstSeq, 1) {
+			return
+		}
+		r := &reader{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, fn: func(e events.Event) error {
+			if !yield(e, nil) {
+				return errStop
+			}
+			return nil
+		}}
+		if err := r.read(ctx); err != nil && !errors.Is(err, errStop) {
+			yield(events.Event{}, err)
+		}
+	}
+}
+
+// Follow hands every event of a run's stream to fn, from sequence from on and as they come, until the context
+// ends or fn returns an error, which Follow returns. filter "" is the whole stream. Events come in order and
+// without gaps; after a lost connection the read goes on behind the last event.
+func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
+	in, err := l.Incarnation(ctx, run)
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	return l.FollowStream(ctx, run, in, from, filter, fn)
+}
+
+// FollowStream is Follow for who has folded a part of the stream already: it returns ErrReplaced when the stream
+// is not that incarnation, or is no longer.
+func (l *Log) FollowStream(ctx context.Context, run string, in Incarnation, from uint64, filter string, fn func(events.Event) error) error {
+	r := &reader{log: l, run: run, created: in.Created, filter: filter, next: max(from, 1), fn: fn}
+	return r.read(ctx)
+}
+
+// reader reads one incarnation of a stream through one ephemeral consumer after the other. A consumer of the
+// client library that makes itself anew would go on in a stream of the same name that is another one.
+type reader struct {
+	log     *Log
+	run     string
+	created time.Time
+	filter  string
+	fn      func(events.Event) error
+	next    uint64 // the sequence to read from
+	until   uint64 // the last sequence of a read that ends, 0 otherwise
+}
+
+// final marks an error that reading again does not mend.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// read reads until the end, a final error or the end of the context.
+func (r *reader) read(ctx context.Context) error {
+	for try := 0; ; try++ {
+		before := r.next
+		err := r.session(ctx)
+		var f final
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &f):
+			return f.error
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if r.next > before {
+			try = 0
+		}
+		if err := pause(ctx, try+retryLater); err != nil {
+			return err
+		}
+	}
+}
+
+// retryLater begins pauses at about 6 ms: the server has to come back first.
+const retryLater = 6
+
+// pullSize is how many events are on their way to a reader at once.
+const pullSize = 500
+
+// The server beats while there is nothing to read; a reader that misses two beats makes a new consumer.
+const heartbeat = 5 * time.Second
+
+// session reads through one consumer until it breaks.
+func (r *reader) session(ctx context.Context) error {
+	consumer, err := r.consumer(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.forget(consumer.CachedInfo().Name)
+	if r.until > 0 && consumer.CachedInfo().NumPending == 0 {
+		return nil
+	}
+	it, err := consumer.Messages(jetstream.PullMaxMessages(pullSize), jetstream.PullHeartbeat(heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	for delivered := uint64(1); ; delivered++ {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return final{fmt.Errorf("follow run %s: %w", r.run, err)}
+		}
+		if meta.Sequence.Consumer != delivered {
+			return fmt.Errorf("delivery %d came as number %d", delivered, meta.Sequence.Consumer)
+		}
+		if err := r.take(ctx, msg, meta.Sequence.Stream); err != nil {
+			return err
+		}
+		if r.until > 0 && (meta.NumPending == 0 || meta.Sequence.Stream >= r.until) {
+			return nil
+		}
+	}
+}
+
+func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
+	e, err := r.log.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), seq)
+	if err != nil {
+		return final{fmt.Errorf("follow run %s: %w", r.run, err)}
+	}
+	if err := r.fn(e); err != nil {
+		return final{err}
+	}
+	r.next = seq + 1
+	return nil
+}
+
+// orphanedAfter is when the server removes the consumer of a reader that died.
+const orphanedAfter = 5 * time.Minute
+
+// consumer makes a consumer, and makes sure that it reads the right incarnation.
+func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	asking, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	consumer, err := r.log.js.CreateConsumer(asking, events.RunStream(r.run), jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, FilterSubject: r.filter,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: orphanedAfter,
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, final{fmt.Errorf("follow run %s: %w", r.run, errNoRun)}
+	}
+	if err != nil {
+		return nil, lasting(fmt.Errorf("follow run %s: %w", r.run, err))
+	}
+	in, err := r.log.Incarnation(asking, r.run)
+	if err == nil && !in.Created.Equal(r.created) {
+		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
+	}
+	if err != nil {
+		r.forget(consumer.CachedInfo().Name)
+		return nil, err
+	}
+	return consumer, nil
+}
+
+// lasting marks what the server refuses for good, such as a filter that is none.
+func lasting(err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.Code >= 400 && api.Code < 500 {
+		return final{err}
+	}
+	return err
+}
+
+// forget removes a consumer without waiting for it; one that stays behind is removed by the server.
+func (r *reader) forget(name string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		_ = r.log.js.DeleteConsumer(ctx, events.RunStream(r.run), name)
+	}()
+}

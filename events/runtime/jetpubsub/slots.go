@@ -1,0 +1,140 @@
+package jetpubsub
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Slots bounds how many messages are in work at once, over all subscriptions that share it. A pull holds as
+// many slots as it asks for messages, so never more messages are on their way than there are free slots.
+type Slots struct {
+	mu      sync.Mutex
+	free    int
+	waiting []*request // in the order of their coming
+	resting []*loan    // loans of pulls that wait for something to happen, the oldest first
+}
+
+// NewSlots makes n slots.
+func NewSlots(n int) *Slots { return &Slots{free: n} }
+
+// request is a puller's wish for slots.
+type request struct {
+	want    int
+	hot     bool // it knows that messages wait for it
+	granted chan *loan
+}
+
+// loan is a number of slots on loan to one pull.
+type loan struct {
+	n int
+	// patience is how long the pull may wait for its first message; 0: it takes what is there.
+	patience time.Duration
+	// recall tells a resting pull that another one needs its slots.
+	recall   chan struct{}
+	recalled bool
+}
+
+func (l *loan) wasRecalled() bool {
+	select {
+	case <-l.recall:
+		return true
+	default:
+		return false
+	}
+}
+
+// How long a pull may rest on its slots.
+const (
+	// patience of a pull whose slots nobody else needs; it bounds the harm of a request that got lost.
+	patience = 30 * time.Second
+	// turn of a pull when there are more quiet subscriptions than slots.
+	turn = 25 * time.Millisecond
+)
+
+// take waits for slots: as many as wanted when they are free, at least one.
+func (s *Slots) take(ctx context.Context, want int, hot bool) (*loan, error) {
+	r := &request{want: want, hot: hot, granted: make(chan *loan, 1)}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, r)
+	s.grant()
+	s.mu.Unlock()
+	select {
+	case l := <-r.granted:
+		return l, nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *request) bool { return other == r })
+	s.mu.Unlock()
+	select {
+	case l := <-r.granted: // at the last moment
+		s.end(l, l.n)
+	default:
+	}
+	return nil, ctx.Err()
+}
+
+// end ends a pull and gives back the slots that no message came for.
+func (s *Slots) end(l *loan, unused int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resting = slices.DeleteFunc(s.resting, func(other *loan) bool { return other == l })
+	s.free += unused
+	s.grant()
+}
+
+// release gives back the slot of a message that was settled.
+func (s *Slots) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free++
+	s.grant()
+}
+
+// grant hands free slots to those that wait, and calls back slots that pulls rest on when there are none.
+func (s *Slots) grant() {
+	for s.free > 0 && len(s.waiting) > 0 {
+		r := s.waiting[0]
+		s.waiting = slices.Delete(s.waiting, 0, 1)
+		l := s.loanFor(r)
+		s.free -= l.n
+		if l.patience > 0 {
+			s.resting = append(s.resting, l)
+		}
+		r.granted <- l
+	}
+	calls := len(s.waiting)
+	for _, l := range s.resting {
+		if calls == 0 {
+			return
+		}
+		if calls--; !l.recalled {
+			l.recalled = true
+			close(l.recall)
+		}
+	}
+}
+
+// loanFor sizes a loan. Subscriptions with a backlog share what is free; a quiet one gets a slot to look, and
+// may rest on it while nobody needs it.
+func (s *Slots) loanFor(r *request) *loan {
+	hot := 0
+	for _, other := range s.waiting {
+		if other.hot {
+			hot++
+		}
+	}
+	l := &loan{n: 1, recall: make(chan struct{})}
+	switch {
+	case r.hot:
+		l.n = min(r.want, max(1, s.free/(hot+1)))
+	case hot > 0:
+	case s.free > len(s.waiting):
+		l.patience = patience
+	default:
+		l.patience = turn
+	}
+	return l
+}

@@ -1,0 +1,189 @@
+// Package weightpublisher verifies the weights that trainers submit, publishes them, and tells the runs that
+// use the policy.
+package weightpublisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
+)
+
+// slots: one version after the other is enough, and more than one policy may be trained.
+const slots = 2
+
+// Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
+// weights_rejected.
+type Service struct {
+	log *eventlog.Log
+}
+
+// Run is the service.
+func Run(ctx context.Context, env runtime.Env) error {
+	s := &Service{log: env.Log}
+	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.WeightPublisher, Slots: slots, Handle: s.Handle})
+}
+
+// Handle publishes submitted weights, or tells a new run which version its policy has.
+func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+	if m.Event.Type == events.RunOpenedType {
+		return nil, s.greet(ctx, m.Event)
+	}
+	submitted, err := events.Data[events.WeightsSubmitted](m.Event)
+	if err != nil {
+		return nil, runtime.Permanent(err)
+	}
+	policy := m.Event.Entity
+	published, err := s.publish(ctx, policy, submitted)
+	var wrong *rejection
+	if errors.As(err, &wrong) {
+		return nil, s.reject(ctx, m, policy, submitted.Version, wrong)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.state(ctx, events.Catalogue, published); err != nil {
+		return nil, err
+	}
+	return nil, s.tellRuns(ctx, published)
+}
+
+// rejection is a reason that lies in the submission itself.
+type rejection struct{ err error }
+
+func (r *rejection) Error() string { return r.err.Error() }
+
+// publish makes the version visible in the store.
+func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
+	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
+	current, _, err := weights.Current(ctx, s.log.Store(), policy)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return fact, err
+	}
+	if err == nil && submitted.Version < current {
+		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
+	}
+	var files []weights.Content
+	for _, f := range submitted.Files {
+		data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
+		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrKey) || errors.Is(err, storage.ErrTooLarge) {
+			return fact, &rejection{fmt.Errorf("file %s: %w", f.Name, err)}
+		}
+		if err != nil {
+			return fact, err
+		}
+		files = append(files, weights.Content{Name: f.Name, Data: data})
+	}
+	if err := weights.Check(policy, submitted.Version, files); err != nil {
+		return fact, &rejection{err}
+	}
+	published, err := weights.Publish(ctx, s.log.Store(), policy, submitted.Version, files...)
+	if errors.Is(err, storage.ErrExists) {
+		return fact, &rejection{err}
+	}
+	if err != nil {
+		return fact, err
+	}
+	fact.Manifest = published.Ref
+	return fact, nil
+}
+
+// reject states why a submission was not published.
+func (s *Service) reject(ctx context.Context, m runtime.Message, policy string, version int64, cause *rejection) error {
+	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, policy, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
+	if err != nil {
+		return err
+	}
+	fact.Source = events.WeightPublisher
+	_, err = s.log.AppendOnce(ctx, fact, m.Time, nil)
+	return err
+}
+
+// errOld: the chain has this version or a later one.
+var errOld = errors.New("a later version is stated already")
+
+// state puts weights_published on the policy's chain of the catalogue or of a run, unless that is further already.
+func (s *Service) state(ctx context.Context, run string, published events.WeightsPublished) error {
+	fact, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
+	if err != nil {
+		return err
+	}
+	fact.Source = events.WeightPublisher
+	_, _, err = s.log.AppendLast(ctx, fact, func(*events.Event) error {
+		last, err := s.log.LastOfType(ctx, run, events.WeightsPublishedType, published.Policy)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		known, err := events.Data[events.WeightsPublished](last)
+		if err == nil && known.Version >= published.Version {
+			return errOld
+		}
+		return err
+	})
+	if errors.Is(err, errOld) {
+		return nil
+	}
+	return err
+}
+
+// tellRuns copies the fact into every open run that uses the policy.
+func (s *Service) tellRuns(ctx context.Context, published events.WeightsPublished) error {
+	runs, err := s.log.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		uses, err := s.uses(ctx, run, published.Policy)
+		if err != nil {
+			return err
+		}
+		if !uses {
+			continue
+		}
+		if err := s.state(ctx, run, published); err != nil {
+			return fmt.Errorf("tell run %s: %w", run, err)
+		}
+	}
+	return nil
+}
+
+// uses reports whether a run is open and trains or samples the policy.
+func (s *Service) uses(ctx context.Context, run, policy string) (bool, error) {
+	cfg, err := s.log.Config(ctx, run)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return false, nil // being opened: its opening greets it
+	}
+	if err != nil || cfg.Policy != policy {
+		return false, err
+	}
+	last, err := s.log.Last(ctx, run, events.RunOpenedType.Kind(), run)
+	return err == nil && last.Type != events.RunClosedType, err
+}
+
+// greet tells a new run the current version of its policy.
+func (s *Service) greet(ctx context.Context, opening events.Event) error {
+	opened, err := events.Data[events.RunOpened](opening)
+	if err != nil {
+		return runtime.Permanent(err)
+	}
+	last, err := s.log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, opened.Config.Policy)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	published, err := events.Data[events.WeightsPublished](last)
+	if err != nil {
+		return runtime.Permanent(err)
+	}
+	return s.state(ctx, opening.Entity, published)
+}
