@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"sort"
 	"sync"
 	"time"
@@ -42,7 +43,23 @@ func main() {
 	flag.IntVar(&s.options.Epochs, "epochs", s.options.Epochs, "")
 	flag.Float64Var(&s.options.UndoneCredit, "undone-credit", s.options.UndoneCredit, "")
 	flag.Float64Var(&s.options.WeightDecay, "weight-decay", s.options.WeightDecay, "")
+	profile := flag.String("profile", "", "write a CPU profile to this file")
+	memory := flag.String("outcomes", "", "file that remembers outcomes of commands between runs")
 	flag.Parse()
+	if *memory != "" {
+		if err := openOutcomes(*memory); err != nil {
+			fmt.Fprintln(os.Stderr, "open outcomes:", err)
+			os.Exit(1)
+		}
+	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil || pprof.StartCPUProfile(f) != nil {
+			fmt.Fprintln(os.Stderr, "cannot profile:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	tasks, err := load(flag.Args())
 	if err != nil || len(tasks) == 0 {
 		fmt.Fprintln(os.Stderr, "load tasks:", err, "- name folders that hold task folders")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -91,19 +92,62 @@ func (w *workspace) digest(extra string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-var cache sync.Map
+// outcomes remembers what a command printed or a verifier gave, by the content of the workspace. It is kept in a file between
+// runs when one is named, which makes choosing hyperparameters quick.
+var outcomes = struct {
+	sync.Mutex
+	known   map[string]string
+	running map[string]*sync.WaitGroup
+	file    *os.File
+}{known: map[string]string{}, running: map[string]*sync.WaitGroup{}}
 
-func cached[T any](key string, compute func() T) T {
-	once, _ := cache.LoadOrStore(key, &struct {
-		sync.Once
-		value any
-	}{})
-	entry := once.(*struct {
-		sync.Once
-		value any
-	})
-	entry.Do(func() { entry.value = compute() })
-	return entry.value.(T)
+func openOutcomes(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	outcomes.file = f
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		var entry [2]string
+		if json.Unmarshal(lines.Bytes(), &entry) == nil {
+			outcomes.known[entry[0]] = entry[1]
+		}
+	}
+	return lines.Err()
+}
+
+func remembered(key string, compute func() string) string {
+	outcomes.Lock()
+	for {
+		if value, ok := outcomes.known[key]; ok {
+			outcomes.Unlock()
+			return value
+		}
+		other := outcomes.running[key]
+		if other == nil {
+			break
+		}
+		outcomes.Unlock()
+		other.Wait()
+		outcomes.Lock()
+	}
+	mine := &sync.WaitGroup{}
+	mine.Add(1)
+	outcomes.running[key] = mine
+	outcomes.Unlock()
+	value := compute()
+	outcomes.Lock()
+	defer outcomes.Unlock()
+	outcomes.known[key] = value
+	delete(outcomes.running, key)
+	mine.Done()
+	if outcomes.file != nil {
+		line, _ := json.Marshal([2]string{key, value})
+		outcomes.file.Write(append(line, '\n'))
+	}
+	return value
 }
 
 func (w *workspace) run(call policy.ToolCall) string {
@@ -192,7 +236,7 @@ func (w *workspace) replace(name, old, replacement string) string {
 }
 
 func (w *workspace) terminal(command string) string {
-	return cached(w.digest("run\x00"+command), func() string {
+	return remembered(w.digest("run\x00"+command), func() string {
 		dir, err := w.materialise()
 		if err != nil {
 			return err.Error()
@@ -263,10 +307,10 @@ func writeTree(dir string, files map[string]string) error {
 
 // score runs the task's verifier with its absolute paths moved into a temporary directory.
 func (w *workspace) score() float64 {
-	return cached(w.digest("score"), func() float64 {
+	text := remembered(w.digest("score"), func() string {
 		dir, err := w.materialise()
 		if err != nil {
-			return 0
+			return "0"
 		}
 		defer os.RemoveAll(dir)
 		place, _ := os.MkdirTemp("/dev/shm", "rondo-verify")
@@ -280,8 +324,10 @@ func (w *workspace) score() float64 {
 		}
 		writeTree(place, moved)
 		execute(dir, "timeout 30 sh "+place+"/tests/test.sh")
-		return reward(filepath.Join(place, "logs", "verifier"))
+		return strconv.FormatFloat(reward(filepath.Join(place, "logs", "verifier")), 'g', -1, 64)
 	})
+	value, _ := strconv.ParseFloat(text, 64)
+	return value
 }
 
 func reward(dir string) float64 {
