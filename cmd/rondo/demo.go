@@ -134,11 +134,12 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	began := time.Now()
 	l, runErr := demoRun(partsCtx, p, o, show, failed)
 	stop()
+	partsErr := <-failed // the services end before the log does
 	if runErr != nil {
 		return demoResult{}, runErr
 	}
-	if err := <-failed; err != nil {
-		return demoResult{}, err
+	if partsErr != nil {
+		return demoResult{}, partsErr
 	}
 	return newDemoResult(l, p.dir, time.Since(began)), nil
 }
@@ -169,7 +170,7 @@ func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, faile
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
 	f.Advantage.ShuffleRewards = o.shuffle
-	if _, err := openRun(ctx, p, name, f); err != nil {
+	if _, err := openRun(ctx, p, name, &f); err != nil {
 		return nil, err
 	}
 	show.line("run %s: %d steps of %d groups of %d rollouts on %d tasks", name, o.steps, o.groups, o.groupSize, len(f.Tasks))

@@ -69,7 +69,7 @@ func newRunOpen(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			answer, err := openRun(cmd.Context(), p, args[0], f)
+			answer, err := openRun(cmd.Context(), p, args[0], &f)
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func newRunOpen(g *global) *cobra.Command {
 }
 
 // openRun packs the tasks and states the opening at the door.
-func openRun(ctx context.Context, p *plane, run string, f runFile) (events.DoorAnswer, error) {
+func openRun(ctx context.Context, p *plane, run string, f *runFile) (events.DoorAnswer, error) {
 	list, err := loadTasks(f.TasksDir)
 	if err != nil {
 		return events.DoorAnswer{}, err
