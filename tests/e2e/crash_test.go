@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestKilledTwentyTimes kills the whole plane at random moments and lets it go on.
+func TestKilledTwentyTimes(t *testing.T) {
+	needSandbox(t)
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	dir, pack := t.TempDir(), smallPack(t)
+	up := start(t, "up", "--dir", dir)
+	eventually(t, time.Minute, func() error {
+		return run(t.Context(), nil, "run", "open", "crash", "--file", smallRun(t, 40), "--tasks", pack, "--dir", dir)
+	})
+	var last runState
+	for i := range 20 {
+		time.Sleep(200*time.Millisecond + rand.N(900*time.Millisecond))
+		up.kill()
+		up = start(t, "up", "--dir", dir)
+		if i%5 == 4 { // some kills come in the middle of a recovery, others after progress
+			eventually(t, time.Minute, func() error {
+				var now runState
+				if err := run(t.Context(), &now, "run", "show", "crash", "--dir", dir, "--json"); err != nil {
+					return err
+				}
+				if now.State == "open" && now.Events <= last.Events {
+					return fmt.Errorf("no progress behind event %d\n%s", last.Events, up.output)
+				}
+				last = now
+				return nil
+			})
+		}
+	}
+	mustRun(t, nil, "run", "close", "crash", "--dir", dir)
+	settle(t, "crash", dir, up)
+	up.stop(t)
+	verify(t, "crash", "--dir", dir)
+	if err := os.RemoveAll(filepath.Join(dir, "projections")); err != nil {
+		t.Fatal(err)
+	}
+	verify(t, "crash", "--dir", dir)
+}
+
+// settle waits until nothing of a closed run is in flight but batches that nobody takes.
+func settle(t *testing.T, name, dir string, p *process) {
+	t.Helper()
+	var before int64 = -1
+	eventually(t, 2*time.Minute, func() error {
+		var now runState
+		if err := run(t.Context(), &now, "run", "show", name, "--dir", dir, "--json"); err != nil {
+			return err
+		}
+		if now.State != "closed" || now.Events != before {
+			before = now.Events
+			time.Sleep(2 * time.Second)
+			return errors.New("the run still moves\n" + p.output.String())
+		}
+		return nil
+	})
+}
+
+// verify holds a run to everything that is promised of it.
+func verify(t *testing.T, name string, flags ...string) {
+	t.Helper()
+	var a audit
+	mustRun(t, &a, append([]string{"audit", name, "--json"}, flags...)...)
+	checkAudit(t, a)
+	var v struct {
+		Differences int            `json:"differences"`
+		Checked     map[string]int `json:"checked"`
+	}
+	mustRun(t, &v, append([]string{"replay", name, "--verify", "--json"}, flags...)...)
+	if v.Differences != 0 || v.Checked["querysampler"] == 0 || v.Checked["trainerfeeder/trainer"] == 0 {
+		t.Errorf("replay: %+v", v)
+	}
+	t.Logf("%s: %+v, recomputed %v", name, a, v.Checked)
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/storage/storagetest"
+)
+
+// services are all that a deployment runs.
+var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "advantagecalculator", "trainerfeeder", "weightpublisher", "undertaker"}
+
+// TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
+// directories, and kills one of them for good half way.
+func TestTwoOfEveryService(t *testing.T) {
+	needSandbox(t)
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	s3 := storagetest.S3Dev(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
+	plane := []string{"--nats", server.URL(), "--store", "s3://rondo?endpoint=" + s3 + "&create=true"}
+	policy := "127.0.0.1:" + freePort(t)
+	args := func(dir string, names ...string) []string {
+		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint", "http://"+policy+"/v1", "--policy-listen", policy)
+	}
+	start(t, args(t.TempDir(), "policy", "trainer")...)
+	first := start(t, args(t.TempDir(), services...)...)
+	second := start(t, args(t.TempDir(), services...)...)
+	pack := smallPack(t)
+	eventually(t, time.Minute, func() error {
+		return run(t.Context(), nil, append([]string{"run", "open", "fleet", "--file", smallRun(t, 6), "--tasks", pack}, plane...)...)
+	})
+	state := func(done func(runState) bool) func() error {
+		return func() error {
+			var now runState
+			if err := run(t.Context(), &now, append([]string{"run", "show", "fleet", "--json"}, plane...)...); err != nil {
+				return err
+			}
+			if !done(now) {
+				return fmt.Errorf("%+v\nfirst:\n%s\nsecond:\n%s", now, first.output, second.output)
+			}
+			return nil
+		}
+	}
+	eventually(t, 2*time.Minute, state(func(s runState) bool { return len(s.Rewards) >= 2 }))
+	first.kill()
+	eventually(t, 3*time.Minute, state(func(s runState) bool { return s.State == "closed" && len(s.Rewards) >= 6 }))
+	verify(t, "fleet", plane...)
+}
