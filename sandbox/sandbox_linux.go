@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/agent"
+	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
@@ -304,8 +305,8 @@ func (s *Sandbox) Grep(ctx context.Context, name string, query Grep) ([]byte, er
 }
 
 // Unpack writes a snapshot (see Pack) into a folder, which it makes.
-func (s *Sandbox) Unpack(ctx context.Context, dir string, archive []byte) error {
-	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpUnpack, Path: s.resolve(dir)}, 0, archive)
+func (s *Sandbox) Unpack(ctx context.Context, dir string, snapshot []byte) error {
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpUnpack, Path: s.resolve(dir)}, 0, snapshot)
 	return err
 }
 
@@ -316,9 +317,9 @@ func (s *Sandbox) SetBase(ctx context.Context) error {
 }
 
 // Changes answers an archive of all that differs from the base: additions, edits, modes, links and deletions; nil when nothing
-// does. Equal workspaces over equal bases give equal bytes.
+// does. Equal workspaces over equal bases give equal bytes. More than MaxChange of them give ErrTooLarge.
 func (s *Sandbox) Changes(ctx context.Context) ([]byte, error) {
-	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpChanges}, MaxArchive, nil)
+	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpChanges}, archive.MaxChange, nil)
 	if len(data) == 0 {
 		return nil, err
 	}

@@ -33,11 +33,12 @@ const (
 	DefaultWorkdir     = "/app"
 )
 
-// Bounds of archives; see Pack.
+// Bounds of archives: entries, contents before compression, bytes of a snapshot, bytes of a change.
 const (
 	MaxFiles   = archive.MaxFiles
 	MaxBytes   = archive.MaxBytes
 	MaxArchive = archive.MaxArchive
+	MaxChange  = archive.MaxChange
 )
 
 var (

@@ -45,8 +45,9 @@ func start(namespaces bool) (*process, error) {
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
 		Path: program, Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
-		// Two threads of Go code are enough for an init; nothing of the owner's environment is known inside.
-		Env:         []string{"GOMAXPROCS=2", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
+		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
+		// is known inside.
+		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
 		SysProcAttr: attributes(namespaces),
 	}
 	if err := fork(p.command); err != nil {

@@ -81,8 +81,8 @@ func TestChangesAfterEachTurn(t *testing.T) {
 func TestChangesWhileSomethingRuns(t *testing.T) {
 	sb := workspace(t, map[string]string{"file": "0"})
 	run(t, sb, sandbox.Command{Background: true, Argv: []string{"sh", "-c",
-		"while :; do mkdir d; echo x > d/x; mv d e; rm -r e; rm -f f; ln -s / f; rm f; mkfifo f; rm f; echo y > f; done"}})
-	for range 30 {
+		"while :; do mkdir d; echo x > d/x; mv d e; rm -r e; rm -f f; ln -s / f; rm f; mkfifo f; rm f; echo y > f; rm f; mkdir f; rmdir f; done 2>/dev/null"}})
+	for range 100 {
 		if _, err := sb.Changes(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -173,8 +173,8 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 		a.reaper.killAll()
 		return response, nil, nil
 	case wire.OpUnpack, wire.OpBase, wire.OpChanges, wire.OpApply:
-		data, err := a.tree(request, body)
-		return response, [][]byte{data}, err
+		out, err := a.tree(request, body)
+		return response, out, err
 	}
 	a.work.do(func() { response, out, err = a.file(request, body) })
 	return response, out, err
@@ -182,7 +182,7 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 
 // tree serves the operations on whole trees. They run with init's capabilities, so that no mode bits of the workspace can
 // hide it from its owner, and below a root that names cannot leave.
-func (a *agent) tree(request wire.Request, body []byte) (data []byte, err error) {
+func (a *agent) tree(request wire.Request, body []byte) (out [][]byte, err error) {
 	a.archiving.Lock()
 	defer a.archiving.Unlock()
 	switch request.Op {
@@ -197,8 +197,12 @@ func (a *agent) tree(request wire.Request, body []byte) (data []byte, err error)
 	if a.base == nil {
 		return nil, fmt.Errorf("%w: the workspace has no base to compare with", wire.ErrInvalid)
 	}
-	data, err = archive.Diff(a.workspace, a.base)
-	return data, limits(err)
+	blocks := archive.Blocks{Limit: archive.MaxChange}
+	differs, err := archive.Diff(a.workspace, a.base, &blocks)
+	if err != nil || !differs {
+		return nil, limits(err)
+	}
+	return blocks.Pieces, nil
 }
 
 // limits lets the owner tell a tree that is too large, or refused, from a fault of the sandbox.

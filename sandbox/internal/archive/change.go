@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -36,13 +36,11 @@ const racy = 50 * time.Millisecond
 func Scan(root *os.Root) (*Base, error) {
 	base := &Base{files: map[string]state{}}
 	err := walk(root, func(name string, info fs.FileInfo) error {
-		at := time.Now()
-		e, err := load(root, name, info)
-		if err != nil {
-			return err
+		now, err := look(root, name, info)
+		if err == nil {
+			base.files[name] = now
 		}
-		base.files[name] = e.state(info, at)
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the base of the workspace: %w", err)
@@ -50,42 +48,93 @@ func Scan(root *os.Root) (*Base, error) {
 	return base, nil
 }
 
-// Diff writes what differs from base as a change: additions, edits, modes and links in the order of the walk, then deletions.
-// It is nil when nothing differs. Pipes, sockets and devices are no part of a workspace and are passed over.
-func Diff(root *os.Root, base *Base) ([]byte, error) {
-	out, err := newWriter()
+// Diff writes what differs from base as a change: additions, edits, modes and links in the order of the walk, then deletions. It
+// tells whether anything differs; when nothing does, what it wrote is void. Pipes, sockets and devices are no part of a workspace and are
+// passed over.
+func Diff(root *os.Root, base *Base, to io.Writer) (differs bool, err error) {
+	out, err := newWriter(to)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	seen := make(map[string]bool, len(base.files))
 	err = walk(root, func(name string, info fs.FileInfo) error {
 		seen[name] = true
-		before, known := base.files[name]
-		if known && before.unchanged(info) {
-			return nil
+		same, err := base.same(root, name, info)
+		if err != nil || same {
+			return err
 		}
-		at := time.Now()
-		e, err := load(root, name, info)
+		return writeOne(out, root, name, info)
+	})
+	for _, name := range deletions(base, seen) {
+		err = errors.Join(err, out.add(entry{name: name, deleted: true}, nil))
+	}
+	if err = errors.Join(err, out.finish()); err != nil {
+		return false, fmt.Errorf("read the workspace's changes: %w", err)
+	}
+	return out.budget.files > 0, nil
+}
+
+// same compares a path with the base, and remembers when it was found equal.
+func (b *Base) same(root *os.Root, name string, info fs.FileInfo) (bool, error) {
+	before, known := b.files[name]
+	if !known || before.mode != modeOf(info) || info.Mode().IsRegular() && before.size != info.Size() {
+		return false, nil
+	}
+	if before.unchanged(info) {
+		return true, nil
+	}
+	now, err := look(root, name, info)
+	if err != nil || !now.equal(before) {
+		return false, err
+	}
+	b.files[name] = now
+	return true, nil
+}
+
+// writeOne appends a path as it is now. A file that is written to meanwhile is taken with the size that it had when it was listed.
+func writeOne(out *writer, root *os.Root, name string, info fs.FileInfo) error {
+	e := entry{name: name, mode: modeOf(info)}
+	switch {
+	case info.IsDir():
+		return out.add(e, nil)
+	case e.mode&fs.ModeSymlink != 0:
+		link, err := root.Readlink(name)
 		if err != nil {
 			return err
 		}
-		now := e.state(info, at)
-		if known && now.equal(before) {
-			base.files[name] = now
-			return nil
-		}
-		return out.add(e)
-	})
-	for _, name := range deletions(base, seen) {
-		err = errors.Join(err, out.add(entry{name: name, deleted: true}))
+		e.link = link
+		return out.add(e, nil)
+	}
+	file, err := openFile(root, name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	e.size = info.Size()
+	return out.add(e, io.MultiReader(file, zeros{}))
+}
+
+// openFile opens what was listed as a file. What has become something else since counts as gone: it is being changed.
+func openFile(root *os.Root, name string) (*os.File, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
+		return nil, fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the workspace's changes: %w", err)
+		return nil, err
 	}
-	if out.budget.files == 0 {
-		return nil, nil
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, fs.ErrNotExist, file.Close())
 	}
-	return out.finish()
+	return file, nil
+}
+
+// zeros stands for what was cut off a file while it was read.
+type zeros struct{}
+
+func (zeros) Read(data []byte) (int, error) {
+	clear(data)
+	return len(data), nil
 }
 
 // deletions are the base's paths that are gone, without those below one that is gone itself.
@@ -133,8 +182,8 @@ func (w *walker) folder(folder string) error {
 	}
 	for _, base := range names {
 		name := path.Join(folder, base)
-		if w.count++; w.count > MaxFiles {
-			return fmt.Errorf("%w: more than %d entries", ErrTooLarge, MaxFiles)
+		if w.count++; w.count > maxFiles {
+			return fmt.Errorf("%w: more than %d entries", ErrTooLarge, maxFiles)
 		}
 		if len(name) > maxName {
 			return fmt.Errorf("%w: %.200s…: a path of %d bytes (limit %d)", ErrTooLarge, name, len(name), maxName)
@@ -148,11 +197,17 @@ func (w *walker) folder(folder string) error {
 
 func (w *walker) list(folder string) ([]string, error) {
 	dir, err := w.root.OpenFile(folder, os.O_RDONLY|openFlags, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
+		return nil, fs.ErrNotExist
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(MaxFiles + 1)
+	names, err := dir.Readdirnames(maxFiles + 1)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return nil, fs.ErrNotExist
+	}
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
@@ -162,6 +217,9 @@ func (w *walker) list(folder string) ([]string, error) {
 
 func (w *walker) entry(name string) error {
 	info, err := w.root.Lstat(name)
+	if errors.Is(err, syscall.ENOTDIR) {
+		return fs.ErrNotExist
+	}
 	if err != nil {
 		return err
 	}
@@ -177,34 +235,36 @@ func (w *walker) entry(name string) error {
 	return nil
 }
 
-// load reads one path of the workspace. What is not the same kind of thing any more when it is opened is refused by the open.
-func load(root *os.Root, name string, info fs.FileInfo) (entry, error) {
-	e := entry{name: name, mode: info.Mode().Type() | info.Mode().Perm()}
-	switch {
-	case info.IsDir():
-		return e, nil
-	case info.Mode()&fs.ModeSymlink != 0:
-		link, err := root.Readlink(name)
-		e.link, e.mode = link, fs.ModeSymlink|0o777
-		return e, err
-	case info.Size() > MaxBytes:
-		return e, fmt.Errorf("%s: %w: %d bytes (limit %d)", name, ErrTooLarge, info.Size(), int64(MaxBytes))
+// modeOf keeps a mode's type and permissions; those of links mean nothing.
+func modeOf(info fs.FileInfo) fs.FileMode {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return fs.ModeSymlink | 0o777
 	}
-	file, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
-	if err != nil {
-		return e, err
-	}
-	defer file.Close()
-	var content bytes.Buffer
-	content.Grow(int(info.Size()) + bytes.MinRead)
-	// A file that grows meanwhile is taken as far as it was when it was listed.
-	_, err = io.Copy(&content, io.LimitReader(file, info.Size()))
-	e.data = content.Bytes()
-	return e, err
+	return info.Mode().Type() | info.Mode().Perm()
 }
 
-func (e entry) state(info fs.FileInfo, at time.Time) state {
-	return state{mode: e.mode, link: e.link, size: int64(len(e.data)), sum: sha256.Sum256(e.data), identity: identify(info), checked: at}
+// look reads a path for its state.
+func look(root *os.Root, name string, info fs.FileInfo) (state, error) {
+	found := state{mode: modeOf(info), identity: identify(info), checked: time.Now()}
+	switch {
+	case info.IsDir():
+		return found, nil
+	case found.mode&fs.ModeSymlink != 0:
+		link, err := root.Readlink(name)
+		found.link = link
+		return found, err
+	case info.Size() > MaxBytes:
+		return found, fmt.Errorf("%s: %w: %d bytes (limit %d)", name, ErrTooLarge, info.Size(), int64(MaxBytes))
+	}
+	file, err := openFile(root, name)
+	if err != nil {
+		return found, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	found.size, err = io.Copy(hash, io.LimitReader(file, info.Size()))
+	hash.Sum(found.sum[:0])
+	return found, err
 }
 
 func (s state) equal(other state) bool {

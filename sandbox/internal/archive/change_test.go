@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -30,11 +31,15 @@ func unpacked(t testing.TB) (*os.Root, *Base) {
 
 func diff(t testing.TB, root *os.Root, base *Base) []byte {
 	t.Helper()
-	data, err := Diff(root, base)
+	blocks := Blocks{Limit: MaxChange}
+	differs, err := Diff(root, base, &blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	if !differs {
+		return nil
+	}
+	return bytes.Join(blocks.Pieces, nil)
 }
 
 // describe lists a change: "+name" or "-name".
@@ -44,7 +49,7 @@ func describe(t *testing.T, data []byte) string {
 	if len(data) == 0 {
 		return ""
 	}
-	err := read(data, func(e entry) error {
+	err := read(data, func(e entry, _ io.Reader) error {
 		sign := "+"
 		if e.deleted {
 			sign = "-"
@@ -201,7 +206,39 @@ func TestTooLarge(t *testing.T) {
 	if err := os.Truncate(path.Join(root.Name(), "sparse"), MaxBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Diff(root, base); !errors.Is(err, ErrTooLarge) {
+	if _, err := Diff(root, base, io.Discard); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sparse file of %d bytes: %v, want ErrTooLarge", MaxBytes+1, err)
+	}
+}
+
+func TestChangeIsBounded(t *testing.T) {
+	root, base := unpacked(t)
+	noise := make([]byte, 1<<20)
+	random := rand.NewChaCha8([32]byte{})
+	_, _ = random.Read(noise)
+	if err := root.WriteFile("noise", noise, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Diff(root, base, &Blocks{Limit: 1 << 19}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("1 MiB of noise in 512 KiB: %v, want ErrTooLarge", err)
+	}
+}
+
+func TestBlocks(t *testing.T) {
+	all := make([]byte, 5*pieceSize/2)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(all)
+	blocks := Blocks{Limit: len(all)}
+	for rest := all; len(rest) > 0; {
+		n := min(len(rest), 300_001)
+		if _, err := blocks.Write(rest[:n]); err != nil {
+			t.Fatal(err)
+		}
+		rest = rest[n:]
+	}
+	if !bytes.Equal(bytes.Join(blocks.Pieces, nil), all) {
+		t.Error("other bytes came out")
+	}
+	if _, err := blocks.Write([]byte{1}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("one byte more: %v, want ErrTooLarge", err)
 	}
 }

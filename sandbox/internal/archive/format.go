@@ -26,9 +26,14 @@ const (
 	MaxBytes = 512 << 20
 	// MaxArchive bounds an archive's compressed size, so that one fits a message to the sandbox.
 	MaxArchive = 256 << 20
+	// MaxChange bounds a change's compressed size: it is made in the sandbox's memory, and stored after each turn.
+	MaxChange = 64 << 20
 
 	maxName = 4096 // PATH_MAX: a longer name cannot be opened by the programs of the task
 )
+
+// maxFiles is MaxFiles, but in tests.
+var maxFiles = MaxFiles
 
 // deletedKey marks a tar entry as a deletion; no file in a tree can carry it.
 const deletedKey = "RONDO.deleted"
@@ -47,27 +52,26 @@ var (
 	changeTime   = time.Date(2001, 1, 2, 0, 0, 0, 0, time.UTC)
 )
 
-// entry is one member of an archive. Mode holds the type and the nine permission bits.
+// entry is one member of an archive. Mode holds the type and the nine permission bits, size is that of a file's content.
 type entry struct {
 	name    string
 	mode    fs.FileMode
 	link    string
-	data    []byte
+	size    int64
 	deleted bool
 }
 
 // writer appends entries, in the order given, and counts against the bounds.
 type writer struct {
-	out    bytes.Buffer
 	zstd   *zstd.Encoder
 	tar    *tar.Writer
 	budget budget
 }
 
-func newWriter() (*writer, error) {
+func newWriter(out io.Writer) (*writer, error) {
 	w := &writer{}
 	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must depend on the tree alone.
-	encoder, err := zstd.NewWriter(&w.out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	encoder, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +79,9 @@ func newWriter() (*writer, error) {
 	return w, nil
 }
 
-func (w *writer) add(e entry) error {
-	if err := w.budget.spend(e.name, int64(len(e.data))); err != nil {
+// add appends an entry; content must give as many bytes as its size says.
+func (w *writer) add(e entry, content io.Reader) error {
+	if err := w.budget.spend(e.name, e.size); err != nil {
 		return err
 	}
 	header := &tar.Header{Name: e.name, Mode: int64(e.mode.Perm()), Format: tar.FormatPAX}
@@ -90,27 +95,51 @@ func (w *writer) add(e entry) error {
 	case e.mode&fs.ModeSymlink != 0:
 		header.Typeflag, header.Linkname, header.Mode = tar.TypeSymlink, e.link, 0o777
 	default:
-		header.Typeflag, header.Size = tar.TypeReg, int64(len(e.data))
+		header.Typeflag, header.Size = tar.TypeReg, e.size
 	}
 	if err := w.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("write %s: %w", e.name, err)
 	}
-	_, err := w.tar.Write(e.data)
-	return err
+	if e.size == 0 {
+		return nil
+	}
+	if _, err := io.CopyN(w.tar, content, e.size); err != nil {
+		return fmt.Errorf("write %s: %w", e.name, err)
+	}
+	return nil
 }
 
-func (w *writer) finish() ([]byte, error) {
-	if err := errors.Join(w.tar.Close(), w.zstd.Close()); err != nil {
-		return nil, err
-	}
-	if w.out.Len() > MaxArchive {
-		return nil, fmt.Errorf("archive of %d bytes: %w (limit %d)", w.out.Len(), ErrTooLarge, MaxArchive)
-	}
-	return w.out.Bytes(), nil
+func (w *writer) finish() error { return errors.Join(w.tar.Close(), w.zstd.Close()) }
+
+// Blocks keeps what is written to it, up to a limit, in pieces, as one buffer that grows would take twice the memory.
+type Blocks struct {
+	Limit  int
+	Pieces [][]byte
+	size   int
 }
 
-// read calls visit for every entry of an archive, in order, after checking everything that needs no file system.
-func read(data []byte, visit func(entry) error) error {
+const pieceSize = 1 << 20
+
+func (b *Blocks) Write(data []byte) (int, error) {
+	if b.size += len(data); b.size > b.Limit {
+		return 0, fmt.Errorf("archive: %w: more than %d bytes", ErrTooLarge, b.Limit)
+	}
+	for rest := data; len(rest) > 0; {
+		last := len(b.Pieces) - 1
+		if last < 0 || len(b.Pieces[last]) == pieceSize {
+			b.Pieces = append(b.Pieces, make([]byte, 0, pieceSize))
+			last++
+		}
+		taken := min(len(rest), pieceSize-len(b.Pieces[last]))
+		b.Pieces[last] = append(b.Pieces[last], rest[:taken]...)
+		rest = rest[taken:]
+	}
+	return len(data), nil
+}
+
+// read calls visit for every entry of an archive, in order, after checking everything that needs no file system. The content is
+// there until visit returns.
+func read(data []byte, visit func(e entry, content io.Reader) error) error {
 	if len(data) > MaxArchive {
 		return fmt.Errorf("archive of %d bytes: %w (limit %d)", len(data), ErrTooLarge, MaxArchive)
 	}
@@ -130,17 +159,17 @@ func read(data []byte, visit func(entry) error) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		e, err := decode(header, reader, &spent)
+		e, err := decode(header, &spent)
 		if err != nil {
 			return err
 		}
-		if err := visit(e); err != nil {
+		if err := visit(e, reader); err != nil {
 			return err
 		}
 	}
 }
 
-func decode(header *tar.Header, content io.Reader, spent *budget) (entry, error) {
+func decode(header *tar.Header, spent *budget) (entry, error) {
 	e := entry{name: strings.TrimSuffix(header.Name, "/"), mode: fs.FileMode(header.Mode) & fs.ModePerm}
 	if err := checkName(e.name); err != nil {
 		return e, err
@@ -151,11 +180,7 @@ func decode(header *tar.Header, content io.Reader, spent *budget) (entry, error)
 	e.deleted = header.PAXRecords[deletedKey] != ""
 	switch header.Typeflag {
 	case tar.TypeReg:
-		data, err := io.ReadAll(io.LimitReader(content, header.Size))
-		if err != nil {
-			return e, fmt.Errorf("%w: read %s: %w", ErrInvalid, e.name, err)
-		}
-		e.data = data
+		e.size = header.Size
 	case tar.TypeDir:
 		e.mode |= fs.ModeDir
 	case tar.TypeSymlink:
@@ -198,8 +223,8 @@ func (b *budget) spend(name string, size int64) error {
 		return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", name, ErrTooLarge, int64(MaxBytes))
 	}
 	b.bytes += size
-	if b.files > MaxFiles {
-		return fmt.Errorf("%.200s: %w: more than %d entries", name, ErrTooLarge, MaxFiles)
+	if b.files > maxFiles {
+		return fmt.Errorf("%.200s: %w: more than %d entries", name, ErrTooLarge, maxFiles)
 	}
 	return nil
 }

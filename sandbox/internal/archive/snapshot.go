@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -15,7 +16,8 @@ import (
 // 0755 (executable, or starting with "#!", which file systems without modes such as embed.FS cannot say) and 0644.
 // It refuses devices, sockets, pipes, links that leave the tree, and more than MaxFiles entries or MaxBytes of content.
 func Pack(fsys fs.FS) ([]byte, error) {
-	out, err := newWriter()
+	blocks := Blocks{Limit: MaxArchive}
+	out, err := newWriter(&blocks)
 	if err != nil {
 		return nil, err
 	}
@@ -23,73 +25,62 @@ func Pack(fsys fs.FS) ([]byte, error) {
 		if err != nil || name == "." {
 			return err
 		}
-		e, err := packed(fsys, name, found)
-		if err != nil {
-			return err
-		}
-		return out.add(e)
+		return packOne(out, fsys, name, found)
 	})
-	if err != nil {
+	if err = errors.Join(err, out.finish()); err != nil {
 		return nil, fmt.Errorf("pack: %w", err)
 	}
-	return out.finish()
+	return bytes.Join(blocks.Pieces, nil), nil
 }
 
-func packed(fsys fs.FS, name string, found fs.DirEntry) (entry, error) {
-	e := entry{name: name}
+func packOne(out *writer, fsys fs.FS, name string, found fs.DirEntry) error {
 	if err := checkName(name); err != nil {
-		return e, err
+		return err
 	}
 	info, err := found.Info()
 	if err != nil {
-		return e, err
+		return err
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		e.mode = fs.ModeDir | 0o755
+		return out.add(entry{name: name, mode: fs.ModeDir | 0o755}, nil)
 	case fs.ModeSymlink:
-		e.mode = fs.ModeSymlink | 0o777
-		e.link, err = fs.ReadLink(fsys, name)
-		if err == nil && escapes(name, e.link) {
-			err = fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, name, e.link)
+		link, err := fs.ReadLink(fsys, name)
+		if err == nil && escapes(name, link) {
+			err = fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, name, link)
 		}
+		return errors.Join(err, out.add(entry{name: name, mode: fs.ModeSymlink | 0o777, link: link}, nil))
 	case 0:
-		e.data, err = readBounded(fsys, name)
-		e.mode = 0o644
-		if info.Mode()&0o111 != 0 || bytes.HasPrefix(e.data, []byte("#!")) {
-			e.mode = 0o755
-		}
-	default:
-		err = fmt.Errorf("%w: %s: a %v is neither a file, a folder nor a symbolic link", ErrInvalid, name, info.Mode().Type())
+		return packFile(out, fsys, name, info)
 	}
-	return e, err
+	return fmt.Errorf("%w: %s: a %v is neither a file, a folder nor a symbolic link", ErrInvalid, name, info.Mode().Type())
 }
 
-// readBounded reads a file, which may grow while it is read, up to what an archive could hold.
-func readBounded(fsys fs.FS, name string) ([]byte, error) {
+func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
 	file, err := fsys.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
-	if err == nil && len(data) > MaxBytes {
-		err = fmt.Errorf("%s: %w", name, ErrTooLarge)
+	content := bufio.NewReader(file)
+	e := entry{name: name, size: info.Size(), mode: 0o644}
+	if start, _ := content.Peek(2); info.Mode()&0o111 != 0 || string(start) == "#!" {
+		e.mode = 0o755
 	}
-	return data, err
+	return out.add(e, content)
 }
 
 // Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it wrote before an error stays.
 func Unpack(root *os.Root, data []byte) error {
 	w := treeWriter{root: root, time: snapshotTime}
-	err := read(data, func(e entry) error {
+	err := read(data, func(e entry, content io.Reader) error {
 		if e.deleted {
 			return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
 		}
 		if e.link != "" && escapes(e.name, e.link) {
 			return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
 		}
-		return w.put(e)
+		return w.put(e, content)
 	})
 	return errors.Join(err, w.finish())
 }
@@ -97,11 +88,11 @@ func Unpack(root *os.Root, data []byte) error {
 // Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
 func Apply(root *os.Root, data []byte) error {
 	w := treeWriter{root: root, time: changeTime}
-	err := read(data, func(e entry) error {
+	err := read(data, func(e entry, content io.Reader) error {
 		if e.deleted {
 			return w.delete(e.name)
 		}
-		return w.put(e)
+		return w.put(e, content)
 	})
 	return errors.Join(err, w.finish())
 }
@@ -113,7 +104,7 @@ type treeWriter struct {
 	folders []entry
 }
 
-func (w *treeWriter) put(e entry) error {
+func (w *treeWriter) put(e entry, content io.Reader) error {
 	if err := w.parents(e.name); err != nil {
 		return err
 	}
@@ -130,10 +121,19 @@ func (w *treeWriter) put(e entry) error {
 	case e.link != "":
 		return w.root.Symlink(e.link, e.name)
 	}
-	if err := w.root.WriteFile(e.name, e.data, 0o600); err != nil {
+	return w.file(e, content)
+}
+
+func (w *treeWriter) file(e entry, content io.Reader) error {
+	file, err := w.root.OpenFile(e.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
 		return err
 	}
-	if err := w.root.Chmod(e.name, e.mode.Perm()); err != nil {
+	_, err = io.CopyN(file, content, e.size)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("%w: %s is cut short", ErrInvalid, e.name)
+	}
+	if err := errors.Join(err, file.Chmod(e.mode.Perm()), file.Close()); err != nil {
 		return err
 	}
 	return w.root.Chtimes(e.name, w.time, w.time)
