@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -34,7 +38,8 @@ type Deciding struct {
 	New  func(run string, cfg events.RunConfig) (map[string]Decider, error)
 }
 
-// RunDeciding runs a deciding service over all runs until the context ends.
+// RunDeciding runs a deciding service over all runs until the context ends. A closed run is left when it has
+// come to rest.
 func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	leases, err := newLeases(ctx, env)
 	if err != nil {
@@ -42,22 +47,62 @@ func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	known := map[string]bool{}
+	known := map[string]*decidedRun{}
 	return watchRuns(ctx, env, func(r run) {
-		if r.closed || known[r.name] {
-			return
+		w := known[r.name]
+		if w == nil {
+			w = &decidedRun{env: env, service: d, leases: leases, run: r.name}
+			known[r.name] = w
+			wg.Go(func() { w.work(ctx, r.cfg) })
 		}
-		known[r.name] = true
-		deciders, err := d.New(r.name, r.cfg)
-		if err != nil {
-			env.Logger.Error("a run cannot be decided on", "service", d.Name, "run", r.name, "error", err)
-			return
-		}
-		for instance, decider := range deciders {
-			l := newLoop(env, d.Name, r.name, instance, decider, leases)
-			wg.Go(func() { l.keep(ctx) })
-		}
+		w.closed.Store(r.closed)
 	})
+}
+
+// decidedRun is a run with a service's deciders for it.
+type decidedRun struct {
+	env     Env
+	service Deciding
+	leases  *leases
+	run     string
+	closed  atomic.Bool // by the catalogue
+}
+
+// work lets the run's deciders work until the context ends or the run is over. A run whose stream was made again
+// is another one.
+func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
+	w.env.Logger.Info("deciding on a run", "service", w.service.Name, "run", w.run)
+	for {
+		err := w.decide(ctx, cfg)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil || gone(err) && w.closed.Load() {
+			w.env.Logger.Info("leaving a closed run", "service", w.service.Name, "run", w.run)
+			return
+		}
+		w.env.Logger.Warn("a run cannot be decided on for now", "service", w.service.Name, "run", w.run, "error", err)
+		if !sleep(ctx, againMost) {
+			return
+		}
+		if latest, err := w.env.Log.Config(ctx, w.run); err == nil {
+			cfg = latest
+		}
+	}
+}
+
+// decide runs the deciders of one incarnation of the run.
+func (w *decidedRun) decide(ctx context.Context, cfg events.RunConfig) error {
+	deciders, err := w.service.New(w.run, cfg)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for instance, decider := range deciders {
+		l := newLoop(w.env, w.service.Name, w.run, instance, decider, w.leases)
+		group.Go(func() error { return l.keep(ctx) })
+	}
+	return group.Wait()
 }
 
 // source is the ce-source of what a decider states.
@@ -80,34 +125,47 @@ type loop struct {
 }
 
 func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *loop {
+	folder := service
+	if instance != "" {
+		folder += "-" + instance
+	}
 	return &loop{
 		env: env, run: runName, source: source(service, instance), decider: d, emits: emittedKinds(service), leases: l,
-		dir: filepath.Join(env.Dir, "projections", runName, service+"-"+instance),
+		dir: filepath.Join(env.Dir, "projections", runName, folder),
 	}
 }
 
-// keep runs the loop until the context ends or the closed run is at rest, and begins it again after faults.
-func (l *loop) keep(ctx context.Context) {
-	for {
+// keep runs the loop until the context ends or the closed run is at rest, and begins it again after faults. An
+// error says that the run's stream is not there, or is another one now.
+func (l *loop) keep(ctx context.Context) error {
+	for again := againAfter; ; again = min(2*again, againMost) {
+		began := time.Now()
 		err := l.work(ctx)
-		if ctx.Err() != nil || err == nil {
-			return
+		if ctx.Err() != nil || err == nil || gone(err) || errors.Is(err, eventlog.ErrReplaced) {
+			return err
 		}
-		l.env.Logger.Warn("a decider stopped, beginning again", "decider", l.source, "run", l.run, "error", err)
-		if !sleep(ctx, time.Second) {
-			return
+		if time.Since(began) > againMost {
+			again = againAfter
+		}
+		l.env.Logger.Warn("a decider stopped and will begin again", "decider", l.source, "run", l.run, "after", again, "error", err)
+		if !sleep(ctx, again) {
+			return ctx.Err()
 		}
 	}
 }
 
-// restAfter is how long nothing must happen in a closed run before its deciders leave it.
-const restAfter = 30 * time.Second
+// Rests before a decider that failed begins again, doubling.
+const (
+	againAfter = time.Second
+	againMost  = 30 * time.Second
+)
+
+// foldVersion changes when any decider folds differently than before: projections of older versions begin again.
+const foldVersion = 1
 
 // work folds and decides.
 func (l *loop) work(ctx context.Context) (err error) {
 	defer guard(l.source, &err)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	in, err := l.env.Log.Incarnation(ctx, l.run)
 	if err != nil {
 		return err
@@ -119,184 +177,13 @@ func (l *loop) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer db.Close()
-	lease := l.leases.hold(ctx, l.run+"."+l.source)
-	s := &session{loop: l, db: db, lease: lease, target: in.LastSeq}
-	return s.follow(ctx, l.events(ctx, db.Seq()+1))
-}
-
-// foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 1
-
-// arrival is an event of the run, or why no more come.
-type arrival struct {
-	event events.Event
-	err   error
-}
-
-// readAhead bounds the events that wait to be folded.
-const readAhead = 1024
-
-func (l *loop) events(ctx context.Context, from uint64) <-chan arrival {
-	arrivals := make(chan arrival, readAhead)
-	go func() {
-		err := l.env.Log.Follow(ctx, l.run, from, "", func(e events.Event) error {
-			select {
-			case arrivals <- arrival{event: e}:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		select {
-		case arrivals <- arrival{err: err}:
-		case <-ctx.Done():
-		}
-	}()
-	return arrivals
-}
-
-// session is a loop with its projection open.
-type session struct {
-	*loop
-	db    *projection.DB
-	lease *lease
-	// target is the sequence that must be folded before the next decision: what was there at the start, and
-	// what the last decision put on the log.
-	target uint64
-	closed bool
-	wake   time.Time
-}
-
-// idleCheck is how often a decider looks at its lease when nothing happens.
-const idleCheck = time.Second
-
-func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	lastEvent := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case a := <-arrivals:
-			if err := s.fold(a, arrivals); err != nil {
-				return err
-			}
-			lastEvent = time.Now()
-		case <-timer.C:
-		}
-		decided, err := s.decide(ctx)
-		if err != nil {
-			return err
-		}
-		if s.closed && !decided && s.wake.IsZero() && time.Since(lastEvent) > restAfter {
-			return nil
-		}
-		timer.Reset(s.pause())
-	}
-}
-
-// pause is how long to wait for an event before deciding again.
-func (s *session) pause() time.Duration {
-	if s.wake.IsZero() {
-		return idleCheck
-	}
-	return max(0, min(idleCheck, time.Until(s.wake)))
-}
-
-// batchEvents bounds the events that are folded in one transaction.
-const batchEvents = 512
-
-// fold takes an event and those that wait behind it into the projection, in one transaction.
-func (s *session) fold(first arrival, more <-chan arrival) error {
-	tx := s.db.Begin()
-	seq := s.db.Seq()
-	var err error
-	for a, n := first, 1; ; n++ {
-		if err = a.err; err == nil {
-			err = s.apply(tx, a.event)
-		}
-		if err != nil {
-			break
-		}
-		seq = a.event.Seq
-		if n == batchEvents || len(more) == 0 {
-			break
-		}
-		a = <-more
-	}
-	if err != nil {
-		tx.Discard()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source)
+	defer giveBack()
+	s := &session{loop: l, db: db, lease: lease, target: in.LastSeq, moved: time.Now()}
+	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
 		return err
 	}
-	return s.db.Commit(tx, seq)
-}
-
-func (s *session) apply(tx *projection.Tx, e events.Event) error {
-	s.closed = s.closed || e.Type == events.RunClosedType
-	return applyEvent(tx, s.decider, s.emits, e)
-}
-
-// applyEvent folds one event and keeps the tail of its chain where the service may have to append to it.
-func applyEvent(tx *projection.Tx, d Decider, emits map[string]bool, e events.Event) error {
-	if emits[e.Type.Kind()] {
-		if err := projection.Put(tx, tailKey(e), e.Seq); err != nil {
-			return err
-		}
-	}
-	if err := d.Apply(tx, e); err != nil {
-		return fmt.Errorf("fold sequence %d: %w", e.Seq, err)
-	}
-	return nil
-}
-
-// decide lets the decider decide, when this process holds the lease and has folded all there is, and publishes.
-func (s *session) decide(ctx context.Context) (decided bool, err error) {
-	if s.db.Seq() < s.target || !s.lease.held() {
-		return false, nil
-	}
-	if s.lease.fresh() {
-		// Another process decided until now: fold what it has left before deciding anything.
-		in, err := s.env.Log.Incarnation(ctx, s.run)
-		if err != nil {
-			return false, err
-		}
-		s.lease.settled()
-		if s.target = max(s.target, in.LastSeq); s.db.Seq() < s.target {
-			return false, nil
-		}
-	}
-	now := time.Now().UTC()
-	facts, wake, err := decideAt(s.db, s.decider, s.source, s.db.Seq(), now)
-	s.wake = wake
-	if err != nil {
-		return false, fmt.Errorf("decide as of %d: %w", s.db.Seq(), err)
-	}
-	for _, fact := range facts {
-		again, err := s.publish(ctx, fact)
-		if err != nil || again {
-			return true, err
-		}
-	}
-	return len(facts) > 0, nil
-}
-
-// publish appends one fact. again: the log holds something else than was decided, so fold it and decide again.
-func (s *session) publish(ctx context.Context, fact events.Event) (again bool, err error) {
-	if c, ok := s.decider.(Completer); ok {
-		if fact, err = c.Complete(ctx, s.db, fact); err != nil {
-			return false, err
-		}
-	}
-	stored, adopted, err := s.env.Log.Append(ctx, fact)
-	var conflict *conflictError
-	if errors.As(err, &conflict) {
-		s.target = max(s.target, conflict.Winner.Seq)
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	s.target = max(s.target, stored.Seq)
-	return adopted && string(stored.Data) != string(fact.Data), nil
+	return s.follow(ctx, l.events(ctx, in, db.Seq()+1))
 }

@@ -1,17 +1,18 @@
 package runtime
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-type conflictError = eventlog.Conflict
-
 // Keys of the runtime's own entries beside the decider's.
-const tailPrefix = "\x01tail/"
+const (
+	tailPrefix = "\x01tail/"
+	closedKey  = "\x01closed"
+)
 
 func tailKey(e events.Event) string { return tailPrefix + e.Type.Kind() + "." + e.Entity }
 
@@ -29,6 +30,19 @@ func emittedKinds(service string) map[string]bool {
 	return kinds
 }
 
+// applyEvent folds one event and keeps the tail of its chain where the service may have to append to it.
+func applyEvent(tx *projection.Tx, d Decider, emits map[string]bool, e events.Event) error {
+	if emits[e.Type.Kind()] {
+		if err := projection.Put(tx, tailKey(e), e.Seq); err != nil {
+			return err
+		}
+	}
+	if err := d.Apply(tx, e); err != nil {
+		return fmt.Errorf("fold sequence %d: %w", e.Seq, err)
+	}
+	return nil
+}
+
 // decideAt makes a decision as of a sequence and clock, and fills in what ties its facts to it: the links of
 // their chains, the sequence, the clock and the source. Facts of one chain follow each other only on the log,
 // so the second and later ones wait for the next decision.
@@ -37,7 +51,7 @@ func decideAt(v projection.View, d Decider, source string, asOf uint64, now time
 	if err != nil {
 		return nil, wake, err
 	}
-	linked := facts[:0]
+	var linked []events.Event
 	seen := map[string]bool{}
 	for _, fact := range facts {
 		chain := fact.Chain()

@@ -50,8 +50,6 @@ type Effect struct {
 	// Routes lists the routes that this process serves in a run, for services of routed types. It is asked again
 	// and again.
 	Routes func(ctx context.Context, run string) []string
-	// Opened and Closed are told of runs, when set.
-	Opened, Closed func(ctx context.Context, run string)
 }
 
 // Times of a service's life.
@@ -62,8 +60,9 @@ const (
 	handOver = time.Second
 	// routesEvery is how often a service asks which routes it serves.
 	routesEvery = 5 * time.Second
-	// serveAgainAfter is the rest before a consumer that cannot be served is tried again.
+	// serveAgainAfter is the rest before a consumer that cannot be served is tried again, doubling.
 	serveAgainAfter = time.Second
+	serveAgainMost  = 30 * time.Second
 )
 
 // RunEffect runs an effect service over its consumers of the topology table, in all open runs, until the
@@ -88,7 +87,7 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	}
 	return watchRuns(ctx, env, func(r run) {
 		if r.closed {
-			s.leave(ctx, r.name)
+			s.leave(r.name)
 		} else {
 			s.takeUp(ctx, r.name)
 		}
@@ -131,25 +130,19 @@ func (s *effectService) takeUp(ctx context.Context, runName string) {
 			s.serve(r.ctx, c.For(runName, ""), "")
 		}
 	}
-	if s.effect.Opened != nil {
-		s.effect.Opened(ctx, runName)
-	}
 	if s.effect.Routes != nil {
 		s.setRoutes(r, runName, s.effect.Routes(ctx, runName))
 	}
 }
 
 // leave stops serving a run that was closed.
-func (s *effectService) leave(ctx context.Context, runName string) {
+func (s *effectService) leave(runName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[runName]; r != nil {
 		s.env.Logger.Info("leaving a closed run", "service", s.effect.Name, "run", runName)
 		r.stop()
 		delete(s.runs, runName)
-	}
-	if s.effect.Closed != nil {
-		s.effect.Closed(ctx, runName)
 	}
 }
 
@@ -195,18 +188,20 @@ func (s *effectService) setRoutes(r *servedRun, runName string, routes []string)
 	}
 }
 
-// serve works on one consumer until the context ends or the consumer's stream is gone.
+// serve works on one consumer until the context ends.
 func (s *effectService) serve(ctx context.Context, spec events.ConsumerSpec, route string) {
 	s.serving.Go(func() {
-		for ctx.Err() == nil {
+		for again := serveAgainAfter; ctx.Err() == nil; again = min(2*again, serveAgainMost) {
+			began := time.Now()
 			err := s.route(ctx, spec, route)
-			if ctx.Err() != nil || gone(err) {
+			if ctx.Err() != nil {
 				return
 			}
-			if err != nil {
-				s.env.Logger.Warn("a consumer cannot be served, trying again", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "error", err)
+			if time.Since(began) > serveAgainMost {
+				again = serveAgainAfter
 			}
-			sleep(ctx, serveAgainAfter)
+			s.env.Logger.Warn("a consumer is not there and will be tried again", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "after", again, "error", err)
+			sleep(ctx, again)
 		}
 	})
 }

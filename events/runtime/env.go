@@ -34,33 +34,79 @@ type run struct {
 	closed bool
 }
 
-// watchRuns tells of every run in the catalogue, those that exist and those that come, until the context ends.
+// catalogueAgainAfter is the rest after the catalogue could not be read.
+const catalogueAgainAfter = time.Second
+
+// watchRuns tells of every run in the catalogue until the context ends: of those that are there at first, once
+// each and as they are by then, and of every opening and closing that comes.
 func watchRuns(ctx context.Context, env Env, tell func(run)) error {
-	from := uint64(1)
-	for {
-		err := env.Log.Follow(ctx, events.Catalogue, from, events.RunFilter, func(e events.Event) error {
-			from = e.Seq + 1
-			switch e.Type {
-			case events.RunOpenedType:
-				opened, err := events.Data[events.RunOpened](e)
-				if err != nil {
-					env.Logger.Error("a run's opening cannot be read", "run", e.Entity, "error", err)
-					return nil
+	var read uint64
+	for known := false; ctx.Err() == nil; {
+		err := error(nil)
+		if !known {
+			read, err = foundRuns(ctx, env, tell)
+			known = err == nil
+		}
+		if known {
+			err = env.Log.Follow(ctx, events.Catalogue, read+1, events.RunFilter, func(e events.Event) error {
+				read = e.Seq
+				if r, ok := entry(env, e); ok {
+					tell(r)
 				}
-				tell(run{name: e.Entity, cfg: opened.Config})
-			case events.RunClosedType:
-				tell(run{name: e.Entity, closed: true})
-			}
-			return nil
-		})
+				return nil
+			})
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		env.Logger.Warn("the catalogue of runs cannot be followed, trying again", "error", err)
-		if !sleep(ctx, time.Second) {
-			return nil
-		}
+		sleep(ctx, catalogueAgainAfter)
 	}
+	return nil
+}
+
+// foundRuns tells of the runs that the catalogue holds, and up to which sequence it looked.
+func foundRuns(ctx context.Context, env Env, tell func(run)) (read uint64, err error) {
+	var order []string
+	found := map[string]run{}
+	for e, err := range env.Log.All(ctx, events.Catalogue, 1) {
+		if err != nil {
+			return 0, err
+		}
+		read = e.Seq
+		r, ok := entry(env, e)
+		if !ok {
+			continue
+		}
+		before, known := found[r.name]
+		if !known {
+			order = append(order, r.name)
+		}
+		if r.closed {
+			r.cfg = before.cfg
+		}
+		found[r.name] = r
+	}
+	for _, name := range order {
+		tell(found[name])
+	}
+	return read, nil
+}
+
+// entry reads an opening or closing in the catalogue.
+func entry(env Env, e events.Event) (r run, ok bool) {
+	switch e.Type {
+	case events.RunClosedType:
+		return run{name: e.Entity, closed: true}, true
+	case events.RunOpenedType:
+		opened, err := events.Data[events.RunOpened](e)
+		if err != nil {
+			env.Logger.Error("a run's opening cannot be read", "run", e.Entity, "error", err)
+			return run{}, false
+		}
+		return run{name: e.Entity, cfg: opened.Config}, true
+	}
+	return run{}, false
 }
 
 // Runs tells a participant that is no service of the topology, such as a trainer, of every open run until the

@@ -27,7 +27,8 @@ type leases struct {
 
 func newLeases(ctx context.Context, env Env) (*leases, error) {
 	bucket, err := env.Log.JetStream().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: events.LeaseBucket, Description: "which process of a deciding service decides", TTL: leaseTTL, Storage: jetstream.MemoryStorage,
+		Bucket: events.LeaseBucket, Description: "which process of a deciding service decides", TTL: leaseTTL,
+		Storage: jetstream.MemoryStorage, Replicas: env.Log.Replicas(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the lease bucket: %w", err)
@@ -39,58 +40,78 @@ func newLeases(ctx context.Context, env Env) (*leases, error) {
 type lease struct {
 	leases *leases
 	key    string
-	mu     sync.Mutex
-	until  time.Time
-	// isFresh: the lease was gained, and nothing was decided under it yet.
-	isFresh  bool
-	revision uint64
+	// gained is told when the lease was gained from somebody else, or for the first time.
+	gained chan struct{}
+
+	revision uint64 // of the bucket's entry, 0 when it is not ours; the renewing goroutine's own
+	mu       sync.Mutex
+	until    time.Time
 }
 
-// hold tries to gain and keep a lease until the context ends, and gives it back then.
-func (l *leases) hold(ctx context.Context, key string) *lease {
-	h := &lease{leases: l, key: strings.ReplaceAll(key, "/", ".")}
-	h.renew(ctx)
+// hold tries to gain and keep a lease. giveBack ends that, and lets another process have it.
+func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func()) {
+	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1)}
+	ctx, stop := context.WithCancel(ctx)
+	stopped := make(chan struct{})
 	go func() {
+		defer close(stopped)
 		tick := time.NewTicker(leaseRenew)
 		defer tick.Stop()
 		for {
+			h.renew(ctx)
 			select {
 			case <-ctx.Done():
 				h.giveBack()
 				return
 			case <-tick.C:
-				h.renew(ctx)
 			}
 		}
 	}()
-	return h
+	return h, func() {
+		stop()
+		<-stopped
+	}
 }
 
 // renew gains the lease when nobody has it, or keeps it.
 func (h *lease) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
-	h.mu.Lock()
-	revision := h.revision
-	h.mu.Unlock()
 	began := time.Now()
-	var err error
-	gained := revision == 0
-	if gained {
-		revision, err = h.leases.bucket.Create(ctx, h.key, []byte(h.leases.instance))
-	} else {
-		revision, err = h.leases.bucket.Update(ctx, h.key, []byte(h.leases.instance), revision)
+	had := h.held()
+	revision, err := h.claim(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists): // it is somebody else's
+		h.revision = 0
+		h.hold(time.Time{})
+	case err != nil: // the server is away: what is held runs on
+		h.revision = 0
+	default:
+		h.revision = revision
+		h.hold(began.Add(leaseTTL))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			h.revision = 0 // somebody else's, or gone with the server: gain it anew
+	if err == nil && !had {
+		select {
+		case h.gained <- struct{}{}:
+		default:
 		}
-		return
 	}
-	h.revision, h.until = revision, began.Add(leaseTTL)
-	h.isFresh = h.isFresh || gained
+}
+
+// claim writes the entry: over the one that this process wrote, now or before it restarted, or where there is none.
+func (h *lease) claim(ctx context.Context) (revision uint64, err error) {
+	bucket, value := h.leases.bucket, []byte(h.leases.instance)
+	if h.revision != 0 {
+		return bucket.Update(ctx, h.key, value, h.revision)
+	}
+	if revision, err = bucket.Create(ctx, h.key, value); !errors.Is(err, jetstream.ErrKeyExists) {
+		return revision, err
+	}
+	entry, getErr := bucket.Get(ctx, h.key)
+	if getErr != nil || string(entry.Value()) != h.leases.instance {
+		return 0, err
+	}
+	return bucket.Update(ctx, h.key, value, entry.Revision())
 }
 
 func (h *lease) held() bool {
@@ -99,21 +120,14 @@ func (h *lease) held() bool {
 	return time.Now().Before(h.until)
 }
 
-func (h *lease) fresh() bool {
+func (h *lease) hold(until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.isFresh
-}
-
-func (h *lease) settled() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.isFresh = false
+	h.until = until
 }
 
 func (h *lease) giveBack() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.hold(time.Time{})
 	if h.revision == 0 {
 		return
 	}
@@ -121,5 +135,4 @@ func (h *lease) giveBack() {
 	defer cancel()
 	// A lease that cannot be given back runs out by itself.
 	_ = h.leases.bucket.Delete(ctx, h.key, jetstream.LastRevision(h.revision))
-	h.revision, h.until = 0, time.Time{}
 }
