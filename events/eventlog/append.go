@@ -34,7 +34,7 @@ var ErrNoLink = errors.New("not a link of this chain")
 
 // settleTime is how long the server's verdict and the chain that is read may contradict each other: a leader
 // that was just elected is still catching up.
-const settleTime = 10 * time.Second
+const settleTime = 5 * time.Second
 
 // Conflict says that another event took the link's place. Winner is the event that stands there.
 type Conflict struct {

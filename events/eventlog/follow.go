@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
@@ -108,8 +109,13 @@ const pullSize = 500
 // The server beats while there is nothing to read; a reader that misses two beats makes a new consumer.
 const heartbeat = 5 * time.Second
 
+// errReconnected: the server that is connected now may have forgotten the consumer.
+var errReconnected = errors.New("reconnected")
+
 // session reads through one consumer until it breaks.
 func (r *reader) session(ctx context.Context) error {
+	ctx, stop := r.untilReconnected(ctx)
+	defer stop()
 	consumer, err := r.consumer(ctx)
 	if err != nil {
 		return err
@@ -146,6 +152,9 @@ func (r *reader) session(ctx context.Context) error {
 
 func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
 	e, err := r.log.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), seq)
+	if err != nil && ctx.Err() != nil {
+		return err // the body was being fetched when the connection came back
+	}
 	if err != nil {
 		return final{fmt.Errorf("follow run %s: %w", r.run, err)}
 	}
@@ -154,6 +163,23 @@ func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error 
 	}
 	r.next = seq + 1
 	return nil
+}
+
+// untilReconnected ends the context when the connection was lost and is there again.
+func (r *reader) untilReconnected(ctx context.Context) (context.Context, func()) {
+	connected := r.log.nc.StatusChanged(nats.CONNECTED)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-connected:
+			cancel(errReconnected)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(nil)
+		r.log.nc.RemoveStatusListener(connected)
+	}
 }
 
 // orphanedAfter is when the server removes the consumer of a reader that died.
