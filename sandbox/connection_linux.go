@@ -12,8 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// cancelGrace is how long a sandbox has to confirm that it gave a command up.
-const cancelGrace = 10 * time.Second
+// defaultCancelGrace is how long a sandbox has to confirm that it gave a command up.
+const defaultCancelGrace = 10 * time.Second
+
+var cancelGrace = defaultCancelGrace
 
 // connection multiplexes calls to the init process over its socket.
 type connection struct {
