@@ -21,7 +21,6 @@ func (s *state) places() []candidate {
 			}
 			out = append(out, candidate{
 				text:     fmt.Sprintf("At %s:%d", name, line+1),
-				offset:   s.suspicion(f, line),
 				features: s.placeFeatures(f, line),
 				index:    n<<16 | line,
 			})
@@ -87,7 +86,7 @@ func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 		}
 		out = append(out, candidate{
 			text:     m.text(),
-			offset:   -envOp * math.Log(float64(variants[m.op])),
+			offset:   -0.5 * math.Log(float64(variants[m.op])),
 			features: s.changeFeatures(f, line, m),
 			index:    i,
 		})
@@ -101,10 +100,4 @@ func (m mutation) text() string {
 		return "Change (line): " + m.detail
 	}
 	return "Change (" + m.op + "): " + strings.TrimSpace(m.change.with[0])
-}
-
-// suspicion is the fixed part of a line's logit: a little more for words that the instruction and the failing tests use too.
-func (s *state) suspicion(f *file, line int) float64 {
-	plain := f.derive().plain[line]
-	return envW1*float64(overlap(plain, s.words)) + envW2*float64(overlap(plain, s.failWords)) + envW3*float64(overlap(f.derive().function[line], s.words))
 }
