@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -41,6 +40,7 @@ var metaKey = []byte("\x00meta")
 // DB is one projection. One goroutine writes it.
 type DB struct {
 	db   *pebble.DB
+	lock *pebble.Lock
 	meta meta
 }
 
@@ -50,40 +50,62 @@ const (
 	memTableBytes = 2 << 20
 )
 
-// Open opens the projection in a directory, and empties it when it belongs to another identity.
+// Open opens the projection in a directory, and empties it when it belongs to another identity or cannot be
+// read: whatever is wrong with local state, the log has it all. A directory that another process has open is an
+// error.
 func Open(dir string, id Identity) (*DB, error) {
-	d, err := open(dir, vfs.Default, id)
-	if err == nil && d.meta.Identity.Same(id) {
-		return d, nil
-	}
-	if err == nil {
-		err = d.Close()
-	}
-	// Whatever is wrong with local state, the log has it all.
-	if rmErr := os.RemoveAll(dir); rmErr != nil {
-		return nil, errors.Join(err, rmErr)
-	}
-	if d, err = open(dir, vfs.Default, id); err != nil {
+	d, err := openIn(vfs.Default, dir, id)
+	if err != nil {
 		return nil, fmt.Errorf("open projection %s: %w", dir, err)
 	}
-	d.meta.Identity = id
 	return d, nil
 }
 
 // Memory makes a projection that lives in memory alone.
-func Memory() (*DB, error) { return open("", vfs.NewMem(), Identity{}) }
+func Memory() (*DB, error) { return openIn(vfs.NewMem(), "projection", Identity{}) }
 
-func open(dir string, fs vfs.FS, id Identity) (*DB, error) {
+func openIn(fs vfs.FS, dir string, id Identity) (*DB, error) {
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return nil, fmt.Errorf("in use by another process: %w", err)
+	}
+	d, err := open(fs, dir, lock)
+	if err == nil && d.meta.Identity.Same(id) {
+		return d, nil
+	}
+	if err == nil {
+		d.db.Close()
+	}
+	if err = empty(fs, dir); err == nil {
+		d, err = open(fs, dir, lock)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	d.meta = meta{Identity: id}
+	return d, nil
+}
+
+// open opens what is in a directory. Pebble panics where it finds its files in disorder.
+func open(fs vfs.FS, dir string, lock *pebble.Lock) (d *DB, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
-	db, err := pebble.Open(dir, &pebble.Options{FS: fs, Cache: cache, MemTableSize: memTableBytes, Logger: quiet{}})
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, Cache: cache, MemTableSize: memTableBytes, Logger: quiet{}, Lock: lock})
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{db: db}
+	d = &DB{db: db, lock: lock}
 	value, closer, err := db.Get(metaKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		d.meta.Identity = id
 		return d, nil
 	}
 	if err == nil {
@@ -97,11 +119,25 @@ func open(dir string, fs vfs.FS, id Identity) (*DB, error) {
 	return d, nil
 }
 
+// empty removes what is in a directory, but not the lock on it.
+func empty(fs vfs.FS, dir string) error {
+	names, err := fs.List(dir)
+	for _, name := range names {
+		if name != "LOCK" {
+			err = errors.Join(err, fs.RemoveAll(fs.PathJoin(dir, name)))
+		}
+	}
+	return err
+}
+
+// Corrupt reports whether an error says that the files of a projection cannot be trusted: delete them.
+func Corrupt(err error) bool { return pebble.IsCorruptionError(err) }
+
 // Seq is the last sequence that the state holds.
 func (d *DB) Seq() uint64 { return d.meta.Seq }
 
 // Close closes the projection.
-func (d *DB) Close() error { return d.db.Close() }
+func (d *DB) Close() error { return errors.Join(d.db.Close(), d.lock.Close()) }
 
 // Begin starts a transaction over the state.
 func (d *DB) Begin() *Tx { return &Tx{batch: d.db.NewIndexedBatch()} }
