@@ -44,7 +44,7 @@ func start(namespaces bool) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: program, Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
@@ -105,35 +105,33 @@ func fork(command *exec.Cmd) error {
 }
 
 // executable is this program in sealed memory: readable for the mapped user wherever the file lies, still there when the file
-// is replaced, and beyond the reach of anything inside.
-var executable = sync.OnceValues(func() (string, error) {
+// is replaced, and beyond the reach of anything inside. Where the system forbids programs in memory it is the file itself.
+var executable = sync.OnceValues(func() (*os.File, error) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return "", fmt.Errorf("open this program: %w", err)
+		return nil, fmt.Errorf("open this program: %w", err)
 	}
-	defer file.Close()
 	fd, err := unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 there is no such flag, and none is needed
 		fd, err = unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
-	if err != nil {
-		return "", fmt.Errorf("copy this program to memory: %w", err)
+	if errors.Is(err, unix.EACCES) { // vm.memfd_noexec=2
+		return file, nil
 	}
-	// The descriptor stays open as long as this process lives.
+	defer file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("copy this program to memory: %w", err)
+	}
 	memory := os.NewFile(uintptr(fd), "rondo")
 	if _, err := io.Copy(memory, file); err != nil {
-		return "", fmt.Errorf("copy this program to memory: %w", err)
+		return nil, errors.Join(fmt.Errorf("copy this program to memory: %w", err), memory.Close())
 	}
 	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return "", fmt.Errorf("seal this program: %w", err)
+		return nil, errors.Join(fmt.Errorf("seal this program: %w", err), memory.Close())
 	}
-	keptOpen = memory
-	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+	return memory, nil
 })
-
-// keptOpen holds the sealed program, which a finalizer would otherwise close.
-var keptOpen *os.File
 
 func (p *process) pid() int { return p.command.Process.Pid }
 

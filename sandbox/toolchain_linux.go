@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,8 +73,27 @@ func goToolchain(ctx context.Context, cacheDir string) ([]Mount, map[string]stri
 	return []Mount{{Source: root, Target: root}, {Source: filepath.Join(folder, "build"), Target: goCache, Overlay: true}}, env, nil
 }
 
-// goRoot asks the go command, which may be a wrapper or a link, where its files are.
+// goRoot is where the files of the go command are: asked once, as every sandbox needs it.
 func goRoot(ctx context.Context) (string, error) {
+	knownGoRoot.Lock()
+	defer knownGoRoot.Unlock()
+	if knownGoRoot.path != "" {
+		return knownGoRoot.path, nil
+	}
+	root, err := askGoRoot(ctx)
+	if err == nil {
+		knownGoRoot.path = root
+	}
+	return root, err
+}
+
+var knownGoRoot struct {
+	sync.Mutex
+	path string
+}
+
+// askGoRoot asks the go command itself, which may be a wrapper or a link.
+func askGoRoot(ctx context.Context) (string, error) {
 	program, err := exec.LookPath("go")
 	if err != nil {
 		return "", errors.New("there is no go command on the PATH")

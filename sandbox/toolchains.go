@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 	"maps"
 )
 
@@ -13,7 +12,7 @@ func Toolchains(ctx context.Context, names []string, cacheDir string) ([]Mount, 
 	for _, name := range names {
 		m, e, err := Toolchain(ctx, name, cacheDir)
 		if err != nil {
-			return nil, nil, fmt.Errorf("toolchain %s: %w", name, err)
+			return nil, nil, err
 		}
 		mounts = append(mounts, m...)
 		maps.Copy(env, e)
