@@ -24,7 +24,7 @@ const (
 var (
 	errNoReward  = errors.New("the tests wrote neither reward.json nor reward.txt")
 	errBadReward = errors.New("bad reward")
-	errTampered  = errors.New("a process that the tests or the code under test left behind was running when the reward was written; tests must end what they start")
+	errTampered  = errors.New("a process that the tests or the code under test left behind was running when the reward was written; tests must end what they start and wait for it")
 )
 
 // formats are the files that hold a reward; the first that is there counts.

@@ -3,9 +3,11 @@ package verifier_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -15,7 +17,43 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
+	if os.Getenv("RONDO_TEST_ACTOR") == "refused" {
+		scoreWhereNamespacesAreRefused()
+		return
+	}
 	os.Exit(m.Run())
+}
+
+// scoreWhereNamespacesAreRefused runs in a sandbox, where no sandbox can be made.
+func scoreWhereNamespacesAreRefused() {
+	snapshot, err := sandbox.Pack(fstest.MapFS{"file": {Data: []byte("content\n")}})
+	if err != nil {
+		panic(err)
+	}
+	tests, err := sandbox.Pack(fstest.MapFS{"test.sh": {Data: []byte(`cat /app/file /tests/more; pwd; echo '{"reward": 0.5}' > /logs/verifier/reward.json`)}, "more": {Data: []byte("more\n")}})
+	if err != nil {
+		panic(err)
+	}
+	for _, insecure := range []bool{false, true} {
+		outcome, err := verifier.Run(context.Background(), verifier.Spec{Name: "inner", Snapshot: snapshot, Tests: tests, AllowInsecure: insecure})
+		fmt.Printf("%v %q %v\n", outcome.Reward, outcome.Log, err)
+	}
+}
+
+func TestWithoutIsolation(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
+	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "refused"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, scored, _ := strings.Cut(string(result.Stdout), "\n")
+	if !strings.Contains(refused, "operation not permitted") || strings.TrimSpace(scored) != `0.5 "content\nmore\n/app\n" <nil>` {
+		t.Errorf("got %s%s", result.Stdout, result.Stderr)
+	}
 }
 
 // spec scores a workspace of one file by a script.
@@ -185,7 +223,7 @@ func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
 }
 
 func TestHelpersThatEndInTimeAreNoCheats(t *testing.T) {
-	s := spec(t, `(setsid sh -c 'sleep 0.05; echo helped > /tmp/helped' &); while [ ! -s /tmp/helped ]; do sleep 0.05; done; sleep 0.1; echo 1 > /logs/verifier/reward.txt`)
+	s := spec(t, `(setsid sh -c 'sleep 0.05; echo helped > /tmp/helped' &); while [ ! -s /tmp/helped ]; do sleep 0.05; done; sleep 1; echo 1 > /logs/verifier/reward.txt`)
 	if outcome, err := verifier.Run(t.Context(), s); err != nil || outcome.Reward != 1 {
 		t.Errorf("%+v, %v", outcome, err)
 	}
