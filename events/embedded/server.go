@@ -65,8 +65,11 @@ func Start(o Options) (*Server, error) {
 
 // Connect opens a connection within the process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s.server), nats.MaxReconnects(-1)}, opts...)...)
+	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s), nats.MaxReconnects(-1)}, opts...)...)
 }
+
+// InProcessConn implements [nats.InProcessConnProvider].
+func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
 // URL is where other processes connect.
 func (s *Server) URL() string { return s.server.ClientURL() }
