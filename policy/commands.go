@@ -18,7 +18,7 @@ const maxCommands = 6
 var (
 	inlineCode = regexp.MustCompile("`([^`\n]{2,120})`")
 	codeBlock  = regexp.MustCompile("(?s)```[a-z]*\n(.*?)```")
-	runnable   = regexp.MustCompile(`^(\$ )?((ba|da|k|z)?sh|go|make|python3?|node|perl|awk|cargo|npm|bats|\./\S+)( [^;&|<>$]*)?$`)
+	runnable   = regexp.MustCompile(`^(cd [\w./-]+ && )?((ba|da|k|z)?sh|go|make|python3?|node|perl|awk|cargo|npm|bats|\./\S+)( [^;&|<>$]*)?$`)
 )
 
 // commands lists the candidates: what the instruction names first, then what the listings suggest.
@@ -120,6 +120,9 @@ func toldCommands(text string) []string {
 func (c command) guarded() string {
 	if strings.HasPrefix(c.text, "go test") {
 		return "go test -vet=off -timeout 2s" + strings.TrimPrefix(c.text, "go test")
+	}
+	if strings.HasPrefix(c.text, "cd ") {
+		return "timeout 10 sh -c '" + strings.ReplaceAll(c.text, "'", `'\''`) + "'"
 	}
 	if c.slow {
 		return "timeout 20 " + c.text

@@ -201,7 +201,10 @@ func telling(a, b outcome) outcome {
 func (s *state) changeFeatures(f *file, line int, m mutation) []feature {
 	facts := f.derive()
 	plain := facts.plain[line]
-	result := m.text()
+	result := m.op
+	if len(m.change.with) > 0 {
+		result += m.change.with[0]
+	}
 	known := 0
 	if m.op != "line" {
 		known = novelty(facts, f.lines[line], m.change.with[0], f.language())

@@ -12,6 +12,7 @@ type file struct {
 	asked bool // a read was tried
 	lines []string
 	facts *fileFacts // derived from lines on first use
+	key   uint64     // digest of path and lines, 0 until it is asked for
 }
 
 func (f *file) text() string { return strings.Join(f.lines, "\n") }

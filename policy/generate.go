@@ -39,7 +39,11 @@ func (m *Model) Generate(p Prompt) (*Answer, error) {
 		s.observe(&messages[i].Message)
 	}
 	sampler := &sampler{model: m, temperature: p.Temperature, random: rand.New(rand.NewPCG(p.Seed, hashTokens(a.PromptTokenIDs)))}
-	t, _ := s.answer(sampler.choose)
+	budget := answerBudget
+	if p.MaxTokens > 0 {
+		budget = min(budget, p.MaxTokens)
+	}
+	t, _ := s.answer(sampler.choose, budget)
 	a.Content, a.ToolCalls = t.content(), t.calls
 	a.finish(sampler.logprobs, p.MaxTokens)
 	return a, nil
@@ -111,6 +115,6 @@ func (s *sampler) draw(logprobs []float64) int {
 
 // contentOf is the text of the lines that begin a token sequence, without an incomplete character at the end.
 func contentOf(tokens []int32) string {
-	p := parser{tokens: tokens}
+	p := tokenReader{tokens: tokens}
 	return strings.ToValidUTF8(p.answer().Content, "")
 }

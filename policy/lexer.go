@@ -115,10 +115,7 @@ type fileFacts struct {
 	mutable  []bool
 }
 
-func (f *file) derive() *fileFacts {
-	if f.facts != nil {
-		return f.facts
-	}
+func deriveFacts(f *file) *fileFacts {
 	lang := f.language()
 	facts := &fileFacts{bigrams: map[uint64]int{}}
 	function := ""
@@ -140,7 +137,6 @@ func (f *file) derive() *fileFacts {
 		}
 		eachBigram(lexed, func(h uint64) { facts.bigrams[h]++ })
 	}
-	f.facts = facts
 	return facts
 }
 

@@ -30,8 +30,8 @@ type mutator struct {
 	seen  map[string]bool
 }
 
-// mutations lists what can be changed at a line of a file.
-func (s *state) mutations(f *file, line int) []mutation {
+// mutate applies all operators to a line of a file.
+func (s *state) mutate(f *file, line int) []mutation {
 	facts := f.derive()
 	m := &mutator{
 		file: f, facts: facts, line: line, text: f.lines[line], lexed: facts.lexed[line], lang: f.language(), state: s,

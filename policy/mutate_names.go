@@ -23,9 +23,9 @@ var keywords = func() map[string]bool {
 var opposites = [][2]string{
 	{"first", "last"}, {"head", "tail"}, {"min", "max"}, {"prefix", "suffix"}, {"left", "right"}, {"upper", "lower"}, {"start", "end"},
 	{"true", "false"}, {"break", "continue"}, {"floor", "ceil"}, {"before", "after"}, {"add", "sub"}, {"row", "col"}, {"asc", "desc"},
-	{"width", "height"}, {"begin", "end"}, {"any", "all"}, {"index", "lastindex"}, {"push", "pop"}, {"inc", "dec"}, {"read", "write"},
+	{"width", "height"}, {"begin", "end"}, {"any", "all"}, {"index", "lastIndex"}, {"push", "pop"}, {"inc", "dec"}, {"read", "write"},
 	{"floor", "round"}, {"in", "out"}, {"key", "value"}, {"src", "dst"}, {"from", "to"}, {"append", "prepend"}, {"even", "odd"},
-	{"and", "or"}, {"keys", "values"}, {"trim", "trimspace"}, {"more", "less"}, {"on", "off"}, {"yes", "no"}, {"old", "new"},
+	{"and", "or"}, {"keys", "values"}, {"trim", "trimSpace"}, {"left", "prefix"}, {"right", "suffix"}, {"err", "nil"}, {"more", "less"}, {"on", "off"}, {"yes", "no"}, {"old", "new"},
 }
 
 func (m *mutator) mutateName(i int) {
@@ -33,12 +33,15 @@ func (m *mutator) mutateName(i int) {
 	lower := strings.ToLower(l.text)
 	for _, pair := range opposites {
 		for k := range pair {
-			if at := wordIndex(l.text, lower, pair[k]); at >= 0 {
+			if at := wordIndex(l.text, lower, strings.ToLower(pair[k])); at >= 0 {
 				m.exchange("opposite", l, l.text[:at]+matchCase(l.text[at:at+len(pair[k])], pair[1-k])+l.text[at+len(pair[k]):])
 			}
 		}
 	}
 	m.family("jump", l, jumps)
+	if before, _ := m.neighbour(i, -1); m.lang == code && slices.Contains([]string{"if", "&&", "||", "return", "("}, before.text) && !m.compares() {
+		m.put("negate", "add !", m.text[:l.start]+"!"+m.text[l.start:])
+	}
 	if m.lang == shell {
 		m.shellName(i)
 		return
@@ -79,7 +82,7 @@ func wordIndex(text, lower, word string) int {
 
 func matchCase(model, word string) string {
 	switch {
-	case strings.ToUpper(model) == model:
+	case strings.ToUpper(model) == model && len(model) > 1:
 		return strings.ToUpper(word)
 	case model[0] >= 'A' && model[0] <= 'Z':
 		return strings.ToUpper(word[:1]) + word[1:]

@@ -83,13 +83,30 @@ func (m *mutator) order() {
 		switch {
 		case l.class == operator && slices.Contains([]string{",", "-", "/", "%"}, l.text):
 			m.swapAround(i, l.text)
-		case m.lang == shell && l.class == space && !m.testBracket() && m.program(i) != "":
-			if _, left := m.neighbour(i, -1); left >= 0 && !m.commandPosition(left) {
-				m.swapAround(i, " ")
-			}
 		}
 	}
+	m.swapWords()
 	m.brackets()
+}
+
+// swapWords exchanges neighbouring arguments of a shell command.
+func (m *mutator) swapWords() {
+	if m.lang != shell || m.testBracket() {
+		return
+	}
+	words := strings.Split(m.text, " ")
+	for k := 1; k+1 < len(words) && len(words) <= 12; k++ {
+		a, b := words[k], words[k+1]
+		plain := func(word string) bool {
+			return word != "" && !keywords[word] && !strings.Contains("|&;<>(){}[]=", word[:1]) && !strings.HasSuffix(word, ";")
+		}
+		if before := words[k-1]; !plain(a) || !plain(b) || a == b || before == "" || before == "|" || before == "&&" || before == "||" || before == "if" || before == "while" {
+			continue
+		}
+		swapped := slices.Clone(words)
+		swapped[k], swapped[k+1] = b, a
+		m.put("swap", "words", strings.Join(swapped, " "))
+	}
 }
 
 // swapAround exchanges the operand that ends before lexeme i with the one that begins after it.

@@ -22,6 +22,11 @@ func (m *mutator) constants() {
 				m.put("text", "separator", m.text[:span[0]]+other+m.text[span[1]:])
 			}
 		}
+		if end, ok := strings.CutSuffix(body, `\n`); ok {
+			m.put("text", "no newline", m.text[:span[0]]+end+m.text[span[1]:])
+		} else if strings.Contains(body, "%") {
+			m.put("text", "newline", m.text[:span[1]]+`\n`+m.text[span[1]:])
+		}
 		m.eachConstant(func(other string) bool {
 			if other == body || len(other) > 24 || count >= maxConstants {
 				return count < maxConstants
@@ -47,8 +52,8 @@ func (m *mutator) eachConstant(visit func(string) bool) {
 			}
 		}
 	}
-	for _, span := range quoted(strings.ReplaceAll(m.state.failText, "\n", " ")) {
-		if span[1] <= len(m.state.failText) && !visit(strings.ReplaceAll(m.state.failText, "\n", " ")[span[0]:span[1]]) {
+	for _, other := range m.state.quote {
+		if !visit(other) {
 			return
 		}
 	}

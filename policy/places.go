@@ -3,30 +3,56 @@ package policy
 import (
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 )
 
-// places lists the lines that may be changed.
+// places lists the lines that may be changed. In a large repository these are the ones that share most words with the failing
+// tests and the instruction.
 func (s *state) places() []candidate {
-	var out []candidate
+	spots := s.spots()
+	out := make([]candidate, 0, len(spots))
+	for _, at := range spots {
+		if s.exhausted(at.file, at.line) {
+			continue
+		}
+		out = append(out, candidate{
+			text:     fmt.Sprintf("At %s:%d", at.file.path, at.line+1),
+			features: s.placeFeatures(at.file, at.line),
+			index:    at.order<<16 | at.line,
+		})
+	}
+	return out
+}
+
+type spot struct {
+	file  *file
+	order int // of the file
+	line  int
+	words int // shared with the failing tests and the instruction
+}
+
+func (s *state) spots() []spot {
+	var spots []spot
 	for n, name := range s.order {
 		f := s.files[name]
 		if s.excluded(f) {
 			continue
 		}
-		facts := f.derive()
-		for line := range f.lines {
-			if !facts.mutable[line] || len(out) == maxPlaces || s.exhausted(f, line) {
-				continue
+		for line, mutable := range f.derive().mutable {
+			if mutable {
+				spots = append(spots, spot{file: f, order: n, line: line})
 			}
-			out = append(out, candidate{
-				text:     fmt.Sprintf("At %s:%d", name, line+1),
-				features: s.placeFeatures(f, line),
-				index:    n<<16 | line,
-			})
 		}
 	}
-	return out
+	if len(spots) <= maxPlaces {
+		return spots
+	}
+	for i := range spots {
+		plain := spots[i].file.derive().plain[spots[i].line]
+		spots[i].words = overlap(plain, s.failWords) + overlap(plain, s.words)
+	}
+	slices.SortStableFunc(spots, func(a, b spot) int { return b.words - a.words })
+	return spots[:maxPlaces]
 }
 
 func (s *state) hasPlaces() bool {
@@ -85,19 +111,11 @@ func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 			continue
 		}
 		out = append(out, candidate{
-			text:     m.text(),
+			text:     fmt.Sprintf("Change %d (%s): %s", i+1, m.op, m.detail),
 			offset:   -0.5 * math.Log(float64(variants[m.op])),
 			features: s.changeFeatures(f, line, m),
 			index:    i,
 		})
 	}
 	return mutations, out
-}
-
-// text says what a mutation does, in one line.
-func (m mutation) text() string {
-	if m.op == "line" {
-		return "Change (line): " + m.detail
-	}
-	return "Change (" + m.op + "): " + strings.TrimSpace(m.change.with[0])
 }

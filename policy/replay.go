@@ -1,5 +1,7 @@
 package policy
 
+import "math"
+
 // decision is one decision of a recorded conversation: what there was to choose from, and what was chosen.
 type decision struct {
 	candidates []candidate
@@ -23,7 +25,7 @@ func replay(tokens []int32, mine []bool) (decisions []decision, unknown int, err
 		if m.Role == "assistant" {
 			if len(m.actions) > 0 && mine[m.actions[0]] {
 				r := replayer{tokens: tokens, actions: m.actions}
-				t, _ := s.answer(r.choose)
+				t, _ := s.answer(r.choose, math.MaxInt)
 				decisions = append(decisions, r.decisions...)
 				changes = append(changes, t.change...)
 				unknown += len(m.actions) - len(r.decisions)

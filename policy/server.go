@@ -2,24 +2,20 @@ package policy
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Limits of a request. A conversation of the built-in policy is far below them.
-const (
-	maxBody     = 16 << 20
-	maxMessages = 10000
-	maxPolicies = 1000
-)
+const maxPolicies = 1000
 
 // Server serves the policy as an OpenAI-compatible endpoint, with token ids and log-probabilities as vLLM gives
-// them (return_token_ids, logprobs) and the version of the weights. A model is a policy's name; a name that no
+// them (return_token_ids, logprobs) and the version of the weights (also in meta_info, where SGLang has it). A model is a policy's name; a name that no
 // weights were loaded for is the initial policy, version 0.
 type Server struct {
 	mux     *http.ServeMux
@@ -40,6 +36,7 @@ func NewServer() *Server {
 	s := &Server{mux: http.NewServeMux(), policies: map[string]loaded{}}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
 	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("/", unknownPath)
 	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	return s
 }
@@ -77,26 +74,20 @@ func (s *Server) policy(name string) loaded {
 	return loaded{0, initial}
 }
 
-type completionRequest struct {
-	Model    string    `json:"model"`
-	Messages []Message `json:"messages"`
-	Tools    []struct {
-		Function struct {
-			Name string `json:"name"`
-		} `json:"function"`
-	} `json:"tools"`
-	Temperature *float64 `json:"temperature"`
-	MaxTokens   int      `json:"max_tokens"`
-	Seed        int64    `json:"seed"`
-	Stream      bool     `json:"stream"`
+type completionChoice struct {
+	Index        int             `json:"index"`
+	Message      Message         `json:"message"`
+	FinishReason string          `json:"finish_reason"`
+	TokenIDs     []int32         `json:"token_ids,omitempty"`
+	Logprobs     *choiceLogprobs `json:"logprobs"`
+	MetaInfo     *metaInfo       `json:"meta_info,omitempty"`
 }
 
-type completionChoice struct {
-	Index        int            `json:"index"`
-	Message      Message        `json:"message"`
-	FinishReason string         `json:"finish_reason"`
-	TokenIDs     []int32        `json:"token_ids"`
-	Logprobs     choiceLogprobs `json:"logprobs"`
+// metaInfo is the part of SGLang's meta_info that concerns training; the version is text there.
+type metaInfo struct {
+	WeightVersion    string `json:"weight_version"`
+	PromptTokens     int    `json:"prompt_tokens"`
+	CompletionTokens int    `json:"completion_tokens"`
 }
 
 type choiceLogprobs struct {
@@ -114,7 +105,7 @@ type completion struct {
 	Created        int64              `json:"created"`
 	Model          string             `json:"model"`
 	WeightVersion  int64              `json:"weight_version"`
-	PromptTokenIDs []int32            `json:"prompt_token_ids"`
+	PromptTokenIDs []int32            `json:"prompt_token_ids,omitempty"`
 	Choices        []completionChoice `json:"choices"`
 	Usage          tokenUsage         `json:"usage"`
 }
@@ -132,62 +123,33 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := s.policy(request.Model)
-	prompt := Prompt{Messages: request.Messages, Temperature: 1, Seed: uint64(request.Seed), MaxTokens: request.MaxTokens}
-	if request.Temperature != nil {
-		prompt.Temperature = *request.Temperature
-	}
-	for _, t := range request.Tools {
-		prompt.Tools = append(prompt.Tools, t.Function.Name)
-	}
-	a, err := p.model.Generate(prompt)
+	a, err := p.model.Generate(request.prompt())
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	choice := completionChoice{
-		Message:      Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls},
-		FinishReason: a.FinishReason, TokenIDs: a.TokenIDs,
-		Logprobs: choiceLogprobs{Content: make([]tokenLogprob, len(a.TokenIDs))},
-	}
-	for i, token := range a.TokenIDs {
-		choice.Logprobs.Content[i] = tokenLogprob{Token: TokenText(token), Logprob: a.Logprobs[i]}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(completion{
+	answer := completion{
 		ID: fmt.Sprintf("chatcmpl-%d", s.answers.Add(1)), Object: "chat.completion", Created: time.Now().Unix(), Model: request.Model,
-		WeightVersion: p.version, PromptTokenIDs: a.PromptTokenIDs, Choices: []completionChoice{choice},
+		WeightVersion: p.version, Choices: []completionChoice{{
+			Message: Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}, FinishReason: a.FinishReason,
+		}},
 		Usage: tokenUsage{len(a.PromptTokenIDs), len(a.TokenIDs), len(a.PromptTokenIDs) + len(a.TokenIDs)},
-	})
-}
-
-func readRequest(body io.Reader) (completionRequest, error) {
-	var request completionRequest
-	if err := json.NewDecoder(body).Decode(&request); err != nil {
-		return request, fmt.Errorf("read request: %w", err)
 	}
-	switch {
-	case len(request.Messages) == 0:
-		return request, errors.New("messages: there is none")
-	case len(request.Messages) > maxMessages:
-		return request, fmt.Errorf("messages: %d, at most %d are allowed", len(request.Messages), maxMessages)
-	case request.Stream:
-		return request, errors.New("stream: not supported")
-	case request.Temperature != nil && !(*request.Temperature >= 0 && *request.Temperature <= 100):
-		return request, fmt.Errorf("temperature: %g, want 0 to 100", *request.Temperature)
+	choice := &answer.Choices[0]
+	if request.ReturnTokenIDs {
+		answer.PromptTokenIDs, choice.TokenIDs = a.PromptTokenIDs, a.TokenIDs
 	}
-	return request, nil
-}
-
-// refuse answers a wrong request as OpenAI does.
-func refuse(w http.ResponseWriter, err error) {
+	if request.Logprobs {
+		choice.Logprobs = &choiceLogprobs{Content: make([]tokenLogprob, len(a.TokenIDs))}
+		for i, token := range a.TokenIDs {
+			choice.Logprobs.Content[i] = tokenLogprob{Token: TokenText(token), Logprob: a.Logprobs[i]}
+		}
+	}
+	if request.ReturnMetaInfo {
+		choice.MetaInfo = &metaInfo{WeightVersion: strconv.FormatInt(p.version, 10), PromptTokens: len(a.PromptTokenIDs), CompletionTokens: len(a.TokenIDs)}
+	}
 	w.Header().Set("Content-Type", "application/json")
-	status := http.StatusBadRequest
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		status = http.StatusRequestEntityTooLarge
-	}
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": err.Error(), "type": "invalid_request_error"}})
+	json.NewEncoder(w).Encode(answer)
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
@@ -198,8 +160,8 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	}
 	list := []model{}
 	s.mu.RLock()
-	for name, p := range s.policies {
-		list = append(list, model{name, "model", p.version})
+	for _, name := range slices.Sorted(maps.Keys(s.policies)) {
+		list = append(list, model{name, "model", s.policies[name].version})
 	}
 	s.mu.RUnlock()
 	w.Header().Set("Content-Type", "application/json")

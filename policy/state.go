@@ -4,18 +4,20 @@ import (
 	"encoding/json"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // state is everything the policy knows: a fold of the conversation, message by message.
 type state struct {
-	tools map[string]bool // nil: all
+	tools map[string]bool // on offer
 	turn  int             // answers given so far
 
 	words map[string]bool // of the instruction
 	told  []string        // commands that the instruction names
 	digit []string        // numbers of the instruction and of failing output
+	quote []string        // short texts that the instruction quotes
 
 	dirs    []string // known, in order of discovery
 	listed  map[string]bool
@@ -31,7 +33,6 @@ type state struct {
 	kept      int            // changes that stayed
 	applied   int            // index of the try that is in the workspace and may yet be undone, or -1
 	failWords map[string]bool
-	failText  string
 
 	calls map[string]*Function // asked for and not answered yet
 }
@@ -71,25 +72,24 @@ type try struct {
 const (
 	maxFiles     = 64
 	maxFileLines = 400
+	maxFileBytes = 64 << 10
+	maxTries     = 1024
 	maxLine      = 240 // longer lines are not mutated
 )
 
 func newState(tools []string) *state {
 	s := &state{
-		words: map[string]bool{}, listed: map[string]bool{}, files: map[string]*file{}, grepped: map[string]bool{},
+		tools: map[string]bool{}, words: map[string]bool{}, listed: map[string]bool{}, files: map[string]*file{}, grepped: map[string]bool{},
 		reference: map[string]*run{}, tried: map[uint64]int{}, applied: -1, failWords: map[string]bool{}, calls: map[string]*Function{},
 	}
-	if len(tools) > 0 {
-		s.tools = map[string]bool{}
-		for _, name := range tools {
-			s.tools[name] = true
-		}
+	for _, name := range tools {
+		s.tools[name] = true
 	}
 	s.addDir(".")
 	return s
 }
 
-func (s *state) can(tool string) bool { return s.tools == nil || s.tools[tool] }
+func (s *state) can(tool string) bool { return s.tools[tool] }
 
 // observe folds one message.
 func (s *state) observe(m *Message) {
@@ -98,6 +98,7 @@ func (s *state) observe(m *Message) {
 		addWords(s.words, m.Content)
 		s.told = append(s.told, toldCommands(m.Content)...)
 		s.digit = appendNumbers(s.digit, m.Content)
+		s.quote = appendQuoted(s.quote, m.Content)
 	case "assistant":
 		s.turn++
 		for i := range m.ToolCalls {
@@ -115,15 +116,22 @@ func (s *state) observe(m *Message) {
 
 // arguments has the arguments of all the tools; a call uses some of them.
 type arguments struct {
-	TargetFile      string `json:"target_file,omitempty"`
-	TargetDirectory string `json:"target_directory,omitempty"`
-	Pattern         string `json:"pattern,omitempty"`
-	Path            string `json:"path,omitempty"`
-	FilePath        string `json:"file_path,omitempty"`
-	OldString       string `json:"old_string,omitempty"`
-	NewString       string `json:"new_string,omitempty"`
-	Contents        string `json:"contents,omitempty"`
-	Command         string `json:"command,omitempty"`
+	TargetFile      *string `json:"target_file,omitempty"`
+	TargetDirectory *string `json:"target_directory,omitempty"`
+	Pattern         *string `json:"pattern,omitempty"`
+	Path            *string `json:"path,omitempty"`
+	FilePath        *string `json:"file_path,omitempty"`
+	OldString       *string `json:"old_string,omitempty"`
+	NewString       *string `json:"new_string,omitempty"`
+	Contents        *string `json:"contents,omitempty"`
+	Command         *string `json:"command,omitempty"`
+}
+
+func text(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
 }
 
 func (s *state) observeResult(call *Function, result string) {
@@ -133,20 +141,20 @@ func (s *state) observeResult(call *Function, result string) {
 	}
 	switch call.Name {
 	case "list_dir":
-		s.observeListing(cleanPath(a.TargetDirectory), result)
+		s.observeListing(cleanPath(text(a.TargetDirectory)), result)
 	case "read_file":
-		s.observeContent(cleanPath(a.TargetFile), result)
+		s.observeContent(cleanPath(text(a.TargetFile)), result)
 	case "grep":
-		s.grepped[a.Pattern] = true
+		s.grepped[text(a.Pattern)] = true
 		s.observeMatches(result)
 	case "search_replace":
-		s.observeEdit(cleanPath(a.FilePath), a.OldString, a.NewString, result)
+		s.observeEdit(cleanPath(text(a.FilePath)), text(a.OldString), text(a.NewString), result)
 	case "write":
-		if f := s.addFile(cleanPath(a.FilePath)); f != nil {
-			f.read, f.lines, f.facts = true, splitLines(a.Contents), nil
+		if f := s.addFile(cleanPath(text(a.FilePath))); f != nil {
+			f.hold(splitLines(text(a.Contents)))
 		}
 	case "run_terminal_cmd":
-		s.observeRun(a.Command, result)
+		s.observeRun(text(a.Command), result)
 	}
 }
 
@@ -185,7 +193,7 @@ func (s *state) observeContent(name, result string) {
 		lines = append(lines, m[2])
 	}
 	if lines != nil {
-		f.read, f.lines, f.facts = true, lines, nil
+		f.hold(lines)
 	}
 }
 
@@ -209,8 +217,10 @@ func (s *state) observeEdit(name, old, replacement, result string) {
 		return
 	}
 	before := f.lines
-	f.lines, f.facts = splitLines(strings.Replace(whole, old, replacement, 1)), nil
-	s.recordEdit(name, before, f.lines)
+	f.hold(splitLines(strings.Replace(whole, old, replacement, 1)))
+	if f.read && len(s.tries) < maxTries {
+		s.recordEdit(name, before, f.lines)
+	}
 }
 
 // recordEdit notes that a file changed: either the applied change was undone, or it stays and a new one is tried.
@@ -219,7 +229,7 @@ func (s *state) recordEdit(name string, before, after []string) {
 	if s.applied >= 0 {
 		last := s.tries[s.applied]
 		undo := last.change.invert(last.before)
-		if last.path == name && undo.start == change.start && undo.count == change.count && equalLines(undo.with, change.with) {
+		if last.path == name && undo.start == change.start && undo.count == change.count && slices.Equal(undo.with, change.with) {
 			s.applied, s.stays = -1, nil
 			return
 		}
@@ -283,8 +293,8 @@ func (s *state) observeRun(text, result string) {
 	s.reference[text] = &r
 	if r.exit != 0 {
 		addWords(s.failWords, failing)
-		s.failText = failing
 		s.digit = appendNumbers(s.digit, failing)
+		s.quote = appendQuoted(s.quote, failing)
 	}
 }
 
@@ -331,12 +341,7 @@ func judge(now, before *run) outcome {
 }
 
 func (s *state) addDir(name string) {
-	for _, known := range s.dirs {
-		if known == name {
-			return
-		}
-	}
-	if len(s.dirs) < maxFiles {
+	if len(s.dirs) < maxFiles && !slices.Contains(s.dirs, name) {
 		s.dirs = append(s.dirs, name)
 	}
 }
@@ -363,18 +368,6 @@ func (s *state) eachFile(visit func(*file)) {
 func cleanPath(name string) string { return path.Clean(strings.TrimPrefix(name, "./")) }
 
 func splitLines(text string) []string { return strings.Split(strings.TrimSuffix(text, "\n"), "\n") }
-
-func equalLines(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
 
 // addWords collects the words of a text: runs of letters, at least three, in lower case; camelCase and snake_case are taken apart.
 func addWords(words map[string]bool, text string) {
@@ -410,13 +403,27 @@ var number = regexp.MustCompile(`\b\d{1,6}\b`)
 
 func appendNumbers(numbers []string, text string) []string {
 	for _, n := range number.FindAllString(text, 40) {
-		known := false
-		for _, have := range numbers {
-			known = known || have == n
-		}
-		if !known && len(numbers) < 24 {
+		if len(numbers) < 24 && !slices.Contains(numbers, n) {
 			numbers = append(numbers, n)
 		}
 	}
 	return numbers
+}
+
+const maxQuotes = 12
+
+// appendQuoted collects the short texts that stand in quotes.
+func appendQuoted(quotes []string, text string) []string {
+	for _, line := range strings.Split(text, "\n") {
+		if len(line) > 4*maxLine {
+			continue
+		}
+		for _, span := range quoted(line) {
+			body := line[span[0]:span[1]]
+			if len(quotes) < maxQuotes && body != "" && len(body) <= 24 && !strings.ContainsAny(body, "$`'\"") && !slices.Contains(quotes, body) {
+				quotes = append(quotes, body)
+			}
+		}
+	}
+	return quotes
 }

@@ -129,7 +129,7 @@ type parsedMessage struct {
 
 // parse is the inverse of Render. The last message may be cut off at any point; anything else out of place is an error.
 func parse(tokens []int32) (tools []string, messages []parsedMessage, err error) {
-	p := parser{tokens: tokens}
+	p := tokenReader{tokens: tokens}
 	for p.next < len(tokens) {
 		start := p.next
 		mark := tokens[p.next]
@@ -162,14 +162,14 @@ func parse(tokens []int32) (tools []string, messages []parsedMessage, err error)
 	return tools, messages, nil
 }
 
-type parser struct {
+type tokenReader struct {
 	tokens []int32
 	next   int
 	buffer []byte
 }
 
 // text reads bytes up to the next token that is none.
-func (p *parser) text() string {
+func (p *tokenReader) text() string {
 	p.buffer = p.buffer[:0]
 	for ; p.next < len(p.tokens); p.next++ {
 		token := p.tokens[p.next]
@@ -181,13 +181,13 @@ func (p *parser) text() string {
 	return string(p.buffer)
 }
 
-func (p *parser) skip(mark int32) {
+func (p *tokenReader) skip(mark int32) {
 	if p.next < len(p.tokens) && p.tokens[p.next] == mark {
 		p.next++
 	}
 }
 
-func (p *parser) answer() parsedMessage {
+func (p *tokenReader) answer() parsedMessage {
 	m := parsedMessage{Message: Message{Role: "assistant"}}
 	var content strings.Builder
 	for p.next < len(p.tokens) && p.tokens[p.next] >= ActionBase && p.tokens[p.next] < VocabularySize {

@@ -31,9 +31,12 @@ const (
 	kindFinish = "Done."
 )
 
-// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps and does not give up at once;
-// what to do when the tests pass or fail is learned.
+// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps, does not give up at once, and
+// may stop when the tests pass at last; where and what to change is left open, and the rest is learned.
 var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -2}
+
+// repaired is added to finishing once the tests pass after a change.
+const repaired = 4
 
 const (
 	triesPerTurn     = 8  // of changes whose test is quick
@@ -41,6 +44,7 @@ const (
 	filesPerTurn     = 16 // read at once
 	maxPlaces        = 192
 	maxSearchWords   = 8
+	answerBudget     = 8192 // bytes of an answer, unless the request sets a smaller limit
 )
 
 // turn is an answer in the making. It decides on a fork of the state, in which the edits that it asks for have already happened.
@@ -49,12 +53,14 @@ type turn struct {
 	choose chooser
 	lines  []string
 	calls  []ToolCall
+	size   int      // bytes of the answer so far
+	budget int      // and about how many it may have
 	change []uint64 // for each decision, the key of the change that it decided on, or 0
 }
 
 // answer makes the next turn of the conversation. ok is false when the chooser gave up.
-func (s *state) answer(choose chooser) (t *turn, ok bool) {
-	t = &turn{s: s.fork(), choose: choose}
+func (s *state) answer(choose chooser, budget int) (t *turn, ok bool) {
+	t = &turn{s: s.fork(), choose: choose, budget: budget}
 	t.s.keep()
 	return t, t.run()
 }
@@ -104,6 +110,7 @@ func (t *turn) decide(candidates []candidate) *candidate {
 		return nil
 	}
 	t.lines, t.change = append(t.lines, candidates[i].text), append(t.change, 0)
+	t.size += len(candidates[i].text) + 2
 	return &candidates[i]
 }
 
@@ -124,8 +131,13 @@ func distinct(candidates []candidate) []candidate {
 func (s *state) kinds() []candidate {
 	var out []candidate
 	situation := s.situation()
+	pass := s.kept > 0 && s.passing()
 	add := func(kind string) {
-		out = append(out, candidate{text: kind, offset: inclination[kind], features: kindFeatures(kind, situation)})
+		offset := inclination[kind]
+		if kind == kindFinish && pass {
+			offset += repaired
+		}
+		out = append(out, candidate{text: kind, offset: offset, features: kindFeatures(kind, situation)})
 	}
 	if (s.can("list_dir") && len(s.unlisted()) > 0) || (s.can("read_file") && len(s.unread()) > 0) {
 		add(kindLook)
@@ -136,7 +148,7 @@ func (s *state) kinds() []candidate {
 	if s.can("run_terminal_cmd") && len(s.untestedCommands()) > 0 {
 		add(kindTest)
 	}
-	if s.can("search_replace") && s.hasPlaces() {
+	if s.can("search_replace") && s.hasPlaces() && !pass {
 		add(kindTry)
 		if s.best() >= 0 {
 			add(kindAdopt)
@@ -144,6 +156,15 @@ func (s *state) kinds() []candidate {
 	}
 	add(kindFinish)
 	return out
+}
+
+// passing tells whether the command that ran last passes on the workspace as it stands.
+func (s *state) passing() bool {
+	if len(s.runs) == 0 {
+		return false
+	}
+	r := s.reference[s.runs[len(s.runs)-1].command]
+	return r != nil && r.exit == 0
 }
 
 func (s *state) unlisted() (dirs []string) {
@@ -170,14 +191,14 @@ func (t *turn) look() {
 	if t.s.can("list_dir") {
 		for _, dir := range t.s.unlisted() {
 			if calls++; calls <= filesPerTurn {
-				t.call("list_dir", arguments{TargetDirectory: dir})
+				t.call("list_dir", arguments{TargetDirectory: &dir})
 			}
 		}
 	}
 	if t.s.can("read_file") {
 		for _, name := range t.s.unread() {
 			if calls++; calls <= filesPerTurn {
-				t.call("read_file", arguments{TargetFile: name})
+				t.call("read_file", arguments{TargetFile: &name})
 			}
 		}
 	}
@@ -189,6 +210,7 @@ func (t *turn) call(tool string, a arguments) {
 		return // strings always marshal
 	}
 	id := fmt.Sprintf("call_%d_%d", t.s.turn, len(t.calls))
+	t.size += len(id) + len(tool) + len(text) + 3
 	t.calls = append(t.calls, ToolCall{ID: id, Type: "function", Function: Function{Name: tool, Arguments: string(text)}})
 }
 
@@ -222,7 +244,8 @@ func (t *turn) search() bool {
 	if chosen == nil {
 		return false
 	}
-	t.call("grep", arguments{Pattern: strings.TrimPrefix(chosen.text, "Search for "), Path: "."})
+	pattern, here := strings.TrimPrefix(chosen.text, "Search for "), "."
+	t.call("grep", arguments{Pattern: &pattern, Path: &here})
 	return true
 }
 
@@ -236,8 +259,13 @@ func (t *turn) test() bool {
 	if c == nil {
 		return false
 	}
-	t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+	t.runCommand(c)
 	return true
+}
+
+func (t *turn) runCommand(c *command) {
+	text := c.guarded()
+	t.call("run_terminal_cmd", arguments{Command: &text})
 }
 
 func (t *turn) chooseCommand(commands []command) *command {
@@ -292,7 +320,10 @@ func (t *turn) try() bool {
 	if c.slow {
 		tries = slowTriesPerTurn
 	}
-	for range tries {
+	for k := range tries {
+		if k > 0 && t.size+t.size/k > t.budget {
+			break // another one would not fit
+		}
 		done, ok := t.tryOne()
 		if !ok {
 			return false
@@ -300,7 +331,7 @@ func (t *turn) try() bool {
 		if !done {
 			break
 		}
-		t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+		t.runCommand(c)
 		t.undo()
 	}
 	return true
@@ -336,9 +367,9 @@ func (t *turn) edit(f *file, change replace) {
 	if !ok {
 		return
 	}
-	t.call("search_replace", arguments{FilePath: f.path, OldString: old, NewString: replacement})
+	t.call("search_replace", arguments{FilePath: &f.path, OldString: &old, NewString: &replacement})
 	before := f.lines
-	f.lines, f.facts = change.apply(before), nil
+	f.set(change.apply(before))
 	t.s.recordEdit(f.path, before, f.lines)
 }
 
@@ -357,7 +388,7 @@ func (s *state) best() int {
 	found := -1
 	for i := range s.tries {
 		t := &s.tries[i]
-		if t.kept != s.kept || t.outcome != passed && t.outcome != improved || !equalLines(s.files[t.path].lines, t.before) {
+		if t.kept != s.kept || t.outcome != passed && t.outcome != improved || !slices.Equal(s.files[t.path].lines, t.before) {
 			continue
 		}
 		if found < 0 || t.outcome == passed && s.tries[found].outcome == improved {
@@ -373,7 +404,7 @@ func (t *turn) adopt() bool {
 	t.edit(t.s.files[best.path], best.change)
 	c, ok := t.currentCommand()
 	if ok && c != nil {
-		t.call("run_terminal_cmd", arguments{Command: c.guarded()})
+		t.runCommand(c)
 	}
 	return ok
 }
