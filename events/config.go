@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"time"
 
@@ -141,7 +142,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Turns >= 1 && c.Limits.Turns <= 10000, "limits.turns %d: must be 1 to 10000", c.Limits.Turns)
 	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
 	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
-	check(c.Limits.Tries >= 1 && c.Limits.Tries <= 100, "limits.tries %d: must be 1 to 100", c.Limits.Tries)
+	check(c.Limits.Tries >= 1 && c.Limits.Tries <= deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, deliveries)
 	check(ValidToken(c.Pool), "pool %q: use letters, digits, - and _", c.Pool)
 	check(len(c.Tasks) > 0, "tasks: the run has none")
 	check(len(c.Feeds) > 0, "feeds: the run has none")
@@ -152,13 +153,36 @@ func (c *RunConfig) Validate() error {
 		check(f.GroupsPerBatch >= 1 && f.GroupsPerBatch <= 10000, "feeds: %s: groups_per_batch %d: must be 1 to 10000", f.Name, f.GroupsPerBatch)
 		seen[f.Name] = true
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.validateTasks()...)...)
+}
+
+func (c *RunConfig) validateTasks() (errs []error) {
+	seen := map[string]bool{}
+	for i, t := range c.Tasks {
+		check := func(ok bool, format string, args ...any) {
+			if !ok {
+				errs = append(errs, fmt.Errorf("tasks: %d (%.80q): "+format, append([]any{i, t.Name}, args...)...))
+			}
+		}
+		check(t.Name != "", "name: it has none")
+		check(!seen[t.Name], "name: it stands twice")
+		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
+		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
+		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
+		for name, ref := range map[string]storage.Ref{"snapshot": t.Snapshot, "tests": t.Tests} {
+			err := ref.Validate()
+			check(err == nil, "%s: %v", name, err)
+		}
+		seen[t.Name] = true
+	}
+	return errs
 }
 
 // validEndpoint accepts base URLs without credentials: a run's configuration is readable by everybody.
 func validEndpoint(endpoint string) bool {
 	u, err := url.Parse(endpoint)
-	return endpoint == BuiltinEndpoint || err == nil && u.User == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return endpoint == BuiltinEndpoint || plain && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // Estimators are the names that Advantage.Estimator may take; package advantage implements each.

@@ -7,8 +7,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The door: everything from outside is published to rondo.in.<run>.<kind>.<entity>.<type>.
-const doorPrefix = "rondo.in."
+// DoorPrefix begins the subjects of the door: everything from outside is published to
+// rondo.in.<run>.<kind>.<entity>.<type>.
+const DoorPrefix = "rondo.in."
 
 // Headers of a message at the door.
 const (
@@ -29,19 +30,19 @@ type DoorAnswer struct {
 
 // DoorSubject is where an outsider publishes a fact of this type.
 func DoorSubject(run string, t Type, entity string) string {
-	return doorPrefix + run + "." + t.Kind() + "." + entity + "." + t.Name()
+	return DoorPrefix + run + "." + t.Kind() + "." + entity + "." + t.Name()
 }
 
 // ParseDoorSubject reads run, type and entity from a door subject.
 func ParseDoorSubject(subject string) (run string, t Type, entity string, err error) {
-	rest, ok := strings.CutPrefix(subject, doorPrefix)
+	rest, ok := strings.CutPrefix(subject, DoorPrefix)
 	tokens := strings.Split(rest, ".")
 	if !ok || len(tokens) != 4 {
-		return "", "", "", fmt.Errorf("subject %q: use %s<run>.<kind>.<entity>.<type>", subject, doorPrefix)
+		return "", "", "", fmt.Errorf("subject %q: use %s<run>.<kind>.<entity>.<type>", subject, DoorPrefix)
 	}
-	for _, s := range tokens {
-		if !ValidToken(s) {
-			return "", "", "", fmt.Errorf("subject %q: %q: use letters, digits, - and _, at most 64", subject, s)
+	for i, name := range []string{"run", "kind", "entity", "type"} {
+		if !ValidToken(tokens[i]) {
+			return "", "", "", fmt.Errorf("subject %q: %s %q: use letters, digits, - and _, at most 64", subject, name, tokens[i])
 		}
 	}
 	return tokens[0], Type(tokens[1] + "." + tokens[3]), tokens[2], nil

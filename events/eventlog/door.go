@@ -101,17 +101,25 @@ func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) error {
 	}
 }
 
-// DoorBody reads the body of a message at the door and fetches it where it lies in the store.
+// DoorBody reads the body of a message at the door and fetches it where it lies in the store. What is wrong with a
+// reference is an events.ErrMalformed or an error of package storage: ErrKey, ErrNotFound, ErrCorrupt, ErrTooLarge.
 func (l *Log) DoorBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) == 0 {
 		return body, nil
 	}
 	var ref storage.Ref
 	if err := json.Unmarshal(body, &ref); err != nil {
-		return nil, fmt.Errorf("body reference: %w", err)
+		return nil, fmt.Errorf("reference: %w: %w", events.ErrMalformed, err)
 	}
-	if ref.Size > maxDoorBody {
-		return nil, fmt.Errorf("body of %d bytes: at most %d are allowed", ref.Size, maxDoorBody)
+	if err := ref.Validate(); err != nil {
+		return nil, err
+	}
+	info, err := l.store.Stat(ctx, ref.Key)
+	if err != nil {
+		return nil, err
+	}
+	if size := max(ref.Size, info.Size); size > maxDoorBody { // the reference may lie
+		return nil, fmt.Errorf("%s: %w: %d bytes (limit %d)", ref.Key, storage.ErrTooLarge, size, maxDoorBody)
 	}
 	return storage.GetBlob(ctx, l.store, ref)
 }

@@ -4,15 +4,14 @@ package intake
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/schemas"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -21,133 +20,113 @@ const slots = 16
 
 // Service consumes rondo.in.>, and emits what outsiders may state, and dead_lettered for what it refuses.
 type Service struct {
-	log *eventlog.Log
+	log    *eventlog.Log
+	logger *slog.Logger
+	known  *chains
 }
 
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env) error {
-	s := &Service{log: env.Log}
+	s, err := newService(env)
+	if err != nil {
+		return err
+	}
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Intake, Slots: slots, Handle: s.Handle})
 }
 
-// refusal is an answer to the outsider: the message is wrong and will not become right.
-type refusal struct{ reason string }
-
-func (r *refusal) Error() string { return r.reason }
-
-func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+func newService(env runtime.Env) (*Service, error) {
+	known, err := newChains(env.Log)
+	return &Service{log: env.Log, logger: env.Logger, known: known}, err
+}
 
 // Handle takes one message in. Messages from a run's own stream are its closing, which the catalogue copies.
 func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
-	if !strings.HasPrefix(m.Subject, "rondo.in.") {
+	if !strings.HasPrefix(m.Subject, events.DoorPrefix) {
 		return nil, s.copyClosing(ctx, m)
 	}
 	stored, err := s.take(ctx, m)
+	if err == nil {
+		s.answer(m, events.DoorAnswer{ID: stored.ID, Sequence: stored.Seq})
+		return nil, nil
+	}
 	var refused *refusal
-	switch {
-	case errors.As(err, &refused):
-		if err := s.deadLetter(ctx, m, refused); err != nil {
+	if !errors.As(err, &refused) {
+		if !lastDelivery(m) || ctx.Err() != nil {
 			return nil, err
 		}
-		s.answer(m, events.DoorAnswer{Error: refused.reason})
-		return nil, nil
-	case err != nil:
+		// The door forgets the message after this delivery: the dead letter keeps its content.
+		refused = &refusal{fmt.Sprintf("given up after %d deliveries: %v", m.Delivered, err)}
+	}
+	if err := s.deadLetter(ctx, m, refused); err != nil {
 		return nil, err
 	}
-	s.answer(m, events.DoorAnswer{ID: stored.ID, Sequence: stored.Seq})
+	s.answer(m, events.DoorAnswer{Error: refused.reason})
 	return nil, nil
+}
+
+func lastDelivery(m runtime.Message) bool {
+	return m.Delivered >= uint64(events.ConsumersOf(events.Intake)[0].MaxDeliver)
 }
 
 // take checks a message and appends its fact.
 func (s *Service) take(ctx context.Context, m runtime.Message) (events.Event, error) {
-	run, t, entity, err := events.ParseDoorSubject(m.Subject)
+	fact, payload, err := s.read(ctx, m)
 	if err != nil {
-		return events.Event{}, refuse("%v", err)
-	}
-	if !t.Known() || !t.FromOutside() {
-		return events.Event{}, refuse("%s: not an event that may be stated from outside", t)
-	}
-	body, err := s.log.DoorBody(ctx, m.Header, m.Data)
-	if err != nil {
-		return events.Event{}, refuseLost(err)
-	}
-	if err := schemas.Validate(t, body); err != nil {
-		return events.Event{}, refuse("%s: %v", t, err)
-	}
-	fact := events.Event{
-		ID: events.ID(run, t, entity, ordinal(m, t)), Run: run, Type: t, Entity: entity,
-		Source: source(m), Data: body,
-	}
-	if err := s.admit(ctx, fact); err != nil {
 		return fact, err
 	}
-	stored, err := s.log.AppendOnce(ctx, fact, m.Time, func(last *events.Event) error { return follows(fact, last) })
-	if err != nil || t != events.RunOpenedType {
-		return stored, err
+	if opened, ok := payload.(*events.RunOpened); ok {
+		return s.open(ctx, fact, opened, m.Time)
 	}
-	return stored, s.catalogue(ctx, stored)
+	if err := s.admit(ctx, fact, payload); err != nil {
+		return fact, err
+	}
+	return s.link(ctx, fact)
 }
 
-// refuseLost refuses a body that the store does not hold, and lets the message come again when the store fails.
-func refuseLost(err error) error {
-	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrKey) {
-		return refuse("%v", err)
-	}
-	return err
-}
-
-// answer tells the outsider over core NATS. Only inboxes are answered: nobody may make the intake publish
-// elsewhere.
-func (s *Service) answer(m runtime.Message, a events.DoorAnswer) {
-	inbox := m.Header[events.HeaderReply]
-	if len(inbox) != 1 || !strings.HasPrefix(inbox[0], "_INBOX.") {
-		return
-	}
-	if body, err := json.Marshal(a); err == nil {
-		// An answer that is lost leaves the fact on the log; the outsider may ask again with the same id.
-		_ = s.log.Conn().Publish(inbox[0], body)
-	}
-}
-
-// deadLetter records a refused message: nothing vanishes silently.
-func (s *Service) deadLetter(ctx context.Context, m runtime.Message, cause *refusal) error {
-	body, err := storage.PutBlob(ctx, s.log.Store(), m.Data)
-	if err != nil {
-		return err
-	}
-	fact, err := events.New(events.Catalogue, events.DeadLetteredType, events.DoorStream, fmt.Sprint(m.Seq), events.DeadLettered{
-		Stream: events.DoorStream, Sequence: m.Seq, Consumer: events.ConsumersOf(events.Intake)[0].Name,
-		Subject: m.Subject, Reason: cause.reason, Body: &body,
-	})
-	if err != nil {
-		return err
-	}
-	fact.Source = events.Intake
-	_, err = s.log.AppendOnce(ctx, fact, m.Time, nil)
-	return err
-}
-
-// catalogue copies a run's opening or closing to where all services look for runs.
-func (s *Service) catalogue(ctx context.Context, e events.Event) error {
-	c := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: events.Intake, Data: e.Data}
-	_, _, err := s.log.AppendLast(ctx, c, func(last *events.Event) error {
-		if last != nil && last.Type == events.RunClosedType && e.Type == events.RunOpenedType {
-			return errKnown // the opening was copied long ago
+// link puts a fact behind the last link of its chain, unless it stands on the chain already: a message that was
+// delivered before, or sent before under the same id.
+func (s *Service) link(ctx context.Context, fact events.Event) (events.Event, error) {
+	var earlier *events.Event
+	stored, _, err := s.log.AppendLast(ctx, fact, func(last *events.Event) error {
+		if last != nil {
+			e, found, err := s.known.find(ctx, *last, fact.ID)
+			if err != nil {
+				return err
+			}
+			if found {
+				earlier = &e
+				return errKnown
+			}
 		}
-		return nil
+		return follows(fact, last)
 	})
-	if errors.Is(err, errKnown) {
-		return nil
+	if earlier != nil {
+		stored, err = *earlier, nil
 	}
-	return err
+	if err == nil && fact.Type != events.RunClosedType && !sameContent(fact, stored) {
+		return stored, refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",
+			events.HeaderMessageID, fact.ID[strings.LastIndex(fact.ID, "/")+1:], fact.Type, fact.Entity, stored.Seq)
+	}
+	return stored, err
 }
 
-var errKnown = errors.New("already in the catalogue")
+var errKnown = errors.New("on the log already")
 
+// copyClosing copies a run's closing to the catalogue.
 func (s *Service) copyClosing(ctx context.Context, m runtime.Message) error {
 	e, err := s.log.Event(ctx, m.Event.Run, m.Seq)
 	if err != nil {
 		return err
 	}
 	return s.catalogue(ctx, e)
+}
+
+// refuseLost refuses a body that the store does not hold, and lets the message come again when the store fails.
+func refuseLost(err error) error {
+	for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge, events.ErrMalformed} {
+		if errors.Is(err, wrong) {
+			return refuse("body: %v", err)
+		}
+	}
+	return err
 }

@@ -1,0 +1,426 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// knock is a message at the door, as any NATS client can send it.
+type knock struct {
+	subject string
+	header  map[string]string
+	body    string
+}
+
+// send publishes a message at the door and returns the intake's answer.
+func send(t *testing.T, log *eventlog.Log, k knock) events.DoorAnswer {
+	t.Helper()
+	sub, err := log.Conn().SubscribeSync(log.Conn().NewRespInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	msg := nats.NewMsg(k.subject)
+	msg.Data = []byte(k.body)
+	msg.Header[events.HeaderReply] = []string{sub.Subject}
+	for name, value := range k.header {
+		msg.Header[name] = []string{value}
+	}
+	if _, err := log.JetStream().PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := sub.NextMsg(time.Minute)
+	if err != nil {
+		t.Fatalf("%s: no answer: %v", k.subject, err)
+	}
+	var answer events.DoorAnswer
+	if err := json.Unmarshal(resp.Data, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func start(t *testing.T, log *eventlog.Log) (stop func()) {
+	t.Helper()
+	env := servicetest.Env(t, log)
+	return servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env) })
+}
+
+// house is a log with an open run "r" whose feed "trainer" has reached step 2, with one rollout of one turn, and
+// with a closed run "old".
+func house(t *testing.T) *eventlog.Log {
+	t.Helper()
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	servicetest.OpenRun(t, log, "old", servicetest.Config("a"))
+	servicetest.CloseRun(t, log, "old")
+	servicetest.StartRollout(t, log, "r", "g000001-0", "a")
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.TurnSampledType, "g000001-0", "0", events.TurnSampled{FinishReason: "stop"}))
+	for step := int64(1); step <= 2; step++ {
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", events.Ordinal(step), events.BatchReady{Step: step}))
+	}
+	return log
+}
+
+func openedBody(t *testing.T, change func(*events.RunConfig)) string {
+	t.Helper()
+	cfg := servicetest.Config("a")
+	change(&cfg)
+	body, err := json.Marshal(events.RunOpened{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func TestRefusals(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	missing, err := json.Marshal(storage.Ref{Key: "blobs/sha256/ab/none", SHA256: strings.Repeat("ab", 32), Size: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := servicetest.Blob(t, log.Store(), []byte(`{"step":1}`))
+	reference := func(ref storage.Ref) string {
+		body, err := json.Marshal(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(body)
+	}
+	lying, large := good, good
+	lying.SHA256, large.Size = strings.Repeat("0", 64), 1<<29
+	dataref := map[string]string{events.HeaderDataRef: "x"}
+
+	for name, c := range map[string]struct {
+		knock
+		want []string // parts of the answer
+	}{
+		"malformed JSON":        {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":`}, []string{"batch.consumed", "not JSON"}},
+		"no body":               {knock{subject: "rondo.in.r.batch.trainer.consumed"}, []string{"not JSON"}},
+		"two values":            {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}{"step":2}`}, []string{"not JSON"}},
+		"wrong type of field":   {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":"one"}`}, []string{"step"}},
+		"missing field":         {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{}`}, []string{"step"}},
+		"unknown field":         {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1,"stepp":1}`}, []string{"stepp"}},
+		"number of Go's limits": {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1e2}`}, []string{"step", "1e2"}},
+		"huge number":           {knock{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"turn":99999999999999999999}`}, []string{"turn", "99999999999999999999"}},
+		"unknown type":          {knock{subject: "rondo.in.r.rollout.g000001-0.exploded", body: `{}`}, []string{"rollout.exploded", "unknown"}},
+		"type of our own":       {knock{subject: "rondo.in.r.rollout.g000001-0.scored", body: `{"reward":1}`}, []string{"rollout.scored", "outsiders"}},
+		"unknown run":           {knock{subject: "rondo.in.nobody.batch.trainer.consumed", body: `{"step":1}`}, []string{`"nobody"`}},
+		"reserved run":          {knock{subject: "rondo.in.IN.batch.trainer.consumed", body: `{"step":1}`}, []string{`"IN"`, "reserved"}},
+		"open a reserved run":   {knock{subject: "rondo.in.DEAD.run.DEAD.opened", body: openedBody(t, func(*events.RunConfig) {})}, []string{`"DEAD"`, "reserved"}},
+		"no run":                {knock{subject: "rondo.in._.batch.trainer.consumed", body: `{"step":1}`}, []string{"name a run"}},
+		"unknown feed":          {knock{subject: "rondo.in.r.batch.judge.consumed", body: `{"step":1}`}, []string{`feed "judge"`}},
+		"step not reached":      {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":3}`}, []string{"step 3", "step 2"}},
+		"checkpoint not there":  {knock{subject: "rondo.in.r.batch.trainer.checkpointed", body: `{"step":3}`}, []string{"step 3"}},
+		"rewound too far":       {knock{subject: "rondo.in.r.batch.trainer.rewound", body: `{"to_step":7}`}, []string{"to_step 7"}},
+		"pause a closed run":    {knock{subject: "rondo.in.old.run.old.paused", body: `{}`}, []string{"run old is closed"}},
+		"open a closed run":     {knock{subject: "rondo.in.old.run.old.opened", body: openedBody(t, func(*events.RunConfig) {})}, []string{"run old is closed"}},
+		"open with another":     {knock{subject: "rondo.in.r.run.r.opened", body: openedBody(t, func(c *events.RunConfig) { c.Seed = 9 })}, []string{`"r" already`, "another configuration"}},
+		"invalid configuration": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.GroupSize = 0 })}, []string{"group_size 0", "1 to 1024"}},
+		"endpoint with a key":   {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Endpoint = "http://user:pass@host/v1" })}, []string{"endpoint"}},
+		"task twice":            {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Tasks = append(c.Tasks, c.Tasks[0]) })}, []string{"tasks", "twice"}},
+		"task without snapshot": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} })}, []string{"tasks", "snapshot"}},
+		"entity is not the run": {knock{subject: "rondo.in.r.run.other.paused", body: `{}`}, []string{`"r"`, `"other"`}},
+		"subject too short":     {knock{subject: "rondo.in.r.batch.consumed", body: `{}`}, []string{"<entity>"}},
+		"subject too long":      {knock{subject: "rondo.in.r.batch.trainer.consumed.now", body: `{}`}, []string{"<entity>"}},
+		"entity with odd runes": {knock{subject: "rondo.in.r.batch.träiner.consumed", body: `{}`}, []string{"entity", "träiner"}},
+		"reference is no JSON":  {knock{"rondo.in.r.batch.trainer.consumed", dataref, `nonsense`}, []string{"body", "reference"}},
+		"body is missing":       {knock{"rondo.in.r.batch.trainer.consumed", dataref, string(missing)}, []string{"body", "blobs/sha256/ab/none"}},
+		"body is another":       {knock{"rondo.in.r.batch.trainer.consumed", dataref, reference(lying)}, []string{"body", "sha256"}},
+		"body is too large":     {knock{"rondo.in.r.batch.trainer.consumed", dataref, reference(large)}, []string{"body", "536870912 bytes"}},
+		"body outside":          {knock{"rondo.in.r.batch.trainer.consumed", dataref, `{"ref":"../../etc/passwd","sha256":"` + strings.Repeat("0", 64) + `","size":1}`}, []string{"body"}},
+		"weights of a run":      {knock{subject: "rondo.in.r.weights.small.submitted", body: `{"version":1,"run":"r","through_step":0,"files":[{"name":"m.safetensors","blob":` + string(missing) + `}]}`}, []string{"catalogue", "rondo.in._.weights.small.submitted"}},
+		"weights without files": {knock{subject: "rondo.in._.weights.small.submitted", body: `{"version":1,"run":"r","through_step":0,"files":[]}`}, []string{"files"}},
+		"unknown rollout":       {knock{subject: "rondo.in.r.rollout.g000009-0.annotated", body: `{"text":"hm"}`}, []string{`rollout "g000009-0"`}},
+		"turn of no rollout":    {knock{subject: "rondo.in.r.rollout.g000009-0.annotated", body: `{"turn":0}`}, []string{`rollout "g000009-0"`}},
+		"turn not reached":      {knock{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"turn":1}`}, []string{"turn 1", "1 turns"}},
+		"invalidate unknown":    {knock{subject: "rondo.in.r.rollout.g000009-1.invalidated", body: `{"reason":"odd"}`}, []string{`rollout "g000009-1"`}},
+		"message id too long":   {knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: strings.Repeat("x", 200)}, `{"step":1}`}, []string{events.HeaderMessageID}},
+		"message id of our own": {knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "door-1"}, `{"step":1}`}, []string{events.HeaderMessageID}},
+	} {
+		before := len(servicetest.All(t, log, "r"))
+		answer := send(t, log, c.knock)
+		if answer.Error == "" {
+			t.Errorf("%s: accepted as %s", name, answer.ID)
+			continue
+		}
+		for _, part := range c.want {
+			if !strings.Contains(answer.Error, part) {
+				t.Errorf("%s: the answer %q does not say %q", name, answer.Error, part)
+			}
+		}
+		letters := servicetest.All(t, log, events.Catalogue, events.DeadLetteredType)
+		last := servicetest.Data[events.DeadLettered](t, letters[len(letters)-1])
+		if last.Reason != answer.Error || last.Subject != c.subject {
+			t.Errorf("%s: the dead letter is %+v", name, last)
+		}
+		body, err := storage.GetBlob(t.Context(), log.Store(), *last.Body)
+		if err != nil || string(body) != c.body {
+			t.Errorf("%s: the dead letter holds %q: %v", name, body, err)
+		}
+		if after := len(servicetest.All(t, log, "r")); after != before {
+			t.Errorf("%s: it changed the run", name)
+		}
+	}
+	// None of it stops what is right.
+	if a := send(t, log, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}); a.Error != "" || a.Sequence == 0 {
+		t.Errorf("a right fact is answered %+v", a)
+	}
+	runs, err := log.Runs(t.Context())
+	if err != nil || len(runs) != 2 {
+		t.Errorf("refused openings left runs %v: %v", runs, err)
+	}
+}
+
+func TestFactsThatOutsidersState(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	large, err := json.Marshal(map[string]string{"text": strings.Repeat("x", 9000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := json.Marshal(servicetest.Blob(t, log.Store(), large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		knock
+		run string
+		id  string
+	}{
+		{knock{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*events.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
+		{knock{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`}, "r", "r/run.r/paused/p1"},
+		{knock{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`}, "r", "r/run.r/resumed/p2"},
+		{knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r", "r/batch.trainer/consumed/c2"},
+		{knock{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r", "r/rollout.g000001-0/annotated/n"},
+		{knock{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"}, `{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
+		{knock{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":1,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
+		{knock{"rondo.in.r.run.r.closed", nil, `{"reason":"done"}`}, "r", "r/run.r/closed/0"},
+	} {
+		answer := send(t, log, c.knock)
+		if answer.ID != c.id || answer.Error != "" {
+			t.Errorf("%s is answered %+v, want %s", c.subject, answer, c.id)
+			continue
+		}
+		e, err := log.Event(t.Context(), c.run, answer.Sequence)
+		if err != nil || e.ID != c.id {
+			t.Errorf("%s is not on the log: %+v, %v", c.id, e, err)
+		}
+	}
+	consumed := servicetest.Wait(t, log, "r", events.BatchConsumedType, "trainer", 1)[0]
+	if consumed.Source != "outside/verl" {
+		t.Errorf("the source is %q", consumed.Source)
+	}
+	servicetest.Wait(t, log, events.Catalogue, events.RunOpenedType, "fresh", 1)
+	servicetest.Wait(t, log, events.Catalogue, events.RunClosedType, "r", 1) // the closing is copied from the run
+}
+
+// message is a message as the runtime hands it to the service.
+func message(seq uint64, k knock) runtime.Message {
+	h := nats.Header{}
+	for name, value := range k.header {
+		h[name] = []string{value}
+	}
+	return runtime.Message{Subject: k.subject, Header: h, Data: []byte(k.body), Seq: seq, Time: time.Now(), Delivered: 1}
+}
+
+func handler(t *testing.T, log *eventlog.Log) *Service {
+	t.Helper()
+	s, err := newService(servicetest.Env(t, log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSameMessageIsOneFact delivers each message again: at once, as after a crash between the append and the
+// acknowledgement, to another process, and long after other facts followed it.
+func TestSameMessageIsOneFact(t *testing.T) {
+	log := house(t)
+	opening := message(1, knock{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*events.RunConfig) {})})
+	messages := []runtime.Message{
+		opening,
+		message(2, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}),
+		message(3, knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
+		message(4, knock{subject: "rondo.in.fresh.run.fresh.paused", body: `{}`}),
+		message(5, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":1,"replica":"x"}`}),
+		message(6, knock{subject: "rondo.in.r.nonsense", body: `{}`}),
+		message(7, knock{subject: "rondo.in.fresh.run.fresh.closed", body: `{}`}),
+	}
+	for range 3 {
+		s := handler(t, log) // a process that remembers nothing
+		for _, m := range messages {
+			for range 2 {
+				if _, err := s.Handle(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	// The door's own window is over: the same id comes as a new message.
+	late := messages[2]
+	late.Seq, late.Time = 99, time.Now().Add(24*time.Hour)
+	if _, err := handler(t, log).Handle(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range []string{"r", "fresh", events.Catalogue} {
+		seen := map[string]bool{}
+		for _, id := range servicetest.IDs(servicetest.All(t, log, run)) {
+			if seen[id] {
+				t.Errorf("%s stands twice", id)
+			}
+			seen[id] = true
+		}
+	}
+	if n := len(servicetest.All(t, log, "r", events.BatchConsumedType)); n != 2 {
+		t.Errorf("%d batches were consumed instead of 2", n)
+	}
+	if letters := servicetest.All(t, log, events.Catalogue, events.DeadLetteredType); len(letters) != 1 {
+		t.Errorf("dead letters: %v", servicetest.IDs(letters))
+	}
+	if n := len(servicetest.All(t, log, events.Catalogue, events.RunOpenedType)); n != 3 {
+		t.Errorf("%d openings in the catalogue instead of 3", n)
+	}
+}
+
+func TestIDOfAnotherFactIsRefused(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	id := map[string]string{events.HeaderMessageID: "c"}
+	if a := send(t, log, knock{"rondo.in.r.batch.trainer.consumed", id, `{"step":1}`}); a.Error != "" {
+		t.Fatal(a.Error)
+	}
+	m := message(77, knock{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the door's window
+	_, err := handler(t, log).take(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), `"c" was used for another`) {
+		t.Errorf("another fact under the same id: %v", err)
+	}
+	m.Data = []byte(` {"step": 1}`)
+	if stored, err := handler(t, log).take(t.Context(), m); err != nil || stored.ID != "r/batch.trainer/consumed/c" {
+		t.Errorf("the same fact, spelled otherwise: %+v, %v", stored, err)
+	}
+}
+
+// TestOnlyInboxesAreAnswered shows that nobody can make the intake publish elsewhere.
+func TestOnlyInboxesAreAnswered(t *testing.T) {
+	log := house(t)
+	s := handler(t, log)
+	heard, err := log.Conn().SubscribeSync("rondo.v1.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(servicetest.All(t, log, "r"))
+	for _, reply := range []string{
+		"rondo.v1.r.run.r.closed", "rondo.in.r.run.r.closed", "$JS.API.STREAM.DELETE.RONDO_r", "_INBOX.>", "_INBOX.*", "_INBOX", "_INBOX.a b",
+		"_INBOX.x 2\r\n{}\r\nPUB rondo.v1.r.run.r.closed", "",
+	} {
+		m := message(5, knock{subject: "rondo.in.r.nonsense"})
+		m.Header[events.HeaderReply] = []string{reply}
+		s.answer(m, events.DoorAnswer{Error: "no"})
+		if inbox.MatchString(reply) {
+			t.Errorf("%q counts as an inbox", reply)
+		}
+	}
+	if err := log.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := heard.Pending(); n != 0 || err != nil {
+		t.Errorf("%d messages were published: %v", n, err)
+	}
+	if after := len(servicetest.All(t, log, "r")); after != before {
+		t.Errorf("answers came to stand on the log")
+	}
+	if reply := log.Conn().NewRespInbox(); !inbox.MatchString(reply) {
+		t.Errorf("%s is an inbox", reply)
+	}
+}
+
+// TestLastDeliveryKeepsTheContent: what the intake cannot take in for reasons of its own does not vanish when
+// the door gives it up.
+func TestLastDeliveryKeepsTheContent(t *testing.T) {
+	log := house(t)
+	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", "3", "not a batch"))
+	m := message(9, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
+	if _, err := handler(t, log).Handle(t.Context(), m); err == nil {
+		t.Fatalf("the feed's last batch at sequence %d cannot be read, but the message was taken in", broken.Seq)
+	}
+	m.Delivered = 20
+	if _, err := handler(t, log).Handle(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	letter := servicetest.WaitData[events.DeadLettered](t, log, events.Catalogue, events.DeadLetteredType, "RONDO_IN-9")
+	if !strings.Contains(letter.Reason, "20 deliveries") || letter.Body == nil {
+		t.Errorf("the dead letter is %+v", letter)
+	}
+}
+
+// TestConcurrentIntakes lets two intakes take in the facts of many outsiders, with everybody racing for the
+// same chains and the same new run.
+func TestConcurrentIntakes(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	start(t, log)
+	const outsiders, facts = 8, 10
+	done := make(chan error, outsiders)
+	for i := range outsiders {
+		go func() {
+			done <- func() error {
+				ctx := t.Context()
+				_, err := log.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() events.RunConfig {
+					cfg := servicetest.Config("a")
+					cfg.Seed = int64(i % 2)
+					return cfg
+				}()}})
+				if err != nil && !strings.Contains(err.Error(), "another configuration") {
+					return err
+				}
+				for j := range facts {
+					_, err := log.Submit(ctx, eventlog.Submission{
+						Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprintf("%d-%d", i, j),
+						Data: events.RolloutAnnotated{Text: fmt.Sprint(i, j)},
+					})
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range outsiders {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := len(servicetest.All(t, log, "race", events.RunOpenedType)); n != 1 {
+		t.Errorf("the run was opened %d times", n)
+	}
+	notes := servicetest.All(t, log, "r", events.RolloutAnnotatedType)
+	if len(notes) != outsiders*facts {
+		t.Errorf("%d remarks instead of %d", len(notes), outsiders*facts)
+	}
+	tail := uint64(0)
+	for _, e := range servicetest.All(t, log, "r") {
+		if e.Entity != "g000001-0" {
+			continue
+		}
+		if e.Prev != tail {
+			t.Errorf("%s follows %d, but the last link is %d", e.ID, e.Prev, tail)
+		}
+		tail = e.Seq
+	}
+}

@@ -1,0 +1,96 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/schemas"
+)
+
+// read goes from a message to the fact that it states, with its payload decoded.
+func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Event, payload any, err error) {
+	run, t, entity, err := events.ParseDoorSubject(m.Subject)
+	if err != nil {
+		return fact, nil, refuse("%v", err)
+	}
+	if !t.Known() {
+		return fact, nil, refuse("%s: unknown event type; `rondo events schema` lists the types", t)
+	}
+	if !t.FromOutside() {
+		return fact, nil, refuse("%s: only Rondo's own services state it; `rondo events schema` lists what outsiders may state", t)
+	}
+	ordinal, err := ordinal(m, t)
+	if err != nil {
+		return fact, nil, err
+	}
+	body, err := s.log.DoorBody(ctx, m.Header, m.Data)
+	if err != nil {
+		return fact, nil, refuseLost(err)
+	}
+	if err := schemas.Validate(t, body); err != nil {
+		return fact, nil, refuse("%s: %v", t, err)
+	}
+	payload, err = decode(t, body)
+	if err != nil {
+		return fact, nil, refuse("%s: %v", t, err)
+	}
+	fact = events.Event{
+		ID: events.ID(run, t, entity, ordinal), Run: run, Type: t, Entity: entity,
+		Source: source(m), Data: body,
+	}
+	return fact, payload, nil
+}
+
+// decode reads a body that fits its schema. JSON's numbers are wider than Go's, so some still do not fit.
+func decode(t events.Type, body []byte) (any, error) {
+	payload := events.Payload(t)
+	err := json.Unmarshal(body, payload)
+	var number *json.UnmarshalTypeError
+	if errors.As(err, &number) {
+		return nil, fmt.Errorf("%s: %s does not fit %s", number.Field, number.Value, number.Type)
+	}
+	return payload, err
+}
+
+// sameContent reports whether two facts of one type say the same, however they are spelled.
+func sameContent(a, b events.Event) bool {
+	x, errX := decode(a.Type, a.Data)
+	y, errY := decode(b.Type, b.Data)
+	return a.Type == b.Type && errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+// maxName bounds what outsiders call themselves and their messages, in bytes.
+const maxName = 128
+
+// ownOrdinal begins the ordinals that the intake gives to messages without an id.
+const ownOrdinal = "door-"
+
+// ordinal identifies the fact: by itself where it can happen only once, else by the sender's id, else by the
+// message's place at the door. All three stay the same when the message is delivered again.
+func ordinal(m runtime.Message, t events.Type) (string, error) {
+	if t == events.RunOpenedType || t == events.RunClosedType {
+		return "0", nil
+	}
+	ids := m.Header[events.HeaderMessageID]
+	switch {
+	case len(ids) == 0 || len(ids) == 1 && ids[0] == "":
+		return fmt.Sprintf("%s%d", ownOrdinal, m.Seq), nil
+	case len(ids) > 1 || len(ids[0]) > maxName || strings.HasPrefix(ids[0], ownOrdinal):
+		return "", refuse("%s %.40q: give one id of at most %d bytes that does not begin with %s", events.HeaderMessageID, ids, maxName, ownOrdinal)
+	}
+	return ids[0], nil
+}
+
+// source is who the outsider says it is.
+func source(m runtime.Message) string {
+	if v := m.Header[events.HeaderSource]; len(v) == 1 && v[0] != "" && len(v[0]) <= maxName {
+		return "outside/" + v[0]
+	}
+	return "outside"
+}
