@@ -1,0 +1,54 @@
+// Command composeconfig prints a Compose file as `docker compose config --format json` would: read strictly, with
+// its variables filled in and its defaults spelled out. It uses the loader of Docker Compose itself, and needs no
+// Docker.
+//
+//	composeconfig -env-file .env.example -profile demo compose.yaml
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("composeconfig: ")
+	envFile := flag.String("env-file", "", "file of variables")
+	profile := flag.String("profile", "", "profile to include")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		log.Fatal("name one Compose file")
+	}
+	if err := run(flag.Arg(0), *envFile, *profile); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(file, envFile, profile string) error {
+	var options []cli.ProjectOptionsFn
+	if envFile != "" {
+		options = append(options, cli.WithEnvFiles(envFile), cli.WithDotEnv)
+	}
+	if profile != "" {
+		options = append(options, cli.WithProfiles([]string{profile}))
+	}
+	project, err := cli.NewProjectOptions([]string{file}, options...)
+	if err != nil {
+		return err
+	}
+	loaded, err := project.LoadProject(context.Background())
+	if err != nil {
+		return err
+	}
+	text, err := loaded.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(os.Stdout, string(text))
+	return err
+}
