@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,9 +60,14 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 	if err != nil {
 		return e, false, err
 	}
+	// No message id: the answer to a duplicate would hide that another content is on the log.
+	setHeader := func(name, value string) { msg.Header[name] = []string{value} }
+	setHeader(jetstream.ExpectedStreamHeader, events.RunStream(e.Run))
+	setHeader(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(e.Prev, 10))
+	setHeader(jetstream.ExpectedLastSubjSeqSubjHeader, e.Chain())
 	began := time.Now()
 	for try := 0; ; try++ {
-		seq, err := l.publish(ctx, msg, e)
+		seq, err := l.publish(ctx, msg)
 		if err == nil {
 			e.Seq = seq
 			return e, false, nil
@@ -120,18 +126,12 @@ func (l *Log) AppendLast(ctx context.Context, e events.Event, check func(last *e
 	}
 }
 
-func (l *Log) publish(ctx context.Context, msg *nats.Msg, e events.Event) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	// No message id: the answer to a duplicate would hide that another content is on the log.
-	ack, err := l.js.PublishMsg(ctx, msg,
-		jetstream.WithExpectStream(events.RunStream(e.Run)),
-		jetstream.WithExpectLastSequenceForSubject(e.Prev, e.Chain()),
-		jetstream.WithRetryAttempts(0))
+func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
+	answer, err := l.answers.request(ctx, msg)
 	if err != nil {
 		return 0, err
 	}
-	return ack.Sequence, nil
+	return appended(answer)
 }
 
 // after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before.

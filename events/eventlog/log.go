@@ -30,9 +30,10 @@ const (
 
 // Log reads and appends events. It is safe for concurrent use and does not own its connection.
 type Log struct {
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	store storage.Store
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	store   storage.Store
+	answers *answers
 	// replicas of streams that this Log makes.
 	replicas int
 	cache    *lru.Cache[cacheKey, events.Event]
@@ -61,7 +62,7 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, js: js, store: store, replicas: 1, cache: cache, now: time.Now}
+	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, replicas: 1, cache: cache, now: time.Now}
 	for _, o := range opts {
 		o(l)
 	}

@@ -73,9 +73,10 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 		return fmt.Errorf("%s: %w", e.Name, err)
 	}
 	s := &effectService{
-		env: env, effect: e, metrics: metrics, slots: jetpubsub.NewSlots(e.Slots),
+		env: env, effect: e, metrics: metrics, slots: jetpubsub.NewSlots(e.Slots), workers: newWorkers(),
 		publisher: jetpubsub.Publisher{Log: env.Log}, runs: map[string]*servedRun{},
 	}
+	defer s.workers.end()
 	defer s.serving.Wait()
 	for _, c := range events.ConsumersOf(e.Name) {
 		if !c.PerRun() {
@@ -100,6 +101,7 @@ type effectService struct {
 	effect    Effect
 	metrics   *metrics
 	slots     *jetpubsub.Slots
+	workers   *workers
 	publisher message.Publisher
 	serving   sync.WaitGroup
 
@@ -220,7 +222,7 @@ func (s *effectService) route(ctx context.Context, spec events.ConsumerSpec, rou
 	}
 	meter := s.metrics.of(s.effect.Name, spec)
 	defer meter.end()
-	router.AddMiddleware(meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
+	router.AddMiddleware(s.workers.middleware, meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
 	topic := spec.Stream + "/" + spec.Name
 	sub := jetpubsub.NewSubscriber(s.env.Log.Conn(), jetpubsub.Config{
 		Slots: s.slots, Room: s.effect.Slots, Gone: gone, Grace: graceTime, HandOver: handOver,

@@ -2,7 +2,6 @@ package jetpubsub
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -57,44 +56,30 @@ func newDelivery(m *nats.Msg) (*Delivery, error) {
 	}, nil
 }
 
-// ackTimeout bounds a confirmed acknowledgement. One that is lost costs a delivery that finds nothing to do.
-const ackTimeout = 5 * time.Second
+// Words of JetStream's acknowledgement protocol.
+var (
+	ackDone     = []byte("+ACK")
+	ackProgress = []byte("+WPI")
+)
 
-func (d *Delivery) ack(nc *nats.Conn) error {
-	_, err := nc.Request(d.reply, []byte("+ACK"), ackTimeout)
-	return err
-}
-
-// nak gives the message back; it comes again after a while.
-func (d *Delivery) nak(nc *nats.Conn, after time.Duration) error {
+// nak is the body that gives a message back; it comes again after a while.
+func nak(after time.Duration) []byte {
 	if after <= 0 {
-		return nc.Publish(d.reply, []byte("-NAK"))
+		return []byte("-NAK")
 	}
-	body, err := json.Marshal(map[string]int64{"delay": int64(after)})
-	if err != nil {
-		return err
-	}
-	return nc.Publish(d.reply, append([]byte("-NAK "), body...))
+	return fmt.Appendf(nil, `-NAK {"delay":%d}`, int64(after))
 }
 
-func (d *Delivery) terminate(nc *nats.Conn, reason string) error {
-	_, err := nc.Request(d.reply, []byte("+TERM "+reason), ackTimeout)
-	return err
-}
-
-// beat tells the server that the message is in work.
-func (d *Delivery) beat(nc *nats.Conn) error { return nc.Publish(d.reply, []byte("+WPI")) }
-
-// refuse settles a message that was not handled.
-func (d *Delivery) refuse(nc *nats.Conn) error {
+// refusal is the body that settles a message that was not handled, and whether it ends the message.
+func (d *Delivery) refusal() (body []byte, final bool) {
 	v := d.verdict.Load()
 	switch {
 	case v == nil:
-		return d.nak(nc, Backoff(d.Delivered))
+		return nak(Backoff(d.Delivered)), false
 	case v.Terminate:
-		return d.terminate(nc, v.Reason)
+		return append([]byte("+TERM "), v.Reason...), true
 	}
-	return d.nak(nc, v.After)
+	return nak(v.After), false
 }
 
 // Backoff is the rest after a delivery that failed: from 100 ms doubling up to 30 s.

@@ -24,7 +24,7 @@ type eventKey struct{}
 
 // MessageOf makes the message that stands for an event.
 func MessageOf(ctx context.Context, e events.Event) *message.Message {
-	m := message.NewMessage(e.ID, []byte(e.Data))
+	m := &message.Message{UUID: e.ID, Payload: []byte(e.Data)} // nobody waits for it to be acknowledged
 	m.SetContext(context.WithValue(ctx, eventKey{}, e))
 	return m
 }

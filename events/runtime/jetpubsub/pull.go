@@ -2,7 +2,6 @@ package jetpubsub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -68,12 +67,12 @@ func (p *puller) listen() error {
 	return err
 }
 
-// pullRequest is the body of a request.
-type pullRequest struct {
-	Batch     int           `json:"batch"`
-	Expires   time.Duration `json:"expires,omitempty"`
-	Heartbeat time.Duration `json:"idle_heartbeat,omitempty"`
-	NoWait    bool          `json:"no_wait,omitempty"`
+// pullRequest is the body of a request for n messages. patience 0: those that are there now.
+func pullRequest(n int, patience, heartbeat time.Duration) []byte {
+	if patience == 0 {
+		return fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, n)
+	}
+	return fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, patience, heartbeat)
 }
 
 // pull asks for as many messages as the loan has slots, and takes over those that come until the pull is over.
@@ -82,18 +81,13 @@ func (p *puller) pull(ctx context.Context, l *loan) (came int, err error) {
 	if err := p.listen(); err != nil {
 		return 0, err
 	}
-	request := pullRequest{Batch: l.n, Expires: l.patience, NoWait: l.patience == 0}
-	silence := answerWithin
+	heartbeat, silence := time.Duration(0), answerWithin
 	if l.patience >= 4*idleHeartbeat {
-		request.Heartbeat, silence = idleHeartbeat, 5*idleHeartbeat/2
-	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return 0, err
+		heartbeat, silence = idleHeartbeat, 5*idleHeartbeat/2
 	}
 	p.pulls++
 	reply := p.inbox + strconv.Itoa(p.pulls)
-	if err := p.nc.PublishRequest(p.next, reply, body); err != nil {
+	if err := p.nc.PublishRequest(p.next, reply, pullRequest(l.n, l.patience, heartbeat)); err != nil {
 		return 0, err
 	}
 	came, err = p.collect(ctx, l, reply, silence)

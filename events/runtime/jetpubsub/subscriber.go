@@ -41,18 +41,23 @@ type Config struct {
 
 // Subscriber hands the messages of durable consumers to Watermill.
 type Subscriber struct {
-	nc        *nats.Conn
-	cfg       Config
-	closing   chan struct{}
-	closeOnce sync.Once
-	running   sync.WaitGroup
+	nc      *nats.Conn
+	cfg     Config
+	closing context.Context
+	close   context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool // no subscription begins any more
 }
 
 var _ message.Subscriber = (*Subscriber)(nil)
 
 // NewSubscriber makes a subscriber over a connection, which it does not own.
 func NewSubscriber(nc *nats.Conn, cfg Config) *Subscriber {
-	return &Subscriber{nc: nc, cfg: cfg, closing: make(chan struct{})}
+	s := &Subscriber{nc: nc, cfg: cfg}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s
 }
 
 // ErrClosed: the subscriber was closed.
@@ -61,28 +66,24 @@ var ErrClosed = errors.New("subscriber is closed")
 // Subscribe begins to pull. When the context ends or the subscriber is closed, no more is pulled, messages in
 // work get the grace time, and the channel closes.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	select {
-	case <-s.closing:
-		return nil, ErrClosed
-	default:
-	}
 	consumer, err := s.cfg.Ensure(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
+	sub, err := newSubscription(context.WithoutCancel(ctx), s.nc, s.cfg, topic, consumer)
+	if err != nil {
+		return nil, err
+	}
 	pulling, stop := context.WithCancel(ctx)
-	stopClosing := make(chan struct{})
-	go func() {
-		select {
-		case <-s.closing:
-			stop()
-		case <-stopClosing:
-		}
-	}()
-	sub := newSubscription(s.nc, s.cfg, topic, consumer, context.WithoutCancel(ctx))
+	unregister := context.AfterFunc(s.closing, stop)
 	s.running.Go(func() {
-		defer close(stopClosing)
 		defer stop()
+		defer unregister()
 		sub.run(pulling)
 	})
 	return sub.out, nil
@@ -90,7 +91,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 
 // Close ends all subscriptions and waits for them.
 func (s *Subscriber) Close() error {
-	s.closeOnce.Do(func() { close(s.closing) })
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.close()
 	s.running.Wait()
 	return nil
 }
@@ -101,32 +105,37 @@ type subscription struct {
 	cfg      Config
 	topic    string
 	consumer Consumer
-	out      chan *message.Message
+	acks     *acks
+	// out has room for all messages that can be in work, so that handing out never waits.
+	out chan *message.Message
 
 	// working ends when the grace time is over.
-	working   context.Context
-	stopWork  context.CancelFunc
-	ending    <-chan struct{} // nothing more is handed out
-	pending   uint64          // messages that waited behind the last one
-	settling  sync.WaitGroup
+	working  context.Context
+	stopWork context.CancelFunc
+	pending  uint64 // messages that waited behind the last one
+	settling sync.WaitGroup
+
 	mu        sync.Mutex
 	delivered map[*Delivery]struct{} // not settled yet
 }
 
-func newSubscription(nc *nats.Conn, cfg Config, topic string, consumer Consumer, ctx context.Context) *subscription {
-	s := &subscription{nc: nc, cfg: cfg, topic: topic, consumer: consumer, out: make(chan *message.Message), delivered: map[*Delivery]struct{}{}}
+func newSubscription(ctx context.Context, nc *nats.Conn, cfg Config, topic string, consumer Consumer) (*subscription, error) {
+	acks, err := newAcks(nc, cfg.Room)
+	if err != nil {
+		return nil, err
+	}
+	s := &subscription{nc: nc, cfg: cfg, topic: topic, consumer: consumer, acks: acks, out: make(chan *message.Message, cfg.Room), delivered: map[*Delivery]struct{}{}}
 	s.working, s.stopWork = context.WithCancel(ctx)
-	return s
+	return s, nil
 }
 
 // run pulls until the context ends or the consumer is gone for good, and sees to what is in work.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.stopWork()
-	s.ending = ctx.Done()
 	beating := make(chan struct{})
 	defer close(beating)
-	go s.beat(beating)
+	go s.beat(s.consumer.AckWait/3, beating)
 	for ctx.Err() == nil && s.pull(ctx) {
 		rest(ctx, ensureAgainAfter)
 		consumer, err := s.cfg.Ensure(ctx, s.topic)
@@ -136,6 +145,7 @@ func (s *subscription) run(ctx context.Context) {
 			break
 		}
 	}
+	s.takeBack()
 	settled := make(chan struct{})
 	go func() {
 		s.settling.Wait()
@@ -149,6 +159,7 @@ func (s *subscription) run(ctx context.Context) {
 		s.stopWork()
 		<-settled
 	}
+	s.acks.end(confirmWithin)
 }
 
 // Rests, so that a server that is away or a queue that is empty is not asked all the time.
@@ -158,9 +169,12 @@ const (
 	vainRestMost     = 500 * time.Millisecond
 )
 
+// confirmWithin is what an ending subscription waits for the confirmations of its last acknowledgements.
+const confirmWithin = time.Second
+
 // pull asks for messages until the context ends or the consumer is not there, which it reports.
 func (s *subscription) pull(ctx context.Context) (gone bool) {
-	p := newPuller(s.nc, s.consumer.Stream, s.consumer.Durable, s.cfg.Room, s.accept)
+	p := newPuller(s.nc, s.consumer.Stream, s.consumer.Durable, s.cfg.Room, func(m *nats.Msg) { s.accept(ctx, m) })
 	defer p.close()
 	s.pending = 0
 	vain := vainRest
@@ -191,51 +205,75 @@ func (s *subscription) pull(ctx context.Context) (gone bool) {
 	}
 }
 
-// accept takes a message over: it is in work from here on.
-func (s *subscription) accept(m *nats.Msg) {
+// accept takes a message over and hands it out: it is in work from here on. What arrives when the subscription
+// is ending already goes back.
+func (s *subscription) accept(ctx context.Context, m *nats.Msg) {
 	d, err := newDelivery(m)
 	if err != nil {
 		s.cfg.Slots.release() // no message of a consumer
 		return
 	}
+	if ctx.Err() != nil {
+		_ = s.nc.Publish(d.reply, nak(s.cfg.HandOver))
+		s.cfg.Slots.release()
+		return
+	}
 	s.pending = d.Pending
-	ctx, cancel := context.WithCancel(s.working)
-	msg := d.message(ctx, strconv.FormatUint(d.Seq, 10), m.Data)
+	working, cancel := context.WithCancel(s.working)
+	msg := d.message(working, strconv.FormatUint(d.Seq, 10), m.Data)
 	s.mu.Lock()
 	s.delivered[d] = struct{}{}
 	s.mu.Unlock()
-	s.settling.Go(func() {
-		defer cancel()
-		s.settle(d, msg)
-		s.mu.Lock()
-		delete(s.delivered, d)
-		s.mu.Unlock()
-		s.cfg.Slots.release()
-	})
+	s.settling.Add(1)
+	go s.settle(d, msg, cancel)
+	s.out <- msg
 }
 
-// settle hands a message out and tells the server what became of it. What cannot be told, because the
-// connection is lost, the server learns from silence.
-func (s *subscription) settle(d *Delivery, m *message.Message) {
-	select {
-	case s.out <- m:
-	case <-s.ending:
-		_ = d.nak(s.nc, s.cfg.HandOver)
-		return
+// takeBack gives back what was handed out and not picked up yet.
+func (s *subscription) takeBack() {
+	for {
+		select {
+		case m := <-s.out:
+			DeliveryOf(m).Nacked(Verdict{After: s.cfg.HandOver})
+			m.Nack()
+		default:
+			return
+		}
 	}
+}
+
+// settle waits for what becomes of a message and tells the server. What cannot be told, because the connection
+// is lost, the server learns from silence.
+func (s *subscription) settle(d *Delivery, m *message.Message, cancel context.CancelFunc) {
+	defer s.settling.Done()
 	select {
 	case <-m.Acked():
-		_ = d.ack(s.nc)
 	case <-m.Nacked():
-		_ = d.refuse(s.nc)
 	case <-s.working.Done():
-		_ = d.nak(s.nc, s.cfg.HandOver)
+		d.Nacked(Verdict{After: s.cfg.HandOver})
+		m.Nack() // in vain, when it was acknowledged at the last moment
 	}
+	body, confirm := ackDone, true
+	select {
+	case <-m.Nacked():
+		body, confirm = d.refusal()
+	default:
+	}
+	s.mu.Lock()
+	delete(s.delivered, d)
+	s.mu.Unlock()
+	if confirm {
+		s.acks.send(d.reply, body, s.cfg.Slots.release)
+	} else {
+		_ = s.nc.Publish(d.reply, body)
+		s.cfg.Slots.release()
+	}
+	cancel()
 }
 
-// beat keeps the server from giving messages in work to others.
-func (s *subscription) beat(done <-chan struct{}) {
-	tick := time.NewTicker(s.consumer.AckWait / 3)
+// beat keeps the server from giving messages in work to others, and repeats acknowledgements that were lost.
+func (s *subscription) beat(interval time.Duration, done <-chan struct{}) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
@@ -245,9 +283,10 @@ func (s *subscription) beat(done <-chan struct{}) {
 		}
 		s.mu.Lock()
 		for d := range s.delivered {
-			_ = d.beat(s.nc) // a lost beat is followed by another one
+			_ = s.nc.Publish(d.reply, ackProgress) // a lost beat is followed by another one
 		}
 		s.mu.Unlock()
+		s.acks.again(interval)
 	}
 }
 
