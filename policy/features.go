@@ -19,7 +19,7 @@ const Dimension = 1 << 18
 const (
 	memory = 1.0
 	trait  = 0.15
-	skill  = 0.4 // of the kind of turn
+	skill  = 0.2 // of the kind of turn
 )
 
 func hashed(template, text string, value float32) feature {

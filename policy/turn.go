@@ -142,7 +142,7 @@ func (s *state) kinds() []candidate {
 	if (s.can("list_dir") && len(s.unlisted()) > 0) || (s.can("read_file") && len(s.unread()) > 0) {
 		add(kindLook)
 	}
-	if s.can("grep") && len(s.searchWords()) > 0 {
+	if s.can("grep") && len(s.unread()) > 0 && len(s.searchWords()) > 0 {
 		add(kindSearch)
 	}
 	if s.can("run_terminal_cmd") && len(s.untestedCommands()) > 0 {

@@ -79,13 +79,17 @@ func (t *task) workspace() *workspace {
 }
 
 func (w *workspace) digest(extra string) string {
+	salt := ""
+	if strings.HasPrefix(w.task.name, "go") {
+		salt = "2"
+	}
 	names := make([]string, 0, len(w.files))
 	for name := range w.files {
 		names = append(names, name)
 	}
 	sort.Strings(names)
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\x00%s\x00", w.task.name, extra)
+	fmt.Fprintf(h, "%s\x00%s\x00", w.task.name, extra+salt)
 	for _, name := range names {
 		fmt.Fprintf(h, "%s\x00%s\x00", name, w.files[name])
 	}
@@ -258,8 +262,11 @@ func execute(dir, command string) (string, int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	if os.Geteuid() == 0 { // a /tmp of its own, as in a sandbox
+		cmd = exec.CommandContext(ctx, "unshare", "-m", "sh", "-c", `mount -t tmpfs none /tmp && exec sh -c "$1"`, "sh", command)
+	}
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "LC_ALL=C.UTF-8", "GOFLAGS=-buildvcs=false", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "GOFLAGS=-buildvcs=false", "GOPROXY=off")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = time.Second
