@@ -82,7 +82,7 @@ func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 			return
 		}
 		w.env.Logger.Warn("a run cannot be decided on for now", "service", w.service.Name, "run", w.run, "error", err)
-		if !sleep(ctx, againMost) {
+		if !errors.Is(err, eventlog.ErrReplaced) && !sleep(ctx, againMost) {
 			return
 		}
 		if latest, err := w.env.Log.Config(ctx, w.run); err == nil {
@@ -170,9 +170,7 @@ func (l *loop) work(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := projection.Open(l.dir, projection.Identity{
-		Stream: events.RunStream(l.run), Created: in.Created, FirstSeq: in.FirstSeq, Fold: fmt.Sprintf("%s v%d", l.source, foldVersion),
-	})
+	db, err := l.open(in)
 	if err != nil {
 		return err
 	}
@@ -186,4 +184,11 @@ func (l *loop) work(ctx context.Context) (err error) {
 		return err
 	}
 	return s.follow(ctx, l.events(ctx, in, db.Seq()+1))
+}
+
+// open opens the decider's projection of one incarnation of the run.
+func (l *loop) open(in eventlog.Incarnation) (*projection.DB, error) {
+	return projection.Open(l.dir, projection.Identity{
+		Stream: events.RunStream(l.run), Created: in.Created, FirstSeq: in.FirstSeq, Fold: fmt.Sprintf("%s v%d", l.source, foldVersion),
+	})
 }

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
 // A lease lets one of several processes decide while the others fold along, ready to take over. It saves work
@@ -21,19 +23,28 @@ const (
 )
 
 type leases struct {
+	log      *eventlog.Log
 	bucket   jetstream.KeyValue
 	instance string
 }
 
 func newLeases(ctx context.Context, env Env) (*leases, error) {
-	bucket, err := env.Log.JetStream().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+	l := &leases{log: env.Log, instance: env.Instance}
+	var err error
+	l.bucket, err = l.make(ctx)
+	return l, err
+}
+
+// make makes the bucket where it is missing.
+func (l *leases) make(ctx context.Context) (jetstream.KeyValue, error) {
+	bucket, err := l.log.JetStream().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: events.LeaseBucket, Description: "which process of a deciding service decides", TTL: leaseTTL,
-		Storage: jetstream.MemoryStorage, Replicas: env.Log.Replicas(),
+		Storage: jetstream.MemoryStorage, Replicas: l.log.Replicas(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the lease bucket: %w", err)
 	}
-	return &leases{bucket: bucket, instance: env.Instance}, nil
+	return bucket, nil
 }
 
 // lease is held from time to time.
@@ -78,24 +89,38 @@ func (h *lease) renew(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
 	began := time.Now()
-	had := h.held()
 	revision, err := h.claim(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrKeyExists): // it is somebody else's
 		h.revision = 0
 		h.hold(time.Time{})
+	case bucketLost(err): // it lived in the memory of a server that has restarted
+		h.revision = 0
+		_, _ = h.leases.make(ctx) // the next claim shows whether it is there
 	case err != nil: // the server is away: what is held runs on
 		h.revision = 0
 	default:
+		gained := !h.held()
 		h.revision = revision
 		h.hold(began.Add(leaseTTL))
-	}
-	if err == nil && !had {
-		select {
-		case h.gained <- struct{}{}:
-		default:
+		if gained {
+			h.tell()
 		}
 	}
+}
+
+// tell lets the session know that the lease was gained.
+func (h *lease) tell() {
+	select {
+	case h.gained <- struct{}{}:
+	default:
+	}
+}
+
+// bucketLost reports whether nobody answers for the bucket, which may also be because its server is away.
+func bucketLost(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrNoResponders)
 }
 
 // claim writes the entry: over the one that this process wrote, now or before it restarted, or where there is none.

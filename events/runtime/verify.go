@@ -22,50 +22,31 @@ type Difference struct {
 }
 
 // Verify makes every decision of one decider of a run again, from the log as it was at the fact's as_of and
-// with the fact's clock, and reports what comes out differently. It reads the log and nothing local.
+// with the fact's clock, and reports what comes out differently. It reads the log and nothing local. Facts under
+// the decider's name that no decision can have led to are differences, too.
 func Verify(ctx context.Context, log *eventlog.Log, run, service, instance string, d Decider, report func(Difference)) (checked int, err error) {
-	decided, err := decidedFacts(ctx, log, run, source(service, instance))
-	if err != nil || len(decided) == 0 {
-		return 0, err
-	}
 	db, err := projection.Memory()
 	if err != nil {
 		return 0, err
 	}
 	defer db.Close()
 	v := &verification{ctx: ctx, db: db, decider: d, source: source(service, instance), emits: emittedKinds(service), report: report}
-	if err := v.decisions(&decided, 0); err != nil {
+	decided, err := v.decided(log, run)
+	if err != nil || len(decided) == 0 {
 		return v.checked, err
 	}
 	for e, err := range log.All(ctx, run, 1) {
 		if err != nil {
 			return v.checked, err
 		}
-		if err := v.apply(e); err != nil {
+		if err := v.decisions(&decided, e.Seq); err != nil || len(decided) == 0 {
 			return v.checked, err
 		}
-		if err := v.decisions(&decided, e.Seq); err != nil || len(decided) == 0 {
+		if err := v.apply(e); err != nil {
 			return v.checked, err
 		}
 	}
 	return v.checked, nil
-}
-
-// decidedFacts reads the facts that a decider stated, in the order of what they were decided on.
-func decidedFacts(ctx context.Context, log *eventlog.Log, run, source string) ([]events.Event, error) {
-	var facts []events.Event
-	for e, err := range log.All(ctx, run, 1) {
-		if err != nil {
-			return nil, err
-		}
-		if e.Source == source && !e.DecidedAt.IsZero() {
-			facts = append(facts, e)
-		}
-	}
-	slices.SortStableFunc(facts, func(a, b events.Event) int {
-		return cmp.Or(cmp.Compare(a.AsOf, b.AsOf), a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(a.Seq, b.Seq))
-	})
-	return facts, nil
 }
 
 type verification struct {
@@ -78,6 +59,32 @@ type verification struct {
 	checked int
 }
 
+// decided reads the facts that the decider stated, in the order of what they were decided on, and reports those
+// that do not say it, or that claim to be decided on what came after them.
+func (v *verification) decided(log *eventlog.Log, run string) (facts []events.Event, err error) {
+	differs := func(e events.Event, field, recorded, recomputed string) {
+		v.checked++
+		v.report(Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
+	}
+	for e, err := range log.All(v.ctx, run, 1) {
+		switch {
+		case err != nil:
+			return nil, err
+		case e.Source != v.source:
+		case e.DecidedAt.IsZero():
+			differs(e, "decided_at", "none", "the decision's clock")
+		case e.AsOf >= e.Seq:
+			differs(e, "as_of", fmt.Sprint(e.AsOf), fmt.Sprintf("less than %d", e.Seq))
+		default:
+			facts = append(facts, e)
+		}
+	}
+	slices.SortStableFunc(facts, func(a, b events.Event) int {
+		return cmp.Or(cmp.Compare(a.AsOf, b.AsOf), a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(a.Seq, b.Seq))
+	})
+	return facts, nil
+}
+
 func (v *verification) apply(e events.Event) error {
 	tx := v.db.Begin()
 	if err := applyEvent(tx, v.decider, v.emits, e); err != nil {
@@ -87,15 +94,14 @@ func (v *verification) apply(e events.Event) error {
 	return v.db.Commit(tx, e.Seq)
 }
 
-// decisions makes all decisions again that were made as of a sequence.
-func (v *verification) decisions(decided *[]events.Event, asOf uint64) error {
-	for len(*decided) > 0 && (*decided)[0].AsOf == asOf {
-		at := (*decided)[0].DecidedAt
-		n := 0
-		for n < len(*decided) && (*decided)[n].AsOf == asOf && (*decided)[n].DecidedAt.Equal(at) {
+// decisions makes all decisions again that were made before the event of a sequence was folded.
+func (v *verification) decisions(decided *[]events.Event, before uint64) error {
+	for len(*decided) > 0 && (*decided)[0].AsOf < before {
+		first, n := (*decided)[0], 0
+		for n < len(*decided) && (*decided)[n].AsOf == first.AsOf && (*decided)[n].DecidedAt.Equal(first.DecidedAt) {
 			n++
 		}
-		if err := v.again((*decided)[:n], asOf, at); err != nil {
+		if err := v.again((*decided)[:n], first.AsOf, first.DecidedAt); err != nil {
 			return err
 		}
 		*decided = (*decided)[n:]
