@@ -19,7 +19,7 @@ const Dimension = 1 << 18
 const (
 	memory = 1.0
 	trait  = 0.15
-	skill  = 0.2 // of the kind of turn
+	skill  = 0.1 // of the kind of turn, which every rollout decides on many times, so that it must learn slowly
 )
 
 func hashed(template, text string, value float32) feature {
