@@ -91,6 +91,9 @@ say nothing about the rollouts, so in both the reward must not rise.`,
 	return cmd
 }
 
+// demoTurns bounds a rollout of the demo: the built-in policy needs few turns, and makes several tries in one.
+const demoTurns = 10
+
 // demo runs the plane, one run on it, and everything down again.
 func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult, error) {
 	if o.steps < 1 {
@@ -169,6 +172,7 @@ func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, faile
 	f := runFile{RunConfig: events.DefaultRunConfig(), TasksDir: o.tasks}
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
+	f.Limits.Turns = demoTurns
 	f.Advantage.ShuffleRewards = o.shuffle
 	if _, err := openRun(ctx, p, name, &f); err != nil {
 		return nil, err
