@@ -83,7 +83,7 @@ func rawStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) error
 	if err != nil {
 		return err
 	}
-	messages, failed := make(chan jetstream.Msg), make(chan error, slots)
+	messages, failed := make(chan jetstream.Msg, slots), make(chan error, slots)
 	var workers sync.WaitGroup
 	for range slots {
 		workers.Go(func() {

@@ -2,8 +2,10 @@ package stagebench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,60 +29,81 @@ var benchSpec = events.ConsumersOf(events.Scorer)[0].For(benchRun, "")
 type stage func(ctx context.Context, log *eventlog.Log, slots int, m *meter) error
 
 // turn runs a stage over n inputs on a server of its own.
-func turn(ctx context.Context, o Options, durability time.Duration, n int, run stage) (Cost, error) {
-	dirName, err := os.MkdirTemp(o.Dir, "turn-")
+func turn(ctx context.Context, o Options, durability time.Duration, n int, run stage) (cost Cost, err error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	err = withLog(ctx, o.Dir, durability, func(log *eventlog.Log) error {
+		if err := prepare(ctx, log, n); err != nil {
+			return fmt.Errorf("prepare: %w", err)
+		}
+		runtime.GC() // a turn does not pay for the one before it
+		cost, err = timed(ctx, log, o.Slots, n, run)
+		return err
+	})
+	return cost, err
+}
+
+// turnTimeout ends a turn, which takes seconds, when something is stuck.
+const turnTimeout = 5 * time.Minute
+
+// withLog gives f an empty log on a server that lives as long as f runs.
+func withLog(ctx context.Context, parent string, durability time.Duration, f func(*eventlog.Log) error) error {
+	files, err := os.MkdirTemp(parent, "turn-")
 	if err != nil {
-		return Cost{}, err
+		return err
 	}
-	defer os.RemoveAll(dirName)
-	server, err := embedded.Start(embedded.Options{Dir: dirName + "/nats", SyncInterval: durability})
+	defer os.RemoveAll(files)
+	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(files, "nats"), SyncInterval: durability})
 	if err != nil {
-		return Cost{}, err
+		return err
 	}
 	defer server.Shutdown()
 	nc, err := server.Connect()
 	if err != nil {
-		return Cost{}, err
+		return err
 	}
 	defer nc.Close()
-	store, err := dir.Open(dirName + "/objects")
+	store, err := dir.Open(filepath.Join(files, "objects"))
 	if err != nil {
-		return Cost{}, err
+		return err
 	}
 	defer store.Close()
 	log, err := eventlog.New(nc, store)
 	if err != nil {
-		return Cost{}, err
+		return err
 	}
-	if err := prepare(ctx, log, n); err != nil {
-		return Cost{}, fmt.Errorf("prepare: %w", err)
-	}
-	runtime.GC() // a turn does not pay for the one before it
-	m := &meter{want: int64(n), done: make(chan struct{})}
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- run(working, log, o.Slots, m) }()
-	select {
-	case err := <-ended:
-		return Cost{}, fmt.Errorf("the stage ended early: %w", err)
-	case <-ctx.Done():
-		return Cost{}, ctx.Err()
-	case <-m.done:
-	}
-	if err := drained(ctx, log, n); err != nil {
-		return Cost{}, err
-	}
-	cost := m.cost()
-	stop()
-	return cost, <-ended
-}
-
-// prepare puts the inputs on the log.
-func prepare(ctx context.Context, log *eventlog.Log, n int) error {
 	if err := log.EnsureStreams(ctx); err != nil {
 		return err
 	}
+	return f(log)
+}
+
+// timed runs the stage until all inputs are done.
+func timed(ctx context.Context, log *eventlog.Log, slots, n int, run stage) (cost Cost, err error) {
+	m := &meter{want: int64(n), done: make(chan struct{})}
+	working, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- run(working, log, slots, m) }()
+	select {
+	case err := <-ended:
+		stop()
+		return Cost{}, errors.Join(errShort, err)
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-m.done:
+		if err = drained(ctx, log, n); err == nil {
+			cost = m.cost()
+		}
+	}
+	stop()
+	return cost, errors.Join(err, <-ended)
+}
+
+// errShort: a turn ended without an output for every input, so its figures mean nothing.
+var errShort = errors.New("not every event came out")
+
+// prepare puts the inputs on the log.
+func prepare(ctx context.Context, log *eventlog.Log, n int) error {
 	if err := log.EnsureRun(ctx, benchRun); err != nil {
 		return err
 	}
