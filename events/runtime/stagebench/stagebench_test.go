@@ -25,7 +25,7 @@ func TestRuntimeKeepsUp(t *testing.T) {
 	const least, tries = 0.5, 3
 	var ratios []float64
 	for range tries {
-		r, err := Run(t.Context(), Options{Events: 1500, Pairs: 5, Durability: fast, Dir: t.TempDir()}, func(line string) { t.Log(line) })
+		r, err := Run(t.Context(), Options{Events: 400, Pairs: 3, Durability: fast, Dir: t.TempDir()}, func(line string) { t.Log(line) })
 		if err != nil {
 			t.Fatal(err)
 		}
