@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -38,11 +39,15 @@ type Service struct {
 
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env, opts Options) error {
-	s := &Service{
-		log: env.Log, opts: opts, tools: toolDefinitions(),
-		client: client{http: &http.Client{Transport: transport(opts.Slots)}, apiKey: opts.APIKey},
-	}
+	s := newService(env, opts)
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Generator, Slots: opts.Slots, Handle: s.Handle})
+}
+
+func newService(env runtime.Env, opts Options) *Service {
+	return &Service{
+		log: env.Log, opts: opts, tools: toolDefinitions(),
+		client: client{http: &http.Client{Transport: transport(opts.Slots)}, apiKey: strings.TrimSpace(opts.APIKey)},
+	}
 }
 
 // transport keeps one connection per slot open.
@@ -63,20 +68,28 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil {
 		return nil, err
 	}
+	step, stopReason := next(&r, cfg.Limits)
+	if step == nothing {
+		return nil, nil
+	}
 	task, err := cfg.Task(r.Started.Task)
 	if err != nil {
-		fact, _ := r.Fail(events.StageGenerator, events.ClassInternal, err)
-		return []events.Event{fact}, nil
+		return fail(&r, err)
 	}
-	step, stopReason := next(&r, cfg.Limits)
-	switch step {
-	case finish:
-		fact, err := s.finished(ctx, task, &r, stopReason)
-		return []events.Event{fact}, err
-	case sample:
+	if step == sample {
 		return s.sample(ctx, cfg, task, &r)
 	}
-	return nil, nil
+	last, err := s.finished(ctx, task, &r, stopReason)
+	if err != nil {
+		return nil, err
+	}
+	return []events.Event{last}, nil
+}
+
+// fail ends a rollout whose log holds what no repetition mends.
+func fail(r *events.Rollout, cause error) ([]events.Event, error) {
+	fact, err := r.Fail(events.StageGenerator, events.ClassInternal, cause)
+	return []events.Event{fact}, err
 }
 
 // sample asks for one turn, and ends the episode with it when it was the last.
@@ -96,7 +109,11 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 	r.Turns = append(r.Turns, t)
 	_, stopReason := next(r, cfg.Limits)
 	last, err := s.finished(ctx, task, r, stopReason)
-	return []events.Event{sampled, last}, err
+	if err != nil {
+		// The turn is worth keeping; the repetition finds it on the log.
+		return []events.Event{sampled}, err
+	}
+	return []events.Event{sampled, last}, nil
 }
 
 func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.TurnSampled, error) {
@@ -111,7 +128,7 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 		Model: cfg.Policy, Messages: conversation(task, r), Tools: s.tools,
 		Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
 		Seed:     r.Started.Seed + int64(len(r.Turns)),
-		Logprobs: true, ReturnTokenIDs: true, ReturnMetaInfo: true,
+		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
 	})
 	if err != nil {
 		return events.TurnSampled{}, err

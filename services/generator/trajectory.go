@@ -34,7 +34,7 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 		prompt := &t.Messages[len(t.Messages)-1]
 		if turn.NewSegment && segment > 0 {
 			// The segment begins with a prompt of its own: no message of the last segment may carry it.
-			prompt = add(storage.Message{Role: "prompt", Turn: int32(turn.Turn), PolicyVersion: -1})
+			prompt = add(storage.Message{Role: rolePrompt, Turn: int32(turn.Turn), PolicyVersion: -1})
 		}
 		prompt.TokenIDs = turn.PromptDelta
 		prompt.Logprobs, prompt.LossMask = make([]float32, len(turn.PromptDelta)), make([]bool, len(turn.PromptDelta))
@@ -60,8 +60,28 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 			add(m)
 		}
 	}
+	if t.TextOnly {
+		t.Messages = textOnly(t.Messages)
+	}
 	return t, nil
 }
+
+// textOnly takes the tokens out of a trajectory some of whose turns have none: it cannot be trained on.
+func textOnly(messages []storage.Message) []storage.Message {
+	var kept []storage.Message
+	for _, m := range messages {
+		if m.Role == rolePrompt {
+			continue
+		}
+		m.TokenIDs, m.Logprobs, m.LossMask = nil, nil, nil
+		m.Index, m.Segment = int32(len(kept)), 0
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// rolePrompt is the role of a row that holds nothing but the tokens of a segment's first prompt.
+const rolePrompt = "prompt"
 
 func toolCallsText(calls []events.ToolCall) (string, error) {
 	if len(calls) == 0 {
@@ -89,7 +109,7 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 	}
 	data, err := storage.EncodeTrajectory(t)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("encode trajectory of %s: %w", r.ID, err)
+		return r.Fail(events.StageGenerator, events.ClassInternal, fmt.Errorf("encode trajectory: %w", err))
 	}
 	ref, err := storage.PutNamed(ctx, s.log.Store(), "runs/"+r.Run+"/trajectories/"+r.ID, ".arrow", data)
 	if err != nil {
@@ -101,9 +121,11 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
 	}
 	for _, turn := range r.Turns {
-		fact.Tokens += len(turn.PromptDelta) + len(turn.TokenIDs)
 		fact.MinVersion = min(fact.MinVersion, turn.PolicyVersion)
 		fact.MaxVersion = max(fact.MaxVersion, turn.PolicyVersion)
+	}
+	for _, m := range t.Messages {
+		fact.Tokens += len(m.TokenIDs)
 	}
 	if tools := r.LastTools(); tools != nil {
 		fact.Workspace = tools.Workspace
