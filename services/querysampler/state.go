@@ -39,8 +39,8 @@ type inFlight struct {
 
 // batch is a batch that no published weights cover yet.
 type batch struct {
-	Step   int64 `json:"step"`
-	Groups int64 `json:"groups"`
+	Step   int64    `json:"step"`
+	Groups []string `json:"groups"`
 }
 
 // Keys of the projection. All but the state itself shrink again when what they describe is over.
@@ -49,7 +49,11 @@ const (
 	halfOpen  = "group/"
 	flying    = "rollout/"
 	uncovered = "batch/"
+	counted   = "counted/" // group → whether it is batched, for the groups in Uncovered
 )
+
+// claimCheck is what the reference to a large body takes, in bytes: the body itself is in the store.
+const claimCheck = 256
 
 // Apply folds one event.
 func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
@@ -57,7 +61,11 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	s.Bytes += int64(len(e.Data)) + eventOverhead
+	body := len(e.Data)
+	if body > events.MaxPayload {
+		body = claimCheck
+	}
+	s.Bytes += int64(body) + eventOverhead
 	if err := d.apply(tx, &s, e); err != nil {
 		return err
 	}
@@ -82,11 +90,11 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.RolloutScoredType, events.RolloutFailedType:
 		return tx.Delete(flying + e.Entity)
 	case events.GroupCompletedType:
-		return applyCompleted(s, e)
+		return applyCompleted(tx, s, e)
 	case events.GroupDroppedType:
-		return d.applyDropped(s, e)
+		return d.applyDropped(tx, s, e)
 	case events.BatchReadyType:
-		return d.applyReady(tx, e)
+		return d.applyReady(tx, s, e)
 	case events.WeightsPublishedType:
 		return d.applyPublished(tx, s, e)
 	}
@@ -99,8 +107,9 @@ func applyOpened(tx *projection.Tx, s *state, e events.Event) error {
 		return err
 	}
 	s.Groups++
-	s.Uncovered++
-	s.Useful++
+	if err := count(tx, s, e.Entity, false); err != nil {
+		return err
+	}
 	return projection.Put(tx, halfOpen+e.Entity, group{ID: e.Entity, Task: opened.Task, PolicyVersion: opened.PolicyVersion})
 }
 
@@ -122,8 +131,33 @@ func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, halfOpen+started.Group, g)
 }
 
+// count counts a group, once, as one that may be trained.
+func count(tx *projection.Tx, s *state, group string, batched bool) error {
+	_, known, err := projection.Get[bool](tx, counted+group)
+	if err != nil {
+		return err
+	}
+	if !known {
+		s.Uncovered++
+		s.Useful++
+	}
+	return projection.Put(tx, counted+group, batched)
+}
+
+// giveBack gives the place of a group back that will not be trained. A drop that raced with a batch of the group is
+// void.
+func giveBack(tx *projection.Tx, s *state, group string) error {
+	batched, known, err := projection.Get[bool](tx, counted+group)
+	if err != nil || !known || batched {
+		return err
+	}
+	s.Uncovered--
+	s.Useful--
+	return tx.Delete(counted + group)
+}
+
 // applyCompleted gives the place of a group without any survivor back: nothing of it will be trained.
-func applyCompleted(s *state, e events.Event) error {
+func applyCompleted(tx *projection.Tx, s *state, e events.Event) error {
 	completed, err := events.Data[events.GroupCompleted](e)
 	if err != nil {
 		return err
@@ -133,24 +167,18 @@ func applyCompleted(s *state, e events.Event) error {
 			return nil
 		}
 	}
-	s.Uncovered--
-	s.Useful--
-	return nil
+	return giveBack(tx, s, e.Entity)
 }
 
-func (d *Decider) applyDropped(s *state, e events.Event) error {
+func (d *Decider) applyDropped(tx *projection.Tx, s *state, e events.Event) error {
 	dropped, err := events.Data[events.GroupDropped](e)
-	if err != nil {
+	if err != nil || dropped.Feed != d.cfg.Feeds[0].Name {
 		return err
 	}
-	if dropped.Feed == d.cfg.Feeds[0].Name {
-		s.Uncovered--
-		s.Useful--
-	}
-	return nil
+	return giveBack(tx, s, e.Entity)
 }
 
-func (d *Decider) applyReady(tx *projection.Tx, e events.Event) error {
+func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error {
 	if e.Entity != d.cfg.Feeds[0].Name {
 		return nil
 	}
@@ -158,7 +186,12 @@ func (d *Decider) applyReady(tx *projection.Tx, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	return projection.Put(tx, uncovered+events.StepKey(ready.Step), batch{Step: ready.Step, Groups: int64(len(ready.Groups))})
+	for _, g := range ready.Groups {
+		if err := count(tx, s, g, true); err != nil {
+			return err
+		}
+	}
+	return projection.Put(tx, uncovered+events.StepKey(ready.Step), batch{Step: ready.Step, Groups: ready.Groups})
 }
 
 func (d *Decider) applyPublished(tx *projection.Tx, s *state, e events.Event) error {
@@ -175,7 +208,12 @@ func (d *Decider) applyPublished(tx *projection.Tx, s *state, e events.Event) er
 		if err != nil || b.Step > published.ThroughStep {
 			return err
 		}
-		s.Uncovered -= b.Groups
+		s.Uncovered -= int64(len(b.Groups))
+		for _, g := range b.Groups {
+			if err := tx.Delete(counted + g); err != nil {
+				return err
+			}
+		}
 		if err := tx.Delete(uncovered + events.StepKey(b.Step)); err != nil {
 			return err
 		}
