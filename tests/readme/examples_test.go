@@ -1,0 +1,91 @@
+package readme
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestTrainerOfYourOwn attaches examples/trainer.py and an inference server to a plane as README.md says, and kills the
+// trainer half way: the second one goes on from the checkpoint.
+func TestTrainerOfYourOwn(t *testing.T) {
+	needSandbox(t)
+	py := python(t)
+	dir := t.TempDir()
+	plane := filepath.Join(dir, ".rondo")
+	up := background(t, dir, rondo, "up")
+	var at struct{ NATS, Store string }
+	eventually(t, time.Minute, func() error {
+		text, err := os.ReadFile(filepath.Join(plane, "endpoint.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &at)
+		}
+		return err
+	})
+	address := freeAddress(t)
+	server := background(t, dir, rondo, "service", "policy", "--nats", at.NATS, "--store", at.Store, "--policy-listen", address)
+	file := strings.NewReplacer("127.0.0.1:8000", address, "steps: 100", "steps: 3", "groups_per_batch: 8", "groups_per_batch: 1", "group_size: 8", "group_size: 3").
+		Replace(read(t, filepath.Join(root, "examples/run.yaml")))
+	if err := os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, func() error {
+		_, err := command(dir, rondo, "run", "open", "mine", "--file", "run.yaml", "--tasks", quickTasks(t))
+		return err
+	})
+	trainer := func(t *testing.T) func() string {
+		return background(t, dir, py, filepath.Join(root, "examples/trainer.py"), at.NATS, at.Store, "mine", "trainer", "my-model")
+	}
+	var shown struct {
+		State         string
+		PolicyVersion int64 `json:"policy_version"`
+		Rewards       []float64
+	}
+	t.Run("first", func(t *testing.T) {
+		said := trainer(t)
+		eventually(t, 2*time.Minute, func() error {
+			if !strings.Contains(said(), "step 1:") {
+				return fmt.Errorf("trainer:\n%s\nplane:\n%s\nserver:\n%s", said(), up(), server())
+			}
+			return nil
+		})
+	})
+	said := trainer(t)
+	eventually(t, 2*time.Minute, func() error {
+		err := ask(dir, &shown, "run", "show", "mine")
+		if err == nil && (shown.State != "closed" || shown.PolicyVersion != 3 || len(shown.Rewards) != 3) {
+			err = fmt.Errorf("%+v\ntrainer:\n%s\nplane:\n%s", shown, said(), up())
+		}
+		return err
+	})
+	for _, check := range [][]string{{"audit", "mine"}, {"replay", "mine", "--verify"}} {
+		if _, err := command(dir, rondo, check...); err != nil {
+			t.Error(err)
+		}
+	}
+	readFiles(t, py, filepath.Join(plane, "objects", "runs", "mine"))
+}
+
+// readFiles lets examples/read.py read every Arrow file below a folder.
+func readFiles(t *testing.T, py, folder string) {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"trajectories/*.arrow", "batches/*/*.arrow"} {
+		found, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil || len(found) < 3 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	out, err := command(folder, py, append([]string{filepath.Join(root, "examples/read.py")}, files...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out, "\n"); n != len(files) || !strings.Contains(out, " messages, ") || !strings.Contains(out, " samples, ") {
+		t.Errorf("%d lines about %d files:\n%s", n, len(files), out)
+	}
+}
