@@ -150,8 +150,15 @@ func (r *reader) session(ctx context.Context) error {
 	}
 }
 
+// Unreadable is the type that a reader of a whole stream is given in place of a message that is no event. Only a
+// foreign writer can have put it there, and it must not stop those who read on.
+const Unreadable events.Type = "_.unreadable"
+
 func (r *reader) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
 	e, err := r.log.Decode(ctx, msg.Subject(), msg.Headers(), msg.Data(), seq)
+	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
+		e, err = events.Event{Run: r.run, Type: Unreadable, Seq: seq, Data: msg.Data()}, nil
+	}
 	if err != nil && ctx.Err() != nil {
 		return err // the body was being fetched when the connection came back
 	}
