@@ -3,11 +3,13 @@ package toolrunner
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -19,44 +21,72 @@ const idleAfter = time.Minute
 // maxHeld bounds the idle sandboxes of one runner, at some megabytes each.
 const maxHeld = 128
 
-// box is a held sandbox.
+// state is how a turn left a workspace.
+type state struct {
+	turn      int    // -1 before the first
+	workspace string // digest of the change against the snapshot, "" for none
+}
+
+// stateOf is the workspace as the log has it.
+func stateOf(r *events.Rollout) state {
+	last := r.LastTools()
+	if last == nil {
+		return state{turn: -1}
+	}
+	return stateAfter(last.Turn, last.Workspace)
+}
+
+func stateAfter(turn int, workspace *storage.Ref) state {
+	if workspace == nil {
+		return state{turn: turn}
+	}
+	return state{turn, workspace.SHA256}
+}
+
+// box is a sandbox that belongs to a rollout.
 type box struct {
 	*sandbox.Sandbox
 	key  string
-	turn int // the last turn that ran in it, -1 for none
+	left state
 	idle time.Time
+	end  func()
 }
 
 // held keeps one sandbox per rollout between its turns. A taken box belongs to its taker.
 type held struct {
-	store storage.Store
-	opts  Options
-	mu    sync.Mutex
-	boxes map[string]*box
+	store   storage.Store
+	opts    Options
+	endings *endings
+	mu      sync.Mutex
+	boxes   map[string]*box
 }
 
-func newHeld(store storage.Store, opts Options) *held {
-	return &held{store: store, opts: opts, boxes: map[string]*box{}}
+func newHeld(log *eventlog.Log, logger *slog.Logger, opts Options) *held {
+	h := &held{store: log.Store(), opts: opts, boxes: map[string]*box{}}
+	h.endings = newEndings(log, logger, h.release)
+	return h
 }
 
-// take returns the rollout's sandbox with its workspace as the last turn left it: the held one when that is up
-// to date, else a new one.
+// take returns the rollout's sandbox with its workspace as the log has it: the held one when that is up to date,
+// else a new one. The held one is not when another runner went on with the rollout in the meantime, or did the
+// same turn with another result and was faster.
 func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout) (*box, error) {
-	before := -1
-	if t := r.LastTools(); t != nil {
-		before = t.Turn
-	}
-	if b := h.pop(r.Run + "/" + r.ID); b != nil {
-		if b.turn == before {
+	key, before := r.Run+"/"+r.ID, stateOf(r)
+	if b := h.pop(key); b != nil {
+		if b.left == before {
 			return b, nil
 		}
-		b.Close() // another runner went on with the rollout in the meantime
+		b.end()
 	}
 	sb, err := h.restore(ctx, task, r)
 	if err != nil {
 		return nil, err
 	}
-	return &box{Sandbox: sb, key: r.Run + "/" + r.ID, turn: before}, nil
+	unwatch := h.endings.watch(r.Run, r.Tail)
+	return &box{Sandbox: sb, key: key, left: before, end: func() {
+		unwatch()
+		sb.Close()
+	}}, nil
 }
 
 // restore makes a sandbox from the task's snapshot and the workspace's change.
@@ -119,7 +149,7 @@ func (h *held) put(b *box) {
 	h.mu.Unlock()
 	for _, b := range []*box{old, evicted} {
 		if b != nil {
-			b.Close()
+			b.end()
 		}
 	}
 }
@@ -135,7 +165,7 @@ func (h *held) pop(key string) *box {
 // release ends the sandbox of a rollout that needs it no more.
 func (h *held) release(run, rollout string) {
 	if b := h.pop(run + "/" + rollout); b != nil {
-		b.Close()
+		b.end()
 	}
 }
 
@@ -150,7 +180,7 @@ func (h *held) expire(ctx context.Context) {
 		case now := <-tick.C:
 			for _, key := range h.idleSince(now.Add(-idleAfter)) {
 				if b := h.pop(key); b != nil {
-					b.Close()
+					b.end()
 				}
 			}
 		}
@@ -172,7 +202,7 @@ func (h *held) idleSince(t time.Time) []string {
 func (h *held) closeAll() {
 	for _, key := range h.idleSince(time.Now().Add(time.Hour)) {
 		if b := h.pop(key); b != nil {
-			b.Close()
+			b.end()
 		}
 	}
 }

@@ -38,20 +38,31 @@ type Service struct {
 
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env, opts Options) error {
-	runner, err := identity(env.Dir)
+	s, err := newService(env, opts)
 	if err != nil {
 		return err
 	}
-	s := &Service{log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log.Store(), opts), peers: newPeers(env.Log, runner)}
+	return s.run(ctx, env)
+}
+
+func newService(env runtime.Env, opts Options) (*Service, error) {
+	runner, err := identity(env.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner)}, nil
+}
+
+func (s *Service) run(ctx context.Context, env runtime.Env) error {
 	defer s.held.closeAll()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go s.peers.run(ctx)
 	go s.held.expire(ctx)
 	return runtime.RunEffect(ctx, env, runtime.Effect{
-		Name: events.ToolRunner, Slots: opts.Slots, Handle: s.Handle,
+		Name: events.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
 		Routes: func(ctx context.Context, run string) []string {
-			return append([]string{opts.Pool, events.RunnerRoute(runner)}, s.peers.orphans(ctx, run)...)
+			return append([]string{s.opts.Pool, events.RunnerRoute(s.runner)}, s.peers.orphans(ctx, run)...)
 		},
 	})
 }
@@ -122,7 +133,7 @@ func (s *Service) work(ctx context.Context, task events.TaskSpec, r *events.Roll
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
 	}
-	box.turn = last.Turn
+	box.left = stateAfter(done.Turn, done.Workspace)
 	return done, nil
 }
 
@@ -137,8 +148,10 @@ func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*sto
 
 // class names the cause of a failed try.
 func class(err error) string {
-	if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) {
-		return events.ClassObject
+	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
+		if errors.Is(err, lost) {
+			return events.ClassObject
+		}
 	}
 	return events.ClassSandbox
 }
