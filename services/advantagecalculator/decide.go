@@ -59,7 +59,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) error {
 	key := openGroups + events.GroupOf(rollout)
 	g, ok, err := projection.Get[group](tx, key)
-	if !ok || err != nil {
+	if !ok || err != nil || !g.has(rollout) {
 		return err
 	}
 	if known, ok := g.Members[rollout]; ok && known.Failed {
@@ -67,6 +67,16 @@ func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) er
 	}
 	g.Members[rollout] = m
 	return projection.Put(tx, key, g)
+}
+
+// has reports whether a rollout is one of the group's members: what outsiders invalidate need not exist.
+func (g *group) has(rollout string) bool {
+	for i := range g.Size {
+		if events.RolloutID(g.ID, i) == rollout {
+			return true
+		}
+	}
+	return false
 }
 
 // Decide completes every group whose members all have an outcome.
