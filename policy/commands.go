@@ -25,6 +25,7 @@ var (
 func (s *state) commands() []command {
 	var found []command
 	seen := map[string]bool{}
+	compiled := s.compiled()
 	add := func(text, source string) {
 		text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "$ "))
 		if text == "" || seen[text] || len(found) == maxCommands {
@@ -32,7 +33,7 @@ func (s *state) commands() []command {
 		}
 		seen[text] = true
 		first, _, _ := strings.Cut(text, " ")
-		found = append(found, command{text: text, source: source, slow: first == "go" || first == "make" || first == "cargo" || first == "npm"})
+		found = append(found, command{text: text, source: source, slow: compiled || first == "go" || first == "make" || first == "cargo" || first == "npm"})
 	}
 	for _, text := range s.told {
 		add(text, "told")
@@ -57,6 +58,17 @@ func (s *state) commands() []command {
 		}
 	})
 	return found
+}
+
+// compiled tells whether what was listed has to be compiled before it runs, whatever the tests are called.
+func (s *state) compiled() (yes bool) {
+	s.eachFile(func(f *file) {
+		switch path.Ext(f.path) {
+		case ".go", ".rs", ".c", ".cc", ".cpp", ".java":
+			yes = true
+		}
+	})
+	return yes
 }
 
 // prior is the fixed part of a command's logit: what calls itself a test is likelier to be one than any other script.

@@ -40,7 +40,7 @@ const repaired = 4
 
 const (
 	triesPerTurn     = 8  // of changes whose test is quick
-	slowTriesPerTurn = 3  // of changes that have to be compiled
+	slowTriesPerTurn = 4  // of changes that have to be compiled
 	filesPerTurn     = 16 // read at once
 	maxPlaces        = 192
 	maxSearchWords   = 8
