@@ -10,7 +10,7 @@ func hashString(h uint64, s string) uint64 {
 	for i := 0; i < len(s); i++ {
 		h = (h ^ uint64(s[i])) * hashPrime
 	}
-	return (h ^ 0xff) * hashPrime // a separator: ("ab","c") and ("a","bc") differ
+	return (h ^ uint64(len(s))<<8 ^ 0xff) * hashPrime // a separator: ("ab","c") and ("a","bc") differ
 }
 
 func hashInt(h uint64, n int) uint64 {

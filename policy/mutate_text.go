@@ -153,12 +153,17 @@ func (m *mutator) statements() {
 		return
 	}
 	add("delete", replace{m.line, 1, nil})
-	if next := m.line + 1; next < len(m.file.lines) && m.facts.plain[next] != "" && !isComment(m.facts.plain[next]) {
+	if next := m.line + 1; next < len(m.file.lines) && m.movable(next) {
 		add("swap with the next", replace{m.line, 2, []string{m.file.lines[next], m.text}})
 	}
-	if previous := m.line - 1; previous >= 0 && m.facts.plain[previous] != "" && !simple(m.facts.plain[previous]) {
+	if previous := m.line - 1; previous >= 0 && m.movable(previous) && !simple(m.facts.plain[previous]) {
 		add("swap with the last", replace{previous, 2, []string{m.text, m.file.lines[previous]}})
 	}
+}
+
+// movable tells whether another line can change places with this one, and that it makes a difference.
+func (m *mutator) movable(line int) bool {
+	return m.facts.plain[line] != "" && !isComment(m.facts.plain[line]) && m.file.lines[line] != m.text
 }
 
 // simple tells a statement on its own from the beginning or end of a block.
