@@ -1,6 +1,10 @@
 package policy
 
 import (
+	"maps"
+	"math"
+	"slices"
+
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
@@ -9,6 +13,7 @@ import (
 var (
 	derivedFacts     = newCache[*fileFacts](1024)
 	derivedMutations = newCache[[]mutation](4096)
+	derivedPromises  = newCache[float64](16384)
 )
 
 func newCache[V any](size int) *lru.Cache[uint64, V] {
@@ -57,6 +62,26 @@ func (s *state) mutations(f *file, line int) []mutation {
 	list := s.compilable(f, s.mutate(f, line))
 	derivedMutations.Add(key, list)
 	return list
+}
+
+// promise is how much likely changes there are at a line, as the log of a sum of odds. Those that do not compile count too: to
+// leave them out costs more than it tells.
+func (s *state) promise(f *file, line int, surroundings uint64) float64 {
+	key := hashInt(mix(f.contentKey())^surroundings, line)
+	if known, ok := derivedPromises.Get(key); ok {
+		return known
+	}
+	sum := 0.0
+	variants := map[string]float64{}
+	for _, m := range s.mutate(f, line) {
+		variants[m.op]++
+	}
+	for _, op := range slices.Sorted(maps.Keys(variants)) {
+		sum += variants[op] * math.Exp(operatorOffset(op, variants[op]))
+	}
+	promise := math.Log(max(sum, math.SmallestNonzeroFloat64))
+	derivedPromises.Add(key, promise)
+	return promise
 }
 
 func (f *file) derive() *fileFacts {

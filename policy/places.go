@@ -6,10 +6,14 @@ import (
 	"slices"
 )
 
+// placeShare is how far a line's prior follows from what can be done there: 0 treats all lines alike, 1 all changes.
+const placeShare = 0.5
+
 // places lists the lines that may be changed. In a large repository these are the ones that share most words with the failing
 // tests and the instruction.
 func (s *state) places() []candidate {
 	spots := s.spots()
+	surroundings := s.surroundings()
 	out := make([]candidate, 0, len(spots))
 	for _, at := range spots {
 		if s.exhausted(at.file, at.line) {
@@ -17,6 +21,7 @@ func (s *state) places() []candidate {
 		}
 		out = append(out, candidate{
 			text:     fmt.Sprintf("At %s:%d", at.file.path, at.line+1),
+			offset:   placeShare * s.promise(at.file, at.line, surroundings),
 			features: s.placeFeatures(at.file, at.line),
 			index:    at.order<<16 | at.line,
 		})
@@ -101,7 +106,7 @@ func (s *state) known(f *file, m mutation) bool {
 // changes lists what can be done at a line. The prior damps operators with many variants by the root of their number.
 func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 	mutations := s.mutations(f, line)
-	variants := map[string]int{}
+	variants := map[string]float64{}
 	for _, m := range mutations {
 		variants[m.op]++
 	}
@@ -112,12 +117,17 @@ func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 		}
 		out = append(out, candidate{
 			text:     fmt.Sprintf("Change %d (%s): %s", i+1, m.op, m.detail),
-			offset:   likelihood[m.op] - 0.5*math.Log(float64(variants[m.op])),
+			offset:   operatorOffset(m.op, variants[m.op]),
 			features: s.changeFeatures(f, line, m),
 			index:    i,
 		})
 	}
 	return mutations, out
+}
+
+// operatorOffset is the prior of one change by an operator that has so many variants at a line.
+func operatorOffset(op string, variants float64) float64 {
+	return likelihood[op] - 0.5*math.Log(variants)
 }
 
 // likelihood is the fixed part of an operator's logit: how often small faults are of its kind. Studies of one-line fixes (Karampatsis
