@@ -38,16 +38,12 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil {
 		return nil, runtime.Permanent(err)
 	}
-	policy := m.Event.Entity
-	published, err := s.publish(ctx, policy, submitted)
+	published, err := s.take(ctx, m, submitted)
 	var wrong *rejection
 	if errors.As(err, &wrong) {
-		return nil, s.reject(ctx, m, policy, submitted.Version, wrong)
+		return nil, s.reject(ctx, m, submitted.Version, wrong)
 	}
 	if err != nil {
-		return nil, err
-	}
-	if err := s.state(ctx, events.Catalogue, published); err != nil {
 		return nil, err
 	}
 	return nil, s.tellRuns(ctx, published)
@@ -58,29 +54,64 @@ type rejection struct{ err error }
 
 func (r *rejection) Error() string { return r.err.Error() }
 
+// take makes a submitted version visible in the store and states it, unless an earlier delivery did both.
+func (s *Service) take(ctx context.Context, m runtime.Message, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
+	policy := m.Event.Entity
+	last, err := s.log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
+	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		return events.WeightsPublished{}, err
+	}
+	if err == nil && last.Seq > m.Seq {
+		stated, found, err := s.statedSince(ctx, m, submitted.Version)
+		if found || err != nil {
+			return stated, err
+		}
+	}
+	published, err := s.publish(ctx, policy, submitted)
+	if err != nil {
+		return published, err
+	}
+	err = s.state(ctx, events.Catalogue, published)
+	if errors.Is(err, errOld) {
+		// It may be this very version, sent twice, or one that another submission brought in between.
+		if known, _, currentErr := s.current(ctx, events.Catalogue, policy); currentErr != nil || known.Manifest == published.Manifest {
+			return known, currentErr
+		}
+		return published, &rejection{fmt.Errorf("version %d: %w; versions only grow", submitted.Version, err)}
+	}
+	return published, err
+}
+
+// statedSince finds the fact of a version that was published since the submission came.
+func (s *Service) statedSince(ctx context.Context, m runtime.Message, version int64) (events.WeightsPublished, bool, error) {
+	id := events.ID(events.Catalogue, events.WeightsPublishedType, m.Event.Entity, events.Ordinal(version))
+	link, err := s.log.Last(ctx, events.Catalogue, m.Event.Type.Kind(), m.Event.Entity)
+	for err == nil && link.Seq > m.Seq {
+		if link.ID == id {
+			published, err := events.Data[events.WeightsPublished](link)
+			return published, err == nil, err
+		}
+		link, err = s.log.Event(ctx, events.Catalogue, link.Prev)
+	}
+	return events.WeightsPublished{}, false, err
+}
+
 // publish makes the version visible in the store.
 func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
 	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
+	files, err := s.fetch(ctx, submitted.Files)
+	if err != nil {
+		return fact, err
+	}
+	if err := weights.Check(policy, submitted.Version, files); err != nil {
+		return fact, &rejection{err}
+	}
 	current, _, err := weights.Current(ctx, s.log.Store(), policy)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
 		return fact, err
 	}
 	if err == nil && submitted.Version < current {
 		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
-	}
-	var files []weights.Content
-	for _, f := range submitted.Files {
-		data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
-		if errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrCorrupt) || errors.Is(err, storage.ErrKey) || errors.Is(err, storage.ErrTooLarge) {
-			return fact, &rejection{fmt.Errorf("file %s: %w", f.Name, err)}
-		}
-		if err != nil {
-			return fact, err
-		}
-		files = append(files, weights.Content{Name: f.Name, Data: data})
-	}
-	if err := weights.Check(policy, submitted.Version, files); err != nil {
-		return fact, &rejection{err}
 	}
 	published, err := weights.Publish(ctx, s.log.Store(), policy, submitted.Version, files...)
 	if errors.Is(err, storage.ErrExists) {
@@ -93,9 +124,27 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	return fact, nil
 }
 
+// fetch reads the files that a trainer put into the store.
+func (s *Service) fetch(ctx context.Context, submitted []events.WeightsFile) ([]weights.Content, error) {
+	var files []weights.Content
+	for _, f := range submitted {
+		data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
+		for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
+			if errors.Is(err, wrong) {
+				return nil, &rejection{fmt.Errorf("file %s: %w", f.Name, err)}
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, weights.Content{Name: f.Name, Data: data})
+	}
+	return files, nil
+}
+
 // reject states why a submission was not published.
-func (s *Service) reject(ctx context.Context, m runtime.Message, policy string, version int64, cause *rejection) error {
-	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, policy, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
+func (s *Service) reject(ctx context.Context, m runtime.Message, version int64, cause *rejection) error {
+	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, m.Event.Entity, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
 	if err != nil {
 		return err
 	}
@@ -105,9 +154,9 @@ func (s *Service) reject(ctx context.Context, m runtime.Message, policy string, 
 }
 
 // errOld: the chain has this version or a later one.
-var errOld = errors.New("a later version is stated already")
+var errOld = errors.New("this version or a later one is stated already")
 
-// state puts weights_published on the policy's chain of the catalogue or of a run, unless that is further already.
+// state puts weights_published on the policy's chain of the catalogue or of a run; errOld when that is as far.
 func (s *Service) state(ctx context.Context, run string, published events.WeightsPublished) error {
 	fact, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
 	if err != nil {
@@ -115,23 +164,35 @@ func (s *Service) state(ctx context.Context, run string, published events.Weight
 	}
 	fact.Source = events.WeightPublisher
 	_, _, err = s.log.AppendLast(ctx, fact, func(*events.Event) error {
-		last, err := s.log.LastOfType(ctx, run, events.WeightsPublishedType, published.Policy)
-		if errors.Is(err, eventlog.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		known, err := events.Data[events.WeightsPublished](last)
-		if err == nil && known.Version >= published.Version {
+		known, found, err := s.current(ctx, run, published.Policy)
+		if err == nil && found && known.Version >= published.Version {
 			return errOld
 		}
 		return err
 	})
-	if errors.Is(err, errOld) {
-		return nil
-	}
 	return err
+}
+
+// current is the version of a policy that a run, or the catalogue, knows.
+func (s *Service) current(ctx context.Context, run, policy string) (known events.WeightsPublished, found bool, err error) {
+	last, err := s.log.LastOfType(ctx, run, events.WeightsPublishedType, policy)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return known, false, nil
+	}
+	if err != nil {
+		return known, false, err
+	}
+	known, err = events.Data[events.WeightsPublished](last)
+	return known, err == nil, err
+}
+
+// tell puts weights_published on the log of a run, unless that is as far.
+func (s *Service) tell(ctx context.Context, run string, published events.WeightsPublished) error {
+	err := s.state(ctx, run, published)
+	if err != nil && !errors.Is(err, errOld) {
+		return fmt.Errorf("tell run %s: %w", run, err)
+	}
+	return nil
 }
 
 // tellRuns copies the fact into every open run that uses the policy.
@@ -148,8 +209,8 @@ func (s *Service) tellRuns(ctx context.Context, published events.WeightsPublishe
 		if !uses {
 			continue
 		}
-		if err := s.state(ctx, run, published); err != nil {
-			return fmt.Errorf("tell run %s: %w", run, err)
+		if err := s.tell(ctx, run, published); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -174,16 +235,13 @@ func (s *Service) greet(ctx context.Context, opening events.Event) error {
 	if err != nil {
 		return runtime.Permanent(err)
 	}
-	last, err := s.log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, opened.Config.Policy)
-	if errors.Is(err, eventlog.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	published, found, err := s.current(ctx, events.Catalogue, opened.Config.Policy)
+	if err != nil || !found {
 		return err
 	}
-	published, err := events.Data[events.WeightsPublished](last)
-	if err != nil {
-		return runtime.Permanent(err)
+	uses, err := s.uses(ctx, opening.Entity, published.Policy)
+	if err != nil || !uses {
+		return err // closed or deleted in the meantime
 	}
-	return s.state(ctx, opening.Entity, published)
+	return s.tell(ctx, opening.Entity, published)
 }
