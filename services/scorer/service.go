@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -66,18 +67,36 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 func failed(cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
 	var v *verifier.Error
 	if errors.As(cause, &v) && v.Class != verifier.ClassSandbox {
-		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, cause)
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, withLog(v))
 		return []events.Event{fact}, err
 	}
-	class := events.ClassSandbox
-	if errors.Is(cause, storage.ErrNotFound) || errors.Is(cause, storage.ErrCorrupt) {
-		class = events.ClassObject
-	}
-	fact, final, err := r.Retry(cfg.Limits, events.StageScorer, class, cause)
+	fact, final, err := r.Retry(cfg.Limits, events.StageScorer, class(cause), cause)
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
 	return []events.Event{fact}, runtime.RetryAfter(cause, time.Second<<min(r.Tries, 5))
+}
+
+// quoted is how much of a verifier's log a failure repeats, in bytes.
+const quoted = 1000
+
+// withLog adds the end of the verifier's log, where it most often says what went wrong.
+func withLog(v *verifier.Error) error {
+	tail := strings.TrimSpace(string(v.Log[max(0, len(v.Log)-quoted):]))
+	if tail == "" {
+		return v
+	}
+	return fmt.Errorf("%w; its log ends: %s", v, strings.ToValidUTF8(tail, "\uFFFD"))
+}
+
+// class names the cause of a failed try.
+func class(cause error) string {
+	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
+		if errors.Is(cause, lost) {
+			return events.ClassObject
+		}
+	}
+	return events.ClassSandbox
 }
 
 // score runs the verifier and stores its log.
@@ -88,7 +107,7 @@ func (s *Service) score(ctx context.Context, task events.TaskSpec, r *events.Rol
 	}
 	outcome, err := verifier.Run(ctx, spec)
 	if err != nil {
-		return events.RolloutScored{}, fmt.Errorf("run verifier: %w", err)
+		return events.RolloutScored{}, err
 	}
 	scored := events.RolloutScored{
 		Reward: outcome.Reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
