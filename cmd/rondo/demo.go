@@ -52,7 +52,7 @@ type demoResult struct {
 
 func newDemo(g *global) *cobra.Command {
 	s := defaultSettings()
-	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: events.DefaultRunConfig().GroupSize}
+	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 6}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
@@ -102,6 +102,10 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	if err := s.trainer.Validate(); err != nil {
 		return demoResult{}, err
 	}
+	every, err := parseDurability(o.durability)
+	if err != nil {
+		return demoResult{}, err
+	}
 	show := newProgress(g)
 	list, err := loadTasks(o.tasks)
 	if err != nil {
@@ -111,10 +115,6 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 		return demoResult{}, err
 	}
 	if err := warmToolchains(ctx, show, list, s); err != nil {
-		return demoResult{}, err
-	}
-	every, err := parseDurability(o.durability)
-	if err != nil {
 		return demoResult{}, err
 	}
 	p, err := hold(ctx, g.dir, holdOptions{storeURL: g.store, listen: true, durability: every})
