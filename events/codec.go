@@ -66,14 +66,14 @@ func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	}
 	e.ID, e.Source, e.TraceParent = get(headerID), get(headerSource), get(headerTrace)
 	var err error
-	if e.Time, err = time.Parse(time.RFC3339Nano, get(headerTime)); err != nil {
+	if e.Time, err = parseTime(get(headerTime)); err != nil {
 		return e, fmt.Errorf("%w: %s: %s: %w", ErrMalformed, subject, headerTime, err)
 	}
 	if e.Prev, err = strconv.ParseUint(get(headerPrev), 10, 64); err != nil {
 		return e, fmt.Errorf("%w: %s: %s: %w", ErrMalformed, subject, headerPrev, err)
 	}
 	if at := get(headerDecidedAt); at != "" {
-		if e.DecidedAt, err = time.Parse(time.RFC3339Nano, at); err != nil {
+		if e.DecidedAt, err = parseTime(at); err != nil {
 			return e, fmt.Errorf("%w: %s: %s: %w", ErrMalformed, subject, headerDecidedAt, err)
 		}
 		if e.AsOf, err = strconv.ParseUint(get(headerAsOf), 10, 64); err != nil {
@@ -84,4 +84,13 @@ func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 		return e, fmt.Errorf("%w: %s: no %s", ErrMalformed, subject, headerID)
 	}
 	return e, nil
+}
+
+// parseTime reads a time that can be written again: moments that leave the four-digit years in UTC cannot.
+func parseTime(text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if year := t.UTC().Year(); err == nil && (year < 1 || year > 9999) {
+		return t, fmt.Errorf("%s is out of range", text)
+	}
+	return t, err
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -132,7 +133,7 @@ func (c *RunConfig) Validate() error {
 		}
 	}
 	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
-	check(validEndpoint(c.Endpoint), "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", c.Endpoint, BuiltinEndpoint)
+	check(validEndpoint(c.Endpoint), "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
 	check(c.Staleness.Max >= 0 && c.Staleness.Max <= 1000, "staleness.max %d: must be 0 to 1000", c.Staleness.Max)
@@ -169,10 +170,10 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
 		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
-		for name, ref := range map[string]storage.Ref{"snapshot": t.Snapshot, "tests": t.Tests} {
-			err := ref.Validate()
-			check(err == nil, "%s: %v", name, err)
-		}
+		err := t.Snapshot.Validate()
+		check(err == nil, "snapshot: %v", err)
+		err = t.Tests.Validate()
+		check(err == nil, "tests: %v", err)
 		seen[t.Name] = true
 	}
 	return errs
@@ -183,6 +184,16 @@ func validEndpoint(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 	return endpoint == BuiltinEndpoint || plain && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+}
+
+// withoutSecrets shortens an endpoint to what may stand in an error: no credentials, no query.
+func withoutSecrets(endpoint string) string {
+	if at := strings.LastIndexByte(endpoint, '@'); at >= 0 {
+		endpoint = "…" + endpoint[at:]
+	}
+	base, _, _ := strings.Cut(endpoint, "?")
+	base, _, _ = strings.Cut(base, "#")
+	return base
 }
 
 // Estimators are the names that Advantage.Estimator may take; package advantage implements each.

@@ -1,6 +1,9 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Rollout is one episode folded from its chain.
 type Rollout struct {
@@ -126,7 +129,7 @@ func (r *Rollout) Retry(limits Limits, stage, class string, cause error) (e Even
 func clip(s string) string {
 	const most = 2000
 	if len(s) > most {
-		return s[:most] + "…"
+		return strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

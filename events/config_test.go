@@ -1,0 +1,151 @@
+package events
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+func validTask(name string) TaskSpec {
+	digest := strings.Repeat("ab", 32)
+	ref := storage.Ref{Key: "blobs/sha256/ab/" + digest, SHA256: digest, Size: 1}
+	return TaskSpec{Name: name, Workdir: "/app", Snapshot: ref, Tests: ref}
+}
+
+func validConfig() RunConfig {
+	cfg := DefaultRunConfig()
+	cfg.Policy, cfg.Endpoint = "repair", BuiltinEndpoint
+	cfg.Tasks = []TaskSpec{validTask("a")}
+	return cfg
+}
+
+func TestValidate(t *testing.T) {
+	cfg := validConfig()
+	if err := cfg.Validate(); err != nil {
+		t.Fatalf("the default configuration: %v", err)
+	}
+	for name, c := range map[string]struct {
+		change func(*RunConfig)
+		want   string // part of the message; "" when the configuration is valid
+	}{
+		"an endpoint":              {func(c *RunConfig) { c.Endpoint = "http://127.0.0.1:8000/v1" }, ""},
+		"an endpoint with TLS":     {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
+		"every estimator":          {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
+		"staleness 0":              {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},
+		"temperature 0":            {func(c *RunConfig) { c.Sampling.Temperature = 0 }, ""},
+		"two feeds":                {func(c *RunConfig) { c.Feeds = []Feed{{"a", 1}, {"b", 10000}} }, ""},
+		"no policy":                {func(c *RunConfig) { c.Policy = "" }, `policy ""`},
+		"a policy with dots":       {func(c *RunConfig) { c.Policy = "a.b" }, `policy "a.b"`},
+		"no endpoint":              {func(c *RunConfig) { c.Endpoint = "" }, `endpoint ""`},
+		"an endpoint without host": {func(c *RunConfig) { c.Endpoint = "http:///v1" }, "endpoint"},
+		"an endpoint of a file":    {func(c *RunConfig) { c.Endpoint = "file:///etc/passwd" }, "endpoint"},
+		"an endpoint with a key":   {func(c *RunConfig) { c.Endpoint = "http://user:secret@host/v1" }, "endpoint"},
+		"an endpoint with a query": {func(c *RunConfig) { c.Endpoint = "http://host/v1?key=secret" }, "endpoint"},
+		"a broken one with a key":  {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
+		"no groups":                {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
+		"a huge group":             {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
+		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
+		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
+		"an unknown estimator":     {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
+		"a temperature of NaN":     {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
+		"an infinite temperature":  {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
+		"no tokens":                {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
+		"no turns":                 {func(c *RunConfig) { c.Limits.Turns = 0 }, "limits.turns 0"},
+		"no context":               {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
+		"no time":                  {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
+		"no tries":                 {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
+		"too many tries":           {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
+		"a strange pool":           {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
+		"no tasks":                 {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
+		"one task twice":           {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it stands twice`},
+		"a task without a name":    {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
+		"a task in no folder":      {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
+		"a task without files":     {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
+		"no feeds":                 {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
+		"one feed twice":           {func(c *RunConfig) { c.Feeds = []Feed{{"a", 1}, {"a", 2}} }, `feeds: "a" stands twice`},
+		"a strange feed":           {func(c *RunConfig) { c.Feeds = []Feed{{"a/b", 1}} }, `feeds: name "a/b"`},
+		"an empty batch":           {func(c *RunConfig) { c.Feeds = []Feed{{"a", 0}} }, "feeds: a: groups_per_batch 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := validConfig()
+			c.change(&cfg)
+			err := cfg.Validate()
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("got %v, want %q", err, c.want)
+			case err != nil && strings.Contains(err.Error(), "secret"):
+				t.Errorf("the message holds a password: %v", err)
+			case err != nil && strings.Contains(err.Error(), "\n"):
+				t.Errorf("one mistake gives more than one message: %v", err)
+			}
+		})
+	}
+	// Everything that is wrong is said at once.
+	err := (&RunConfig{}).Validate()
+	if n := strings.Count(err.Error(), "\n") + 1; n < 10 {
+		t.Errorf("an empty configuration has %d mistakes only: %v", n, err)
+	}
+}
+
+func TestTask(t *testing.T) {
+	cfg := RunConfig{Tasks: []TaskSpec{{Name: "a", Digest: "1"}, {Name: "b", Digest: "2"}}}
+	if task, err := cfg.Task("b"); err != nil || task.Digest != "2" {
+		t.Errorf("task b: %+v, %v", task, err)
+	}
+	if _, err := cfg.Task("c"); err == nil || !strings.Contains(err.Error(), `"c"`) {
+		t.Errorf("task c: %v", err)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for name, codec := range map[string]struct {
+		marshal   func(any) ([]byte, error)
+		unmarshal func([]byte, any) error
+	}{"JSON": {json.Marshal, json.Unmarshal}, "YAML": {yaml.Marshal, func(b []byte, v any) error { return yaml.Unmarshal(b, v) }}} {
+		t.Run(name, func(t *testing.T) {
+			want := Limits{Turns: 1, Timeout: Duration(90 * time.Second)}
+			text, err := codec.marshal(want)
+			if err != nil || !strings.Contains(string(text), "1m30s") {
+				t.Fatalf("%s, %v", text, err)
+			}
+			var got Limits
+			if err := codec.unmarshal(text, &got); err != nil || got != want {
+				t.Errorf("%s is read as %+v, %v", text, got, err)
+			}
+		})
+	}
+	var d Duration
+	for _, text := range []string{"90", "", "soon", "5 m"} {
+		if err := d.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "90s or 5m") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// The configuration travels in run_opened: nothing of it may be lost on the way.
+func TestConfigTravels(t *testing.T) {
+	cfg := validConfig()
+	cfg.Seed, cfg.Steps, cfg.Advantage.ShuffleRewards = 7, 9, true
+	cfg.Tasks[0] = TaskSpec{Name: "a", Digest: "d", Instruction: "Fix it.\n", Workdir: "/app", Toolchains: []string{"go"}, Env: map[string]string{"A": "b"},
+		VerifierEnv: map[string]string{"C": "d"}, VerifierTimeout: Duration(time.Minute), MemoryMB: 512}
+	e, err := New("r", RunOpenedType, "r", "0", RunOpened{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Data[RunOpened](e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := New("r", RunOpenedType, "r", "0", got)
+	if err != nil || string(again.Data) != string(e.Data) || got.Config.Tasks[0].Env["A"] != "b" || got.Config.Limits != cfg.Limits {
+		t.Errorf("sent %s\nread %s, %v", e.Data, again.Data, err)
+	}
+}
