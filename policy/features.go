@@ -167,8 +167,7 @@ type history struct {
 	line, function outcome // the most telling outcome so far
 }
 
-// history looks at earlier changes near a line. A change that moves the failing output points at the fault (Papadakis and Le
-// Traon's Metallaxis, Moon et al.'s MUSE); how much is learned.
+// history looks at earlier changes near a line.
 func (s *state) history(f *file, line int) history {
 	var h history
 	facts := f.derive()

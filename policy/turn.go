@@ -33,13 +33,13 @@ const (
 
 // inclination is the fixed part of a kind's logit. It only says that one looks before one leaps, does not give up at once, and
 // may stop when the tests pass at last; where and what to change is left open, and the rest is learned.
-var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -2}
+var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -3}
 
 // repaired is added to finishing once the tests pass after a change.
-const repaired = 4
+const repaired = 5
 
 const (
-	triesPerTurn     = 8  // of changes whose test is quick
+	triesPerTurn     = 10 // of changes whose test is quick
 	slowTriesPerTurn = 4  // of changes that have to be compiled
 	filesPerTurn     = 16 // read at once
 	maxPlaces        = 192
