@@ -33,7 +33,9 @@ type Ledger struct {
 
 type rollout struct {
 	failed, scored, invalidated bool
-	reward                      float64
+	// masked: its group was completed without it.
+	masked bool
+	reward float64
 }
 
 type feed struct {
@@ -66,10 +68,12 @@ func (l *Ledger) Apply(e events.Event) error {
 		l.Closed = true
 	case events.GroupOpenedType:
 		l.Groups++
+	case events.GroupCompletedType:
+		err = l.completed(e)
 	case events.GroupDroppedType:
 		err = l.dropped(e)
 	case events.RolloutStartedType:
-		l.rollout(e.Entity)
+		l.rollouts[e.Entity] = &rollout{}
 	case events.RolloutScoredType:
 		var scored events.RolloutScored
 		scored, err = events.Data[events.RolloutScored](e)
@@ -85,6 +89,14 @@ func (l *Ledger) Apply(e events.Event) error {
 		var published events.WeightsPublished
 		published, err = events.Data[events.WeightsPublished](e)
 		l.PolicyVersion = max(l.PolicyVersion, published.Version)
+	}
+	return err
+}
+
+func (l *Ledger) completed(e events.Event) error {
+	completed, err := events.Data[events.GroupCompleted](e)
+	for _, m := range completed.Members {
+		l.rollout(m.Rollout).masked = m.Failed
 	}
 	return err
 }
@@ -133,13 +145,12 @@ func (l *Ledger) batch(e events.Event) error {
 	return nil
 }
 
+// rollout finds a rollout; one that was never started has no entry in the books.
 func (l *Ledger) rollout(id string) *rollout {
-	r := l.rollouts[id]
-	if r == nil {
-		r = &rollout{}
-		l.rollouts[id] = r
+	if r := l.rollouts[id]; r != nil {
+		return r
 	}
-	return r
+	return &rollout{}
 }
 
 func (l *Ledger) feed(name string) *feed {
@@ -163,6 +174,8 @@ func (l *Ledger) Outcome(feedName, id string) Outcome {
 		return Trained
 	case f.member[id]:
 		return InFlight
+	case r.masked:
+		return Filtered // invalidated before its group was complete
 	case batched:
 		return Filtered // its group is in a batch, it is not: invalidated, or without token ids
 	}

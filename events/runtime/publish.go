@@ -25,8 +25,11 @@ func (h *inputs) publishAll(ctx context.Context, in Message) error {
 		began := time.Now()
 		err = h.publisher.Publish("", h.messages(ctx, outputs)...)
 		h.meter.published(time.Since(began), len(outputs))
-		if !errors.Is(err, jetpubsub.ErrOvertaken) {
-			return errors.Join(err, handlerErr)
+		switch {
+		case err == nil:
+			return handlerErr
+		case !errors.Is(err, jetpubsub.ErrOvertaken):
+			return err // and not the handler's wish: a Permanent input would go with its events unstated
 		}
 	}
 	return err

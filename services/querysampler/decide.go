@@ -45,6 +45,10 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 	}
 	var p plan
 	wake := d.endRollouts(v, &p, s, now)
+	if s.Closed {
+		// A group that was half opened gets its members, so that it can complete: the next decision cancels them.
+		d.completeGroups(v, &p, s, now)
+	}
 	if s.Closed || !s.Opened {
 		return p.facts, wake, p.err
 	}

@@ -268,6 +268,18 @@ func TestClosing(t *testing.T) {
 			t.Errorf("a closed run wakes at %s", l.Wake)
 		}
 	})
+	t.Run("while a group is half opened", func(t *testing.T) {
+		l := newLog(t, nil)
+		opened(l)
+		l.Happen(events.GroupOpenedType, "g000001", events.GroupOpened{Task: "task-3", Size: 2})
+		l.Happen(events.RolloutStartedType, "g000001-0", events.RolloutStarted{Group: "g000001", Deadline: l.Now.Add(time.Minute)})
+		l.Happen(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
+		l.Happen(events.RunClosedType, testRun, events.RunClosed{})
+		// Its scored member would be in flight for ever if the group could not complete.
+		if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.started g000001-1", "rollout.failed g000001-1"}) {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("after the last step", func(t *testing.T) {
 		l := newLog(t, func(c *events.RunConfig) { c.Steps = 2 })
 		opened(l)
