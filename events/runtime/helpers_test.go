@@ -218,13 +218,18 @@ func (p *plane) scoredOnce(t testing.TB, run string, n int) {
 func (p *plane) acknowledged(t testing.TB, run string) {
 	t.Helper()
 	spec := events.ConsumersOf(events.Scorer)[0].For(run, "")
+	inputs := 0
+	for _, n := range p.ofType(t, run, events.RolloutFinishedType) {
+		inputs += n
+	}
 	eventually(t, "all inputs are acknowledged", func() bool {
 		c, err := p.log.JetStream().Consumer(t.Context(), spec.Stream, spec.Name)
 		if err != nil {
 			return false
 		}
 		info, err := c.Info(t.Context())
-		return err == nil && info.NumPending == 0 && info.NumAckPending == 0
+		// The server notices a new message a moment after it has stored it.
+		return err == nil && info.Delivered.Consumer >= uint64(inputs) && info.NumPending == 0 && info.NumAckPending == 0
 	})
 }
 
