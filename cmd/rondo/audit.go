@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/ledger"
 	"github.com/rondo-rl/rondo/tests/checker"
 )
@@ -22,19 +23,28 @@ func newAudit(g *global) *cobra.Command {
 		Long: `Audit reads the whole log of a run and every object that it names, and proves or refutes that all chains are
 unbroken, no event is there twice, every rollout has at most one outcome, no rollout was batched twice, every
 object has its digest, and every started rollout is in exactly one of trained, stale, filtered, failed and in
-flight. It exits with 2 when it finds a fault.`,
-		Example: "  rondo audit demo-1 --json", Args: cobra.ExactArgs(1),
+flight. It exits with 2 when it finds a fault.
+
+It also lists the run's dead letters: what was refused at the door, given up by a service, or rejected as weights.
+The audit of _, the catalogue, lists those of all runs and of none.`,
+		Example: "  rondo audit demo-1 --json\n  rondo audit _", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := connect(cmd.Context(), g)
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			report, err := checker.Check(cmd.Context(), p.log, args[0])
-			if err != nil {
+			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
 			letters, err := deadLetters(cmd.Context(), p.log, args[0])
+			if err != nil {
+				return err
+			}
+			if args[0] == events.Catalogue {
+				return listLetters(cmd.OutOrStdout(), g, letters)
+			}
+			report, err := checker.Check(cmd.Context(), p.log, args[0])
 			if err != nil {
 				return err
 			}
@@ -71,13 +81,26 @@ func printAudit(w io.Writer, r checker.Report, letters []deadLetter) {
 	for _, b := range r.Feeds {
 		printBalance(w, b)
 	}
-	for _, d := range letters {
-		fmt.Fprintf(w, "dead letter: %s at sequence %d: %s\n", d.Subject, d.Sequence, d.Reason)
-	}
+	printLetters(w, letters)
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, f)
 	}
 	if len(r.Findings) == 0 {
 		fmt.Fprintln(w, "nothing is wrong")
 	}
+}
+
+func printLetters(w io.Writer, letters []deadLetter) {
+	for _, d := range letters {
+		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", d.Subject, d.Sequence, d.Stream, d.Reason)
+	}
+}
+
+func listLetters(w io.Writer, g *global, letters []deadLetter) error {
+	if g.json {
+		return printJSON(w, map[string]any{"run": events.Catalogue, "dead_letters": letters})
+	}
+	printLetters(w, letters)
+	_, err := fmt.Fprintf(w, "%d dead letters\n", len(letters))
+	return err
 }

@@ -68,6 +68,9 @@ func newEventsTail(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
+			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
+				return err
+			}
 			show := func(e events.Event) error {
 				if (entity != "" && e.Entity != entity) || (typ != "" && string(e.Type) != typ) {
 					return nil
@@ -103,6 +106,9 @@ func newEventsPublish(g *global) *cobra.Command {
   rondo events publish batch.consumed trainer --run demo-1 --data '{"step":3}' --id consumed-3`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if t := events.Type(args[0]); !t.Known() {
+				return fmt.Errorf("unknown event type %q: `rondo events schema` lists the types", t)
+			}
 			if data == "-" {
 				body, err := io.ReadAll(io.LimitReader(os.Stdin, 64<<20))
 				if err != nil {

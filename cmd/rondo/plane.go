@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sys/unix"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
@@ -61,6 +63,19 @@ func connect(ctx context.Context, g *global) (*plane, error) {
 	return dial(ctx, g.dir, e.NATS, e.Store)
 }
 
+// mustRun says clearly that there is no run of a name.
+func (p *plane) mustRun(ctx context.Context, run string) error {
+	err := error(nil)
+	known := run == events.Catalogue || events.ValidRun(run)
+	if known {
+		_, err = p.log.Incarnation(ctx, run)
+	}
+	if !known || errors.Is(err, eventlog.ErrNotFound) {
+		return fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
+	}
+	return err
+}
+
 // dial uses a server and a store that run elsewhere.
 func dial(ctx context.Context, dir, natsURL, storeURL string) (*plane, error) {
 	store, err := open.Open(ctx, storeURL)
@@ -70,10 +85,25 @@ func dial(ctx context.Context, dir, natsURL, storeURL string) (*plane, error) {
 	conn, err := nats.Connect(natsURL, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second))
 	if err != nil {
 		store.Close()
-		return nil, fmt.Errorf("connect to NATS: %w", err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(natsURL), err)
 	}
 	p := &plane{dir: dir, conn: conn, store: store, url: natsURL}
-	return p, p.openLog(ctx)
+	if err := p.openLog(ctx); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// redacted is a list of server URLs without their passwords and tokens.
+func redacted(natsURL string) string {
+	servers := strings.Split(natsURL, ",")
+	for i, server := range servers {
+		if _, host, ok := strings.Cut(server, "@"); ok {
+			servers[i] = "…@" + host
+		}
+	}
+	return strings.Join(servers, ",")
 }
 
 // errHeld: another process holds the directory.

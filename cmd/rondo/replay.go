@@ -45,6 +45,9 @@ records, and compares it byte for byte. It uses no local state. It exits with 2 
 				return err
 			}
 			defer p.close()
+			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
+				return err
+			}
 			v, err := verifyRun(cmd.Context(), p, args[0])
 			if err != nil {
 				return err

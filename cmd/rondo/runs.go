@@ -87,6 +87,9 @@ func newRunOpen(g *global) *cobra.Command {
 
 // openRun packs the tasks and states the opening at the door.
 func openRun(ctx context.Context, p *plane, run string, f *runFile) (events.DoorAnswer, error) {
+	if !events.ValidRun(run) {
+		return events.DoorAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
+	}
 	list, err := loadTasks(f.TasksDir)
 	if err != nil {
 		return events.DoorAnswer{}, err
@@ -226,6 +229,9 @@ func newRunShow(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
+			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
+				return err
+			}
 			l, err := ledger.Read(cmd.Context(), p.log, args[0])
 			if err != nil {
 				return err

@@ -61,7 +61,7 @@ func newTasksLint(g *global) *cobra.Command {
 				}
 			}
 			if loadErr != nil {
-				return loadErr
+				return &exitError{found, loadErr}
 			}
 			if bad > 0 {
 				return &exitError{found, fmt.Errorf("%d of %d tasks are not sound", bad, len(list))}

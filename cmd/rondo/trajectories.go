@@ -39,10 +39,13 @@ type trajectoryLine struct {
 }
 
 // finishedRollouts reads the episodes of a run that have a trajectory file, by rollout.
-func finishedRollouts(ctx context.Context, log *eventlog.Log, run string) ([]trajectoryLine, error) {
+func finishedRollouts(ctx context.Context, p *plane, run string) ([]trajectoryLine, error) {
+	if err := p.mustRun(ctx, run); err != nil {
+		return nil, err
+	}
 	l := ledger.New(run)
 	var lines []trajectoryLine
-	for e, err := range log.All(ctx, run, 1) {
+	for e, err := range p.log.All(ctx, run, 1) {
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +81,7 @@ func newTrajectoriesList(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			lines, err := finishedRollouts(cmd.Context(), p.log, args[0])
+			lines, err := finishedRollouts(cmd.Context(), p, args[0])
 			if err != nil {
 				return err
 			}
@@ -101,6 +104,9 @@ func newTrajectoriesList(g *global) *cobra.Command {
 
 // findTrajectory reads one rollout's file.
 func findTrajectory(ctx context.Context, p *plane, run, rollout string) (*storage.Trajectory, error) {
+	if err := p.mustRun(ctx, run); err != nil {
+		return nil, err
+	}
 	e, err := p.log.LastOfType(ctx, run, events.RolloutFinishedType, rollout)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, fmt.Errorf("run %s has no finished rollout %s; `rondo trajectories list %s` lists them", run, rollout, run)
@@ -181,7 +187,7 @@ func newTrajectoriesExport(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			lines, err := finishedRollouts(cmd.Context(), p.log, args[0])
+			lines, err := finishedRollouts(cmd.Context(), p, args[0])
 			if err != nil {
 				return err
 			}
