@@ -153,12 +153,13 @@ func TestRacingWritersWhileLeadersChange(t *testing.T) {
 	cluster := natstest.Cluster(t, 3)
 	for name, chains := range map[string]int{"one chain": 1, "32 chains": 32} {
 		t.Run(name, func(t *testing.T) {
+			const enough = 6
 			var stepDowns atomic.Int64
 			ctx, stop := context.WithCancel(t.Context())
 			nc := cluster.Connect(t)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				for ctx.Err() == nil {
+				for ctx.Err() == nil && stepDowns.Load() < enough {
 					if cluster.StepDown(ctx, nc, events.RunStream(run)) {
 						stepDowns.Add(1)
 					}
@@ -166,7 +167,7 @@ func TestRacingWritersWhileLeadersChange(t *testing.T) {
 					time.Sleep(50 * time.Millisecond)
 				}
 			})
-			race(t, func() *eventlog.Log { return cluster.Log(t) }, 16, chains, func() bool { return stepDowns.Load() >= 5 })
+			race(t, func() *eventlog.Log { return cluster.Log(t) }, 16, chains, func() bool { return stepDowns.Load() >= enough })
 			stop()
 			wg.Wait()
 			if err := cluster.Log(t).DeleteRun(t.Context(), run); err != nil {
@@ -174,4 +175,42 @@ func TestRacingWritersWhileLeadersChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that dies takes a leader, connections and readers' consumers with it.
+func TestServerOfClusterDies(t *testing.T) {
+	t.Parallel()
+	cluster := natstest.Cluster(t, 3)
+	log := cluster.Log(t)
+	if err := log.EnsureRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := follow(t.Context(), cluster.Log(t), 1, "")
+	acked := &acknowledged{events: map[uint64]events.Event{}}
+	var died atomic.Bool
+	var wg sync.WaitGroup
+	for w := range 4 {
+		log := cluster.Log(t)
+		wg.Go(func() {
+			for round := 0; !died.Load() || round == 0; round++ {
+				write(t.Context(), t, log, w, round*8, (round+1)*8, 8, acked)
+			}
+			write(t.Context(), t, log, w, 1_000_000, 1_000_008, 8, acked) // after the death
+		})
+	}
+	eventually(t, "something is written", func() bool { return acked.count() > 10 })
+	leader := cluster.Leader(events.RunStream(run))
+	cluster.Stop(max(leader, 0))
+	died.Store(true)
+	wg.Wait()
+	cluster.Start(t, max(leader, 0))
+	want := acked.count()
+	if got := checkStream(t, log, acked); got != want {
+		t.Errorf("%d events are on the log, and %d were acknowledged", got, want)
+	}
+	in, err := log.Incarnation(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectSequences(t, out, 1, in.LastSeq)
 }
