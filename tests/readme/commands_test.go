@@ -122,6 +122,25 @@ func checkOther(t *testing.T, args []string) {
 	}
 }
 
+// TestTaskfile: its commands are those that README.md and .ci/run have, or rondo's own.
+func TestTaskfile(t *testing.T) {
+	tasks, ci := read(t, filepath.Join(root, "Taskfile.yml")), read(t, filepath.Join(root, ".ci/run"))
+	linter := regexp.MustCompile(`honnef\.co/go/tools/cmd/staticcheck@\S+`)
+	if a, b := linter.FindString(tasks), linter.FindString(ci); a == "" || a != b {
+		t.Errorf("Taskfile.yml lints with %q, .ci/run with %q", a, b)
+	}
+	found := regexp.MustCompile(`go run \./cmd/rondo ([a-z ]+)`).FindAllStringSubmatch(tasks, -1)
+	for _, m := range found {
+		args := append(strings.Fields(m[1]), "--help")
+		if out, err := command(root, rondo, args...); err != nil || !strings.Contains(out, "Usage:\n  rondo "+strings.TrimSpace(m[1])) {
+			t.Errorf("%s: %v\n%s", m[0], err, out)
+		}
+	}
+	if len(found) < 3 {
+		t.Errorf("Taskfile.yml has %d rondo commands", len(found))
+	}
+}
+
 // checkCompose checks profiles, and what is run in the command line's container.
 func checkCompose(t *testing.T, args []string) {
 	t.Helper()
