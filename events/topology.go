@@ -53,18 +53,22 @@ type StreamSpec struct {
 	MaxBytes int64
 	// MaxAge is set only where losing old messages is harmless.
 	MaxAge time.Duration
-	// Duplicates is the window in which a sender's message id is remembered.
+	// Duplicates is the window in which a sender's message id is remembered by the server.
 	Duplicates time.Duration
 	Purpose    string
 }
 
 const runPlaceholder = "<run>"
 
+// doorDuplicates is the shortest window there is: the intake knows what stands on the log however long ago, and
+// answers who asks again, which a server that drops the repetition does not.
+const doorDuplicates = 100 * time.Millisecond
+
 // Streams is the table of streams.
 var Streams = []StreamSpec{
 	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: 2 << 30, Purpose: "the truth of one run"},
 	{Name: CatalogueStream, Subjects: []string{"rondo.v1._.>"}, MaxBytes: 1 << 30, Purpose: "what outlives a run: weights, openings and closings, dead letters"},
-	{Name: DoorStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: 2 * time.Minute, Purpose: "the door"},
+	{Name: DoorStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: doorDuplicates, Purpose: "the door"},
 	// An advisory's subject ends in the stream's name as one token, so run streams cannot be told from foreign ones by a filter.
 	{Name: DeadStream, Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"}, MaxBytes: 256 << 20, Purpose: "advisories of deliveries that were given up"},
 }

@@ -37,19 +37,16 @@ func (l *Log) Submit(ctx context.Context, s Submission) (events.DoorAnswer, erro
 	if err != nil {
 		return answer, err
 	}
-	inbox := l.nc.NewRespInbox()
+	inbox := l.nc.NewInbox()
 	sub, err := l.nc.SubscribeSync(inbox)
 	if err != nil {
 		return answer, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
 	}
 	defer sub.Unsubscribe()
 	msg.Header[events.HeaderReply] = []string{inbox}
-	if err := l.doorPublish(ctx, msg); err != nil {
-		return answer, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
-	}
-	resp, err := sub.NextMsgWithContext(ctx)
+	resp, err := l.ask(ctx, msg, sub, s.ID != "")
 	if err != nil {
-		return answer, fmt.Errorf("submit %s of %s: the door took it, but the intake did not answer: %w", s.Type, s.Entity, err)
+		return answer, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
 	}
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
 		return answer, fmt.Errorf("submit %s of %s: read answer: %w", s.Type, s.Entity, err)
@@ -58,6 +55,31 @@ func (l *Log) Submit(ctx context.Context, s Submission) (events.DoorAnswer, erro
 		return answer, fmt.Errorf("%w: %s of %s: %s", ErrRefused, s.Type, s.Entity, answer.Error)
 	}
 	return answer, nil
+}
+
+// answerPatience is how long an answer may take before a repeatable question is asked again: answers travel over
+// core NATS, where a connection that breaks loses them.
+const answerPatience = 5 * time.Second
+
+// ask publishes a message at the door, again and again where that states nothing twice, until it is answered.
+func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
+	for {
+		if err := l.doorPublish(ctx, msg); err != nil {
+			return nil, err
+		}
+		waiting, cancel := ctx, context.CancelFunc(func() {})
+		if repeatable {
+			waiting, cancel = context.WithTimeout(ctx, answerPatience)
+		}
+		answer, err := sub.NextMsgWithContext(waiting)
+		cancel()
+		if err == nil {
+			return answer, nil
+		}
+		if ctx.Err() != nil || !repeatable || !errors.Is(err, context.DeadlineExceeded) {
+			return nil, fmt.Errorf("the door took it, but the intake did not answer: %w", err)
+		}
+	}
 }
 
 func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
