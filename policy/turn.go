@@ -21,23 +21,6 @@ type candidate struct {
 // chooser picks one of the candidates; -1 gives up. Sampling and replaying a turn differ only in the chooser.
 type chooser func(candidates []candidate) int
 
-// The kinds of turn.
-const (
-	kindLook   = "Look around."
-	kindSearch = "Search."
-	kindTest   = "Run the tests."
-	kindTry    = "Try changes."
-	kindAdopt  = "Make the best change."
-	kindFinish = "Done."
-)
-
-// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps, does not give up at once, and
-// may stop when the tests pass at last; where and what to change is left open, and the rest is learned.
-var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -3}
-
-// repaired is added to finishing once the tests pass after a change.
-const repaired = 5
-
 const (
 	triesPerTurn     = 10 // of changes whose test is quick
 	slowTriesPerTurn = 4  // of changes that have to be compiled
@@ -125,64 +108,6 @@ func distinct(candidates []candidate) []candidate {
 		}
 	}
 	return out
-}
-
-// kinds lists what can be done now.
-func (s *state) kinds() []candidate {
-	var out []candidate
-	situation := s.situation()
-	pass := s.kept > 0 && s.passing()
-	add := func(kind string) {
-		offset := inclination[kind]
-		if kind == kindFinish && pass {
-			offset += repaired
-		}
-		out = append(out, candidate{text: kind, offset: offset, features: kindFeatures(kind, situation)})
-	}
-	if (s.can("list_dir") && len(s.unlisted()) > 0) || (s.can("read_file") && len(s.unread()) > 0) {
-		add(kindLook)
-	}
-	if s.can("grep") && len(s.unread()) > 0 && len(s.searchWords()) > 0 {
-		add(kindSearch)
-	}
-	if s.can("run_terminal_cmd") && len(s.untestedCommands()) > 0 {
-		add(kindTest)
-	}
-	if s.can("search_replace") && s.hasPlaces() && !pass {
-		add(kindTry)
-		if s.best() >= 0 {
-			add(kindAdopt)
-		}
-	}
-	add(kindFinish)
-	return out
-}
-
-// passing tells whether the command that ran last passes on the workspace as it stands.
-func (s *state) passing() bool {
-	if len(s.runs) == 0 {
-		return false
-	}
-	r := s.reference[s.runs[len(s.runs)-1].command]
-	return r != nil && r.exit == 0
-}
-
-func (s *state) unlisted() (dirs []string) {
-	for _, dir := range s.dirs {
-		if !s.listed[dir] {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
-
-func (s *state) unread() (files []string) {
-	for _, name := range s.order {
-		if f := s.files[name]; !f.read && !f.asked {
-			files = append(files, name)
-		}
-	}
-	return files
 }
 
 // look lists every directory and reads every file that is known and was not looked at yet, all at once.
