@@ -11,10 +11,10 @@
 //
 // # What it has to learn
 //
-// All weights begin at zero. The fixed part of the logits is nearly uniform: it says that one looks before one leaps, that what
-// is called a test is a test, and that one may stop when the tests pass; every line and every kind of change is as likely as any
-// other. A program of thirty lines has about five hundred changes, a rollout tries some forty, so an untrained policy repairs
-// perhaps one program in twenty. Learned are memories (this line, this change, this command) and traits (lines that the failing
+// All weights begin at zero. The fixed part of the logits is a weak prior: it says that one looks before one leaps, that what is
+// called a test is a test, that one may stop when the tests pass, that small faults are oftener wrong operators, numbers and names
+// than missing statements, and that a line whose change moved the failing output is worth another look. A program of thirty lines
+// has about five hundred changes, a rollout tries some thirty, so an untrained policy repairs perhaps one program in twenty. Learned are memories (this line, this change, this command) and traits (lines that the failing
 // test mentions, lines whose change moved its output, kinds of operator), see features.go.
 //
 // # Tokens
