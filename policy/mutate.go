@@ -148,7 +148,7 @@ func (m *mutator) mutateOperator(i int) {
 	case "++", "--":
 		m.family("step", l, steps)
 	case "!":
-		m.put("negate", "drop !", strings.Replace(m.text[:l.start], "! ", "!", 0)+strings.TrimLeft(m.text[l.start+1:], " "))
+		m.put("negate", "drop !", m.text[:l.start]+strings.TrimLeft(m.text[l.start+1:], " "))
 	}
 	if m.lang == shell && m.inside(i, "${", "}") {
 		if m.lexed[i-1].text != "${" {

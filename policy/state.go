@@ -62,7 +62,6 @@ type try struct {
 	path    string
 	change  replace
 	before  []string
-	op      string
 	outcome outcome
 	kept    int // changes that stayed before it
 	key     uint64

@@ -68,7 +68,7 @@ func (img *image) apply(in instruction, prepared bool) error {
 	case "RUN":
 		folders, ok := img.makesFolders(in.args)
 		if !ok && !prepared {
-			return errors.New("Rondo builds no images and cannot run this: " + prepare)
+			return errors.New("images are not built here, so this cannot run: " + prepare)
 		}
 		img.folders = append(img.folders, folders...)
 		return nil
