@@ -1,6 +1,8 @@
 package jetpubsub
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -8,14 +10,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// acks sends what ends a delivery, and sends it again until the server has confirmed it. Nobody waits for a
-// confirmation: one that never comes costs a delivery that finds nothing to do.
+// acks sends what ends a delivery, and sends it again until the server has confirmed it. The delivery keeps its
+// slot so long, but no goroutine waits. A confirmation that never comes costs a delivery that finds nothing to do.
 type acks struct {
 	nc    *nats.Conn
 	inbox string
 	sub   *nats.Subscription
-	// room bounds the deliveries that are done but not confirmed, and hold no slot any more.
-	room int
 
 	mu   sync.Mutex
 	next uint64
@@ -25,39 +25,32 @@ type acks struct {
 
 // openAck is not confirmed yet.
 type openAck struct {
-	reply string
-	body  []byte
-	sent  time.Time
-	tries int
-	// release gives the slot back, when that was not done yet.
-	release func()
+	reply   string
+	body    []byte
+	sent    time.Time
+	tries   int
+	release func() // gives the slot back; nil when that was done
 }
 
 // ackTries bounds how often an acknowledgement is sent.
 const ackTries = 4
 
-func newAcks(nc *nats.Conn, room int) (*acks, error) {
-	a := &acks{nc: nc, inbox: nc.NewInbox() + ".", room: room, open: map[uint64]*openAck{}}
+func newAcks(nc *nats.Conn) (*acks, error) {
+	a := &acks{nc: nc, inbox: nc.NewInbox() + ".", open: map[uint64]*openAck{}}
 	var err error
 	a.sub, err = nc.Subscribe(a.inbox+"*", a.confirmed)
 	return a, err
 }
 
-// send sends an acknowledgement. The slot is free with it, or when too many are open with its confirmation.
+// send sends an acknowledgement. release is called once, when it is confirmed or nothing can be.
 func (a *acks) send(reply string, body []byte, release func()) {
-	ack := &openAck{reply: reply, body: body, sent: time.Now(), tries: 1}
+	ack := &openAck{reply: reply, body: body, sent: time.Now(), tries: 1, release: release}
 	a.mu.Lock()
-	if len(a.open) >= a.room {
-		ack.release, release = release, nil
-	}
 	id := a.next
 	a.next++
 	a.open[id] = ack
 	a.mu.Unlock()
-	_ = a.publish(id, ack) // it will be sent again
-	if release != nil {
-		release()
-	}
+	_ = a.publish(id, ack) // if not now, it will be sent again
 }
 
 func (a *acks) publish(id uint64, ack *openAck) error {
@@ -66,47 +59,63 @@ func (a *acks) publish(id uint64, ack *openAck) error {
 
 // confirmed takes the server's answers.
 func (a *acks) confirmed(m *nats.Msg) {
-	if m.Header.Get("Status") != "" {
-		return // nobody answers at the moment
-	}
 	id, err := strconv.ParseUint(m.Subject[len(a.inbox):], 10, 64)
-	if err == nil {
-		a.close(id)
+	if err != nil {
+		return
 	}
+	// A status says that nobody answers: the consumer is gone, or will be back. Its messages need no slot so long.
+	a.settle(id, m.Header.Get("Status") == "")
 }
 
-// close ends the care for an acknowledgement.
-func (a *acks) close(id uint64) {
+// settle gives the slot back, and ends the care for an acknowledgement that is done.
+func (a *acks) settle(id uint64, done bool) {
+	var release func()
 	a.mu.Lock()
-	ack := a.open[id]
-	delete(a.open, id)
+	if ack := a.open[id]; ack != nil {
+		release, ack.release = ack.release, nil
+	}
+	if done {
+		delete(a.open, id)
+	}
 	if len(a.open) == 0 && a.none != nil {
 		close(a.none)
 		a.none = nil
 	}
 	a.mu.Unlock()
-	if ack != nil && ack.release != nil {
-		ack.release()
+	if release != nil {
+		release()
 	}
 }
 
 // again sends what was not confirmed for a while once more, and gives up what was sent often enough.
 func (a *acks) again(after time.Duration) {
-	due := map[uint64]*openAck{}
+	due, hopeless := a.due(after)
+	for _, id := range hopeless {
+		a.settle(id, true)
+	}
+	for id, ack := range due {
+		if a.publish(id, ack) != nil {
+			a.settle(id, false)
+		}
+	}
+}
+
+func (a *acks) due(after time.Duration) (due map[uint64]*openAck, hopeless []uint64) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	due = map[uint64]*openAck{}
 	for id, ack := range a.open {
-		if time.Since(ack.sent) > after {
+		switch {
+		case time.Since(ack.sent) < after:
+		case ack.tries == ackTries:
+			hopeless = append(hopeless, id)
+		default:
 			ack.sent = time.Now()
 			ack.tries++
 			due[id] = ack
 		}
 	}
-	a.mu.Unlock()
-	for id, ack := range due {
-		if ack.tries > ackTries || a.publish(id, ack) != nil && a.nc.IsClosed() {
-			a.close(id)
-		}
-	}
+	return due, hopeless
 }
 
 // end waits until all is confirmed, at most for a while, and leaves the inbox.
@@ -126,12 +135,13 @@ func (a *acks) end(patience time.Duration) {
 	case <-timer.C:
 	}
 	_ = a.sub.Unsubscribe()
+	for _, id := range a.ids() {
+		a.settle(id, true)
+	}
+}
+
+func (a *acks) ids() []uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id, ack := range a.open {
-		delete(a.open, id)
-		if ack.release != nil {
-			ack.release()
-		}
-	}
+	return slices.Collect(maps.Keys(a.open))
 }

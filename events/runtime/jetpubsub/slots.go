@@ -1,7 +1,6 @@
 package jetpubsub
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -53,18 +52,26 @@ const (
 	turn = 25 * time.Millisecond
 )
 
-// take waits for slots: as many as wanted when they are free, at least one.
-func (s *Slots) take(ctx context.Context, want int, hot bool) (*loan, error) {
+// ask asks for slots: as many as wanted when they are free, at least one. The loan comes when there are any.
+func (s *Slots) ask(want int, hot bool) *request {
 	r := &request{want: want, hot: hot, granted: make(chan *loan, 1)}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.waiting = append(s.waiting, r)
 	s.grant()
-	s.mu.Unlock()
-	select {
-	case l := <-r.granted:
-		return l, nil
-	case <-ctx.Done():
+	return r
+}
+
+// loan is where the request's slots come; never, without a request.
+func (r *request) loan() <-chan *loan {
+	if r == nil {
+		return nil
 	}
+	return r.granted
+}
+
+// forget takes a request back.
+func (s *Slots) forget(r *request) {
 	s.mu.Lock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *request) bool { return other == r })
 	s.mu.Unlock()
@@ -73,7 +80,6 @@ func (s *Slots) take(ctx context.Context, want int, hot bool) (*loan, error) {
 		s.end(l, l.n)
 	default:
 	}
-	return nil, ctx.Err()
 }
 
 // end ends a pull and gives back the slots that no message came for.

@@ -1,24 +1,12 @@
 package jetpubsub
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 )
 
-// asked asks for slots in the background and returns where the loan will come.
-func asked(t *testing.T, s *Slots, want int, hot bool) <-chan *loan {
-	got := make(chan *loan, 1)
-	go func() {
-		l, err := s.take(t.Context(), want, hot)
-		if err == nil {
-			got <- l
-		}
-	}()
-	synctest.Wait()
-	return got
-}
+// asked asks for slots and returns where the loan will come.
+func asked(s *Slots, want int, hot bool) <-chan *loan { return s.ask(want, hot).loan() }
 
 // given is the loan that must be there by now.
 func given(t *testing.T, got <-chan *loan) *loan {
@@ -44,10 +32,10 @@ func waits(t *testing.T, got <-chan *loan) {
 func TestBacklogTakesWhatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(8)
-		if l := given(t, asked(t, s, 100, true)); l.n != 8 || l.patience != 0 {
+		if l := given(t, asked(s, 100, true)); l.n != 8 || l.patience != 0 {
 			t.Errorf("got %d slots with patience %s, want all 8 at once", l.n, l.patience)
 		}
-		next := asked(t, s, 100, true)
+		next := asked(s, 100, true)
 		waits(t, next)
 		s.release()
 		synctest.Wait()
@@ -60,8 +48,8 @@ func TestBacklogTakesWhatIsFree(t *testing.T) {
 func TestBacklogsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(8)
-		all := given(t, asked(t, s, 8, true))
-		a, b := asked(t, s, 100, true), asked(t, s, 100, true)
+		all := given(t, asked(s, 8, true))
+		a, b := asked(s, 100, true), asked(s, 100, true)
 		s.end(all, 8)
 		synctest.Wait()
 		if la, lb := given(t, a), given(t, b); la.n != 4 || lb.n != 4 {
@@ -73,15 +61,15 @@ func TestBacklogsShare(t *testing.T) {
 func TestQuietPullIsRecalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(2)
-		quiet := given(t, asked(t, s, 1, false))
+		quiet := given(t, asked(s, 1, false))
 		if quiet.n != 1 || quiet.patience != patience {
 			t.Errorf("a quiet subscription alone got %d slots with patience %s", quiet.n, quiet.patience)
 		}
-		given(t, asked(t, s, 5, true)) // takes the other slot
+		given(t, asked(s, 5, true)) // takes the other slot
 		if quiet.wasRecalled() {
 			t.Error("recalled although nobody waits")
 		}
-		busy := asked(t, s, 5, true)
+		busy := asked(s, 5, true)
 		if !quiet.wasRecalled() {
 			t.Fatal("a backlog waits, and the slot that a quiet pull rests on is not recalled")
 		}
@@ -94,8 +82,8 @@ func TestQuietPullIsRecalled(t *testing.T) {
 func TestQuietOneLooksOnlyWhileBacklogsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(1)
-		first := given(t, asked(t, s, 1, true))
-		quiet, busy := asked(t, s, 1, false), asked(t, s, 9, true)
+		first := given(t, asked(s, 1, true))
+		quiet, busy := asked(s, 1, false), asked(s, 9, true)
 		s.end(first, 1)
 		synctest.Wait()
 		l := given(t, quiet) // it came first
@@ -112,8 +100,8 @@ func TestQuietOneLooksOnlyWhileBacklogsWait(t *testing.T) {
 func TestMoreQuietOnesThanSlotsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(1)
-		a := given(t, asked(t, s, 1, false))
-		b, c := asked(t, s, 1, false), asked(t, s, 1, false)
+		a := given(t, asked(s, 1, false))
+		b, c := asked(s, 1, false), asked(s, 1, false)
 		if !a.wasRecalled() {
 			t.Fatal("the first one rests on the only slot")
 		}
@@ -129,18 +117,9 @@ func TestMoreQuietOnesThanSlotsTakeTurns(t *testing.T) {
 func TestGivenUpRequestLeavesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(1)
-		l := given(t, asked(t, s, 1, true))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			_, err := s.take(ctx, 1, true)
-			done <- err
-		}()
-		synctest.Wait()
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v, want canceled", err)
-		}
+		l := given(t, asked(s, 1, true))
+		r := s.ask(1, true)
+		s.forget(r)
 		s.end(l, 1)
 		if s.free != 1 || len(s.waiting) != 0 || len(s.resting) != 0 {
 			t.Errorf("%d free, %d waiting, %d resting; want 1, 0, 0", s.free, len(s.waiting), len(s.resting))

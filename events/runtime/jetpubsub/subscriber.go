@@ -112,7 +112,6 @@ type subscription struct {
 	// working ends when the grace time is over.
 	working  context.Context
 	stopWork context.CancelFunc
-	pending  uint64 // messages that waited behind the last one
 	settling sync.WaitGroup
 
 	mu        sync.Mutex
@@ -120,7 +119,7 @@ type subscription struct {
 }
 
 func newSubscription(ctx context.Context, nc *nats.Conn, cfg Config, topic string, consumer Consumer) (*subscription, error) {
-	acks, err := newAcks(nc, cfg.Room)
+	acks, err := newAcks(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +136,6 @@ func (s *subscription) run(ctx context.Context) {
 	defer close(beating)
 	go s.beat(s.consumer.AckWait/3, beating)
 	for ctx.Err() == nil && s.pull(ctx) {
-		rest(ctx, ensureAgainAfter)
-		consumer, err := s.cfg.Ensure(ctx, s.topic)
-		if err == nil {
-			s.consumer = consumer
-		} else if s.cfg.Gone(err) {
-			break
-		}
 	}
 	s.takeBack()
 	settled := make(chan struct{})
@@ -162,63 +154,46 @@ func (s *subscription) run(ctx context.Context) {
 	s.acks.end(confirmWithin)
 }
 
-// Rests, so that a server that is away or a queue that is empty is not asked all the time.
+// Rests before a server that is away, or does not know the consumer, is asked again.
 const (
+	pullAgainAfter   = 50 * time.Millisecond
 	ensureAgainAfter = 250 * time.Millisecond
-	vainRest         = 5 * time.Millisecond
-	vainRestMost     = 500 * time.Millisecond
 )
 
 // confirmWithin is what an ending subscription waits for the confirmations of its last acknowledgements.
 const confirmWithin = time.Second
 
-// pull asks for messages until the context ends or the consumer is not there, which it reports.
-func (s *subscription) pull(ctx context.Context) (gone bool) {
-	p := newPuller(s.nc, s.consumer.Stream, s.consumer.Durable, s.cfg.Room, func(m *nats.Msg) { s.accept(ctx, m) })
-	defer p.close()
-	s.pending = 0
-	vain := vainRest
-	for {
-		hot := s.pending > 0
-		l, err := s.cfg.Slots.take(ctx, int(min(max(s.pending, 1), uint64(s.cfg.Room))), hot)
-		if err != nil {
-			return false
+// pull pulls until something is wrong and sees to that. It reports whether to go on.
+func (s *subscription) pull(ctx context.Context) bool {
+	err := newPuller(s.nc, s.consumer, s.cfg.Slots, s.cfg.Room, func(m *nats.Msg) uint64 { return s.accept(ctx, m) }).run(ctx)
+	switch {
+	case errors.Is(err, errGone):
+		rest(ctx, ensureAgainAfter)
+		consumer, err := s.cfg.Ensure(ctx, s.topic)
+		if err == nil {
+			s.consumer = consumer
 		}
-		came, err := p.pull(ctx, l)
-		s.cfg.Slots.end(l, l.n-came)
-		if came < l.n {
-			s.pending = 0
-		}
-		switch {
-		case errors.Is(err, errGone):
-			return true
-		case err != nil:
-			rest(ctx, vain)
-			vain = min(2*vain, vainRestMost)
-		case came > 0 || hot:
-			vain = vainRest
-		case l.patience < patience || l.wasRecalled():
-			// Others need the slots more: look again later.
-			rest(ctx, vain)
-			vain = min(2*vain, vainRestMost)
-		}
+		return err == nil || !s.cfg.Gone(err)
+	case err != nil:
+		s.acks.again(0)
+		rest(ctx, pullAgainAfter)
 	}
+	return true
 }
 
 // accept takes a message over and hands it out: it is in work from here on. What arrives when the subscription
-// is ending already goes back.
-func (s *subscription) accept(ctx context.Context, m *nats.Msg) {
+// is ending already goes back. It reports how many messages wait behind this one.
+func (s *subscription) accept(ctx context.Context, m *nats.Msg) (pending uint64) {
 	d, err := newDelivery(m)
 	if err != nil {
 		s.cfg.Slots.release() // no message of a consumer
-		return
+		return 0
 	}
 	if ctx.Err() != nil {
 		_ = s.nc.Publish(d.reply, nak(s.cfg.HandOver))
 		s.cfg.Slots.release()
-		return
+		return 0
 	}
-	s.pending = d.Pending
 	working, cancel := context.WithCancel(s.working)
 	msg := d.message(working, strconv.FormatUint(d.Seq, 10), m.Data)
 	s.mu.Lock()
@@ -227,6 +202,7 @@ func (s *subscription) accept(ctx context.Context, m *nats.Msg) {
 	s.settling.Add(1)
 	go s.settle(d, msg, cancel)
 	s.out <- msg
+	return d.Pending
 }
 
 // takeBack gives back what was handed out and not picked up yet.
