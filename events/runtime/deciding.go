@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,9 @@ func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	known := map[string]*decidedRun{}
 	return watchRuns(ctx, env, func(r run) {
 		w := known[r.name]
+		if w == nil && r.closed && len(r.cfg.Feeds) == 0 {
+			return // its opening cannot be read: nothing was ever decided
+		}
 		if w == nil {
 			w = &decidedRun{env: env, service: d, leases: leases, run: r.name}
 			known[r.name] = w
@@ -77,7 +81,11 @@ func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil || gone(err) && w.closed.Load() {
+		if gone(err) && w.closed.Load() {
+			w.forget(cfg)
+			err = nil
+		}
+		if err == nil {
 			w.env.Logger.Info("leaving a closed run", "service", w.service.Name, "run", w.run)
 			return
 		}
@@ -92,7 +100,8 @@ func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 }
 
 // decide runs the deciders of one incarnation of the run.
-func (w *decidedRun) decide(ctx context.Context, cfg events.RunConfig) error {
+func (w *decidedRun) decide(ctx context.Context, cfg events.RunConfig) (err error) {
+	defer guard(w.service.Name, &err)
 	deciders, err := w.service.New(w.run, cfg)
 	if err != nil {
 		return err
@@ -103,6 +112,18 @@ func (w *decidedRun) decide(ctx context.Context, cfg events.RunConfig) error {
 		group.Go(func() error { return l.keep(ctx) })
 	}
 	return group.Wait()
+}
+
+// forget removes what is kept of a deleted run. What cannot be removed is in nobody's way.
+func (w *decidedRun) forget(cfg events.RunConfig) {
+	deciders, err := w.service.New(w.run, cfg)
+	if err != nil {
+		return
+	}
+	for instance, d := range deciders {
+		_ = os.RemoveAll(newLoop(w.env, w.service.Name, w.run, instance, d, w.leases).dir)
+	}
+	_ = os.Remove(projectionsOf(w.env, w.run)) // empty when no other service keeps anything
 }
 
 // source is the ce-source of what a decider states.
@@ -131,9 +152,12 @@ func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *
 	}
 	return &loop{
 		env: env, run: runName, source: source(service, instance), decider: d, emits: emittedKinds(service), leases: l,
-		dir: filepath.Join(env.Dir, "projections", runName, folder),
+		dir: filepath.Join(projectionsOf(env, runName), folder),
 	}
 }
+
+// projectionsOf is where a process keeps what its deciders have folded of a run.
+func projectionsOf(env Env, run string) string { return filepath.Join(env.Dir, "projections", run) }
 
 // keep runs the loop until the context ends or the closed run is at rest, and begins it again after faults. An
 // error says that the run's stream is not there, or is another one now.
@@ -146,6 +170,9 @@ func (l *loop) keep(ctx context.Context) error {
 		}
 		if time.Since(began) > againMost {
 			again = againAfter
+		}
+		if projection.Corrupt(err) {
+			err = errors.Join(err, os.RemoveAll(l.dir)) // the log has it all
 		}
 		l.env.Logger.Warn("a decider stopped and will begin again", "decider", l.source, "run", l.run, "after", again, "error", err)
 		if !sleep(ctx, again) {

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
@@ -136,12 +137,12 @@ func deciding(t testing.TB, env Env, d Deciding) *service {
 }
 
 // openRun makes a run as the intake does.
-func openRun(t testing.TB, log *eventlog.Log, run string, cfg events.RunConfig) {
+func openRun(t testing.TB, log *eventlog.Log, run string) {
 	t.Helper()
 	if err := log.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
+	opened, err := events.New(run, events.RunOpenedType, run, "0", events.RunOpened{Config: events.DefaultRunConfig()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +231,7 @@ func state(t testing.TB, env Env) map[string]json.RawMessage {
 func TestRestartContinues(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		env := testEnv(t, log, "a")
 		var applied atomic.Int64
 		d := answering(answerer{applied: &applied})
@@ -305,7 +306,7 @@ func checkAnswers(t testing.TB, log *eventlog.Log) (answers int) {
 func TestStreamMadeAgain(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		env := testEnv(t, log, "a")
 		env.Logger = slog.New(slog.DiscardHandler) // it says that the run is gone
 		deciding(t, env, answering(answerer{}))
@@ -316,7 +317,7 @@ func TestStreamMadeAgain(t *testing.T) {
 		if err := log.DeleteRun(t.Context(), testRun); err != nil {
 			t.Fatal(err)
 		}
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		openGroup(t, log, 1, "of the second stream")
 		if e := answer(t, log, 1); e.AsOf != 2 {
 			t.Errorf("answered as of %d, want 2: the state holds another stream's events", e.AsOf)
@@ -330,7 +331,7 @@ func TestStreamMadeAgain(t *testing.T) {
 func TestWakesAtTheTime(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		deciding(t, testEnv(t, log, "a"), answering(answerer{}))
 		start := time.Now()
 		for n, after := range []time.Duration{40 * time.Minute, 5 * time.Minute, time.Hour} {
@@ -363,7 +364,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		if err := log.EnsureStreams(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		env := testEnv(t, dying, "active")
 		env.Logger = slog.New(slog.DiscardHandler)
 		deciding(t, env, answering(answerer{estimator: "active"}))
@@ -405,7 +406,7 @@ func TestStandbyTakesOver(t *testing.T) {
 func TestLeaseIsHandedOver(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		first := deciding(t, testEnv(t, log, "first"), answering(answerer{estimator: "first"}))
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
@@ -425,7 +426,7 @@ func TestLeaseIsHandedOver(t *testing.T) {
 func TestLeaseBucketIsLost(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		deciding(t, testEnv(t, log, "a"), answering(answerer{}))
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
@@ -456,7 +457,7 @@ func TestTwoActives(t *testing.T) {
 	if err := log.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	openRun(t, log, testRun, events.RunConfig{})
+	openRun(t, log, testRun)
 	for _, name := range []string{"a", "b", "c"} {
 		// Each has a bucket of its own, so each is alone.
 		bucket, err := log.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "own_" + name, Storage: jetstream.MemoryStorage})
@@ -528,7 +529,7 @@ func TestAdoptedFactWithAnotherContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := natstest.Log(t)
-			openRun(t, log, testRun, events.RunConfig{})
+			openRun(t, log, testRun)
 			for n := range int64(3) {
 				openGroup(t, log, n+1, "")
 			}
@@ -579,7 +580,7 @@ func lastSeq(t testing.TB, log *eventlog.Log) uint64 {
 func TestClosedRunIsLeft(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		var applied atomic.Int64
 		env := testEnv(t, log, "a")
 		d := answering(answerer{applied: &applied})
@@ -609,7 +610,7 @@ func TestClosedRunIsLeft(t *testing.T) {
 func TestDeciderFails(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
-		openRun(t, log, testRun, events.RunConfig{})
+		openRun(t, log, testRun)
 		var logged strings.Builder
 		env := testEnv(t, log, "a")
 		env.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -642,4 +643,84 @@ func (f failing) Apply(*projection.Tx, events.Event) error {
 
 func (f failing) Decide(projection.View, uint64, time.Time) ([]events.Event, time.Time, error) {
 	return nil, time.Time{}, nil
+}
+
+// damaged finds its state damaged at one event, once.
+type damaged struct {
+	answerer
+	found *atomic.Bool
+}
+
+func (d damaged) Apply(tx *projection.Tx, e events.Event) error {
+	if e.Seq == 3 && !d.found.Swap(true) {
+		return fmt.Errorf("read a block: %w", pebble.ErrCorruption)
+	}
+	return d.answerer.Apply(tx, e)
+}
+
+func TestDamagedStateIsRebuilt(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		env := testEnv(t, log, "a")
+		env.Logger = slog.New(slog.DiscardHandler)
+		var applied atomic.Int64
+		var found atomic.Bool
+		deciding(t, env, Deciding{Name: events.AdvantageCalculator, New: func(string, events.RunConfig) (map[string]Decider, error) {
+			return map[string]Decider{"": damaged{answerer{applied: &applied}, &found}}, nil
+		}})
+		openGroup(t, log, 1, "") // its answer has sequence 3
+		answer(t, log, 1)
+		openGroup(t, log, 2, "")
+		answer(t, log, 2)
+		synctest.Wait()
+		if n := applied.Load(); !found.Load() || n != 2+5 {
+			t.Errorf("it folded %d events, want 2 before the damage and all 5 after it", n)
+		}
+	})
+}
+
+// What a process keeps of a run goes when the run is deleted.
+func TestDeletedRunLeavesNothing(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		env := testEnv(t, log, "a")
+		env.Logger = slog.New(slog.DiscardHandler)
+		deciding(t, env, answering(answerer{}))
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+		closeRun(t, log, testRun)
+		if err := log.DeleteRun(t.Context(), testRun); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if _, err := os.Stat(projectionsOf(env, testRun)); !os.IsNotExist(err) {
+			t.Errorf("the projections of a deleted run: %v", err)
+		}
+	})
+}
+
+// A service must live with catalogues that it cannot read in full.
+func TestRunWithoutOpening(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		closed := must(events.New(events.Catalogue, events.RunClosedType, "lost", "0", events.RunClosed{}))
+		if _, _, err := log.Append(t.Context(), closed); err != nil {
+			t.Fatal(err)
+		}
+		openRun(t, log, "broken")
+		openRun(t, log, testRun)
+		env := testEnv(t, log, "a")
+		env.Logger = slog.New(slog.DiscardHandler)
+		deciding(t, env, Deciding{Name: events.AdvantageCalculator, New: func(run string, cfg events.RunConfig) (map[string]Decider, error) {
+			if run == "broken" {
+				panic("no such feed")
+			}
+			return map[string]Decider{cfg.Feeds[0].Name: answerer{}}, nil
+		}})
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+	})
 }

@@ -168,7 +168,11 @@ func wishOf(err error) (w *wish, ok bool) {
 
 // guard turns a panic of a decider into an error that names the service.
 func guard(name string, err *error) {
-	if r := recover(); r != nil {
+	switch r := recover().(type) {
+	case nil:
+	case error:
+		*err = fmt.Errorf("%s panicked: %w", name, r)
+	default:
 		*err = fmt.Errorf("%s panicked: %v", name, r)
 	}
 }

@@ -17,7 +17,7 @@ import (
 func decidedRunLog(t *testing.T) *eventlog.Log {
 	t.Helper()
 	log := natstest.Log(t)
-	openRun(t, log, testRun, events.RunConfig{})
+	openRun(t, log, testRun)
 	s := deciding(t, testEnv(t, log, "a"), answering(answerer{estimator: "one"}))
 	openGroup(t, log, 1, time.Now().Add(300*time.Millisecond).Format(time.RFC3339Nano))
 	for n := range int64(19) {
@@ -137,7 +137,7 @@ func (s stamper) Complete(_ context.Context, v projection.View, fact events.Even
 
 func TestVerifyCompletedFacts(t *testing.T) {
 	log := natstest.Log(t)
-	openRun(t, log, testRun, events.RunConfig{})
+	openRun(t, log, testRun)
 	s := deciding(t, testEnv(t, log, "a"), Deciding{Name: events.AdvantageCalculator, New: func(string, events.RunConfig) (map[string]Decider, error) {
 		return map[string]Decider{"": stamper{answerer{estimator: "one"}}}, nil
 	}})

@@ -131,7 +131,7 @@ func empty(fs vfs.FS, dir string) error {
 }
 
 // Corrupt reports whether an error says that the files of a projection cannot be trusted: delete them.
-func Corrupt(err error) bool { return pebble.IsCorruptionError(err) }
+func Corrupt(err error) bool { return pebble.IsCorruptionError(err) || errors.Is(err, errFatal) }
 
 // Seq is the last sequence that the state holds.
 func (d *DB) Seq() uint64 { return d.meta.Seq }
@@ -235,11 +235,14 @@ func after(prefix string) []byte {
 	return end
 }
 
+// errFatal is what Pebble cannot go on from.
+var errFatal = errors.New("projection")
+
 // quiet drops Pebble's running commentary; its errors reach the caller.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("projection: "+format, args...))
+	panic(fmt.Errorf("%w: "+format, append([]any{errFatal}, args...)...))
 }
