@@ -1,0 +1,121 @@
+package jetpubsub_test
+
+import (
+	"net/url"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runtime/jetpubsub"
+)
+
+// Three slots, ten messages and handlers that do not come back: the server has given out three, and no more.
+func TestThreeSlotsHoldThreeMessages(t *testing.T) {
+	b := newBench(t)
+	fill(t, b.log, "three", 10)
+	messages := subscribe(t, shared(natstest.Connect(t, b.server), b.log, jetpubsub.NewSlots(3), 3, 0), "three")
+	var work []*message.Message
+	for range 3 {
+		work = append(work, receive(t, messages))
+	}
+	select {
+	case m := <-messages:
+		t.Fatalf("message %s came with all slots in use", m.UUID)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if info := consumerInfo(t, b.log, "three"); info.NumAckPending != 3 || info.NumPending != 7 || info.NumWaiting != 0 {
+		t.Errorf("the server has %d given out, %d left and %d pulls waiting; want 3, 7 and 0", info.NumAckPending, info.NumPending, info.NumWaiting)
+	}
+	for len(work) < 10 {
+		work[0].Ack()
+		work = append(work[1:], receive(t, messages))
+		if len(work) == 3 && consumerInfo(t, b.log, "three").NumPending == 0 {
+			break
+		}
+	}
+	for _, m := range work {
+		m.Ack()
+	}
+	eventually(t, "all are acknowledged", func() bool { return consumerInfo(t, b.log, "three").NumAckPending == 0 })
+}
+
+// The server is stopped and started again under a subscription with a message in work: that one is not handled
+// twice, and those that come later arrive.
+func TestServerRestarts(t *testing.T) {
+	files := t.TempDir()
+	listen := "127.0.0.1:0"
+	start := func() *embedded.Server {
+		s, err := embedded.Start(embedded.Options{Dir: files, Listen: listen, SyncInterval: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	server := start()
+	defer func() { server.Shutdown() }()
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen = at.Host
+	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	log, err := eventlog.New(nc, natstest.Store(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, "restart", 3)
+	messages := subscribe(t, shared(nc, log, jetpubsub.NewSlots(2), 2, 0), "restart")
+	inWork := receive(t, messages)
+	receive(t, messages).Ack()
+	server.Shutdown()
+	server = start()
+	eventually(t, "the client is connected again", nc.IsConnected)
+	inWork.Ack()
+	if m := receive(t, messages); m.UUID != "3" {
+		t.Errorf("message %s came, want 3", m.UUID)
+	} else {
+		m.Ack()
+	}
+	eventually(t, "all are acknowledged", func() bool {
+		info := consumerInfo(t, log, "restart")
+		return info.NumAckPending == 0 && info.NumPending == 0
+	})
+	if n := consumerInfo(t, log, "restart").NumRedelivered; n != 0 {
+		t.Errorf("%d messages were delivered twice", n)
+	}
+}
+
+func TestSubscribersLeaveNoGoroutines(t *testing.T) {
+	b := newBench(t)
+	fill(t, b.log, "leak", 50)
+	nc := natstest.Connect(t, b.server)
+	subscribeOnce(t, nc, b, 1) // makes what stays: the consumer, the connection's inbox
+	before := runtime.NumGoroutine()
+	for range 10 {
+		subscribeOnce(t, nc, b, 4)
+	}
+	eventually(t, "the goroutines of closed subscribers have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// subscribeOnce handles n messages and closes, with others handed out and not read.
+func subscribeOnce(t *testing.T, nc *nats.Conn, b *bench, n int) {
+	sub := shared(nc, b.log, jetpubsub.NewSlots(6), 6, time.Second)
+	messages, err := sub.Subscribe(t.Context(), "leak")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		receive(t, messages).Ack()
+	}
+	sub.Close()
+}
