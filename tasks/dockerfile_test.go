@@ -56,7 +56,7 @@ func TestDockerfileSnapshot(t *testing.T) {
 func TestDockerfileRefusals(t *testing.T) {
 	more := fstest.MapFS{"t/environment/link": link("repo"), "t/environment/a.tar.gz": file("x"), "t/environment/f": file("x"), "t/environment/d/f/x": file("x")}
 	cases := []struct{ name, dockerfile, want string }{
-		{"a program to run", "FROM x\nRUN apt-get install -y git\nCOPY repo .\n", "line 2: RUN: Rondo builds no images"},
+		{"a program to run", "FROM x\nRUN apt-get install -y git\nCOPY repo .\n", "line 2: RUN: images are not built here"},
 		{"hidden in a no-op", "FROM x\nRUN mkdir a; rm -rf b\n", "line 2: RUN"},
 		{"mkdir with a mode", "FROM x\nRUN mkdir -m 0 a\n", "line 2: RUN"},
 		{"folder over a file", "FROM x\nWORKDIR /app\nRUN mkdir -p a/b\nCOPY f ./\nCOPY f a/b\nCOPY f a\nCOPY d a/\n", "is a file and a folder"},
