@@ -92,7 +92,7 @@ say nothing about the rollouts, so in both the reward must not rise.`,
 }
 
 // demoTurns bounds a rollout of the demo: the built-in policy needs few turns, and makes several tries in one.
-const demoTurns = 10
+const demoTurns = 8
 
 // demo runs the plane, one run on it, and everything down again.
 func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult, error) {
