@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -52,13 +53,31 @@ func needSandbox(t *testing.T) {
 // process is a rondo process that ends with the test.
 type process struct {
 	cmd    *exec.Cmd
-	output *bytes.Buffer
+	output *output
 	done   chan struct{}
+}
+
+// output collects what a process prints while the test looks at it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(rondo, args...), output: &bytes.Buffer{}, done: make(chan struct{})}
+	p := &process{cmd: exec.Command(rondo, args...), output: &output{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
