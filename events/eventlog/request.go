@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -108,11 +109,8 @@ func appended(m *nats.Msg) (uint64, error) {
 	if len(m.Data) == 0 && m.Header.Get("Status") == noResponders {
 		return 0, jetstream.ErrNoStreamResponse
 	}
-	// The server writes {"stream":"NAME", "seq":N}; anything else is read by its full form.
-	if head, tail, ok := bytes.Cut(m.Data, []byte(`, "seq":`)); ok && bytes.HasPrefix(head, []byte(`{"stream":"`)) {
-		if seq, err := strconv.ParseUint(string(bytes.TrimSuffix(tail, []byte("}"))), 10, 64); err == nil {
-			return seq, nil
-		}
+	if seq, ok := plainSequence(m.Data); ok {
+		return seq, nil
 	}
 	var answer struct {
 		Error *jetstream.APIError `json:"error"`
@@ -128,4 +126,23 @@ func appended(m *nats.Msg) (uint64, error) {
 		return 0, jetstream.ErrInvalidJSAck
 	}
 	return answer.Sequence, nil
+}
+
+// plainSequence reads the one form that the server writes when all is well, {"stream":"NAME", "seq":N}, at a
+// tenth of what reading JSON costs.
+func plainSequence(answer []byte) (seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(answer, []byte(`{"stream":"`))
+	if !ok {
+		return 0, false
+	}
+	name, rest, ok := bytes.Cut(rest, []byte(`", "seq":`))
+	if !ok || len(name) == 0 || !utf8.Valid(name) || bytes.ContainsFunc(name, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
+		return 0, false
+	}
+	digits, ok := bytes.CutSuffix(rest, []byte("}"))
+	if !ok || len(digits) == 0 || digits[0] < '1' || digits[0] > '9' {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(string(digits), 10, 64)
+	return seq, err == nil
 }

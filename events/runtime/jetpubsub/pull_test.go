@@ -32,12 +32,9 @@ func TestThreeSlotsHoldThreeMessages(t *testing.T) {
 	if info := consumerInfo(t, b.log, "three"); info.NumAckPending != 3 || info.NumPending != 7 || info.NumWaiting != 0 {
 		t.Errorf("the server has %d given out, %d left and %d pulls waiting; want 3, 7 and 0", info.NumAckPending, info.NumPending, info.NumWaiting)
 	}
-	for len(work) < 10 {
+	for range 7 {
 		work[0].Ack()
 		work = append(work[1:], receive(t, messages))
-		if len(work) == 3 && consumerInfo(t, b.log, "three").NumPending == 0 {
-			break
-		}
 	}
 	for _, m := range work {
 		m.Ack()
