@@ -130,7 +130,7 @@ func hold(ctx context.Context, dir string, o holdOptions) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{dir: dir}
-	if p.lock, err = lockDir(dir); err != nil {
+	if p.lock, err = lockDir(ctx, dir, o.listen); err != nil {
 		return nil, err
 	}
 	storeURL := o.storeURL
@@ -194,17 +194,32 @@ func readEndpoint(dir string) (endpoint, error) {
 	return e, nil
 }
 
-// lockDir takes the directory for this process; the kernel gives it back however the process ends.
-func lockDir(dir string) (*os.File, error) {
+// lockPatience is how long a plane that starts waits for a short command that looks into its directory.
+const lockPatience = 15 * time.Second
+
+// lockDir takes the directory for this process; the kernel gives it back however the process ends. A patient
+// caller waits for a holder that is no plane itself.
+func lockDir(ctx context.Context, dir string, patient bool) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", dir, errHeld)
+	for deadline := time.Now().Add(lockPatience); ; {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return f, nil
+		}
+		if !patient || planeRuns(dir) || time.Now().After(deadline) || ctx.Err() != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", dir, errHeld)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
-	return f, nil
+}
+
+// planeRuns reports whether the process that announced itself in a directory is alive.
+func planeRuns(dir string) bool {
+	e, err := readEndpoint(dir)
+	return err == nil && e.PID != os.Getpid() && unix.Kill(e.PID, 0) == nil
 }
 
 // close gives everything back, the log last.
