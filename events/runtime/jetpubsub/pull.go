@@ -97,11 +97,14 @@ func (p *puller) run(ctx context.Context) (err error) {
 		case <-p.statuses:
 			return fmt.Errorf("%w: reconnected", errLost)
 		case <-watchdog.C:
+			if len(p.under) == 0 {
+				break // the next pull winds it up
+			}
 			quiet := time.Since(p.heard)
-			if len(p.under) > 0 && quiet >= p.silence() {
+			if quiet >= p.silence() {
 				return fmt.Errorf("%w: no word for %s", errLost, quiet)
 			}
-			watchdog.Reset(max(p.silence()-quiet, time.Second))
+			watchdog.Reset(p.silence() - quiet)
 		case <-ctx.Done():
 		}
 		p.restInVain(ctx)

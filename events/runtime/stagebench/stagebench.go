@@ -4,7 +4,7 @@
 // Both run in this process, each turn on an embedded server of its own over an in-process connection, one side
 // after the other, and the figure is the ratio of the two: it says something on any machine, busy or not.
 //
-// What both do is the same: the work of the handler (512 bytes of JSON in, as many out), the headers and the
+// What both do is the same: the work of the handler (half a kilobyte of JSON in, as much out), the headers and the
 // conditions of the append, as many events in work at once, an acknowledgement that the server confirms. How
 // they do it is each side's own: the raw stage is what one writes with nats.go's Consume, PublishMsg and
 // DoubleAck, and may fetch ahead; the runtime never asks for more than it has free slots, beats for what is in
