@@ -243,3 +243,24 @@ func lastSeq(t testing.TB, log *eventlog.Log) uint64 {
 	}
 	return in.LastSeq
 }
+
+// Who gains the lease folds first what the one before it has left.
+func TestTakingOverFoldsFirst(t *testing.T) {
+	log := natstest.Log(t)
+	openRun(t, log, testRun)
+	openGroup(t, log, 1, "")
+	s := heldSession(t, log, answerer{})
+	left := openGroup(t, log, 2, "")
+	if err := s.takeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != left.Seq {
+		t.Errorf("it decides on less than there is, %v", err)
+	}
+	if err := s.fold(arrival{event: left}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != left.Seq+2 {
+		t.Errorf("it decides nothing on all there is, %v", err)
+	}
+}
