@@ -179,7 +179,7 @@ func TestFeedsAreApart(t *testing.T) {
 func TestStateShrinks(t *testing.T) {
 	k := newDesk(t)
 	k.version(5)
-	for n := range int64(40) {
+	for n := range int64(12) {
 		switch n % 4 {
 		case 0:
 			k.group(n+1, 0, good...) // stale
