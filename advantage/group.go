@@ -1,77 +1,133 @@
-// Package advantage holds the pure estimators that turn a group's rewards into advantages. Each is named
-// after everything that distinguishes it, and its formula and source stand above it.
 package advantage
 
-import (
-	"fmt"
-	"math"
-	"math/rand/v2"
-)
-
-// Estimator maps the rewards of one group's scored members to their advantages, in the same order.
-type Estimator func(rewards []float64) []float64
-
-// ByName finds an estimator by the name that a run file gives it.
-func ByName(name string) (Estimator, error) {
-	switch name {
-	case "mean_centred":
-		return MeanCentred, nil
-	case "std_normalised":
-		return StdNormalised, nil
-	}
-	return nil, fmt.Errorf("no advantage estimator is called %q", name)
-}
+import "math"
 
 // MeanCentred is A_i = r_i − mean(r): GRPO without division by the standard deviation, as in Dr. GRPO
-// (Liu et al. 2025, arXiv:2503.20783), Composer 2 and prime-rl's "grpo". A group of one gets 0.
-func MeanCentred(rewards []float64) []float64 {
-	m := Mean(rewards)
+// (Liu et al. 2025, arXiv:2503.20783), Composer 2, Tinker's cookbook and prime-rl's "grpo". A group of one and a
+// group of equal rewards get 0.
+func MeanCentred(rewards []float64) []float64 { return overScored(rewards, centred) }
+
+func centred(rewards []float64) []float64 {
+	mean := Mean(rewards)
 	advantages := make([]float64, len(rewards))
 	for i, r := range rewards {
-		advantages[i] = r - m
+		advantages[i] = r - mean
 	}
 	return advantages
 }
 
-// stdEpsilon is added to the standard deviation, outside of the root, as verl's "grpo" does.
-const stdEpsilon = 1e-6
+// Places where StdNormalised adds eps.
+const (
+	EpsOutside = "outside" // std + eps
+	EpsInside  = "inside"  // √(variance + eps)
+	EpsMax     = "max"     // max(std, eps)
+)
 
-// StdNormalised is A_i = (r_i − mean(r)) / (std(r) + 1e-6) with the sample standard deviation (ddof 1), the
-// GRPO of DeepSeekMath (Shao et al. 2024, arXiv:2402.03300) as verl computes it. A group of one, whose
-// deviation is undefined, gets 0.
-func StdNormalised(rewards []float64) []float64 {
-	advantages := MeanCentred(rewards)
-	if len(rewards) < 2 {
+// What an estimator makes of a group of one, whose deviation is undefined.
+const (
+	SingletonZero = "zero" // its advantage is 0
+	SingletonRaw  = "raw"  // its advantage is its reward; verl and rLLM, whose deviation of one is 1, divide it by 1 + eps
+)
+
+// Std says how StdNormalised divides.
+type Std struct {
+	DDOF      int     // the variance divides by n − DDOF
+	Eps       float64 // keeps the divisor from 0
+	EpsAt     string
+	Singleton string
+}
+
+// StdNormalised is A_i = (r_i − mean(r)) / (std(r) + eps): the GRPO of DeepSeekMath (Shao et al. 2024,
+// arXiv:2402.03300). Implementations that bear that name differ in the deviation's degrees of freedom, in eps and
+// where it stands, and in what a group of one gets: verl's "grpo" has ddof 1, 1e-6 outside and the raw reward,
+// TRL's GRPOTrainer ddof 1 and 1e-4, its asynchronous trainer ddof 0 and 1e-8. A group of equal rewards gets 0.
+func StdNormalised(rewards []float64, s Std) []float64 {
+	return overScored(rewards, func(rewards []float64) []float64 {
+		if len(rewards) == 1 && s.Singleton == SingletonRaw {
+			return rewards
+		}
+		advantages := centred(rewards)
+		if len(rewards) < 2 || equal(rewards) {
+			return advantages
+		}
+		variance := variance(rewards, s.DDOF)
+		divisor := math.Sqrt(variance) + s.Eps
+		switch s.EpsAt {
+		case EpsInside:
+			divisor = math.Sqrt(variance + s.Eps)
+		case EpsMax:
+			divisor = max(math.Sqrt(variance), s.Eps)
+		}
+		return divided(advantages, divisor)
+	})
+}
+
+// RLOO is A_i = r_i − mean(r without r_i) = n/(n−1) · (r_i − mean(r)): REINFORCE with a leave-one-out baseline
+// (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740), as "rloo" of verl, SkyRL and OpenRLHF. A group of
+// one, for which nothing is left to compare with, and a group of equal rewards get 0.
+func RLOO(rewards []float64) []float64 {
+	return overScored(rewards, func(rewards []float64) []float64 {
+		advantages := centred(rewards)
+		if n := float64(len(rewards)); n > 1 {
+			for i := range advantages {
+				advantages[i] *= n / (n - 1)
+			}
+		}
 		return advantages
-	}
-	var squares float64
-	for _, a := range advantages {
-		squares += a * a
-	}
-	std := math.Sqrt(squares / float64(len(rewards)-1))
-	for i := range advantages {
-		advantages[i] /= std + stdEpsilon
-	}
-	return advantages
+	})
 }
 
-// Mean is the arithmetic mean, 0 for no values.
-func Mean(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	var sum float64
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
+// MaxRL is A_i = (r_i − mean(r)) / (mean(r) + eps): maximum-likelihood reinforcement learning, which weighs hard
+// tasks up by the inverse of their pass rate, as prime-rl's "max_rl" (eps 0) and SkyRL's "maxrl" (eps 1e-6). A
+// group whose mean is not positive gets 0, as do a group of one and a group of equal rewards.
+func MaxRL(rewards []float64, eps float64) []float64 {
+	return overScored(rewards, func(rewards []float64) []float64 {
+		mean := Mean(rewards)
+		if mean <= 0 {
+			return make([]float64, len(rewards))
+		}
+		return divided(centred(rewards), mean+eps)
+	})
 }
 
-// Shuffle permutes rewards among the members of a group, the same way for the same seed. It is the control
-// experiment: the group keeps its rewards, but they say nothing about its members.
-func Shuffle(rewards []float64, seed uint64) []float64 {
-	shuffled := append([]float64(nil), rewards...)
-	rng := rand.New(rand.NewPCG(seed, 0x5243))
-	rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	return shuffled
+// leaveOneOutEps stands outside of the root, as in NeMo-RL.
+const leaveOneOutEps = 1e-6
+
+// LeaveOneOut is A_i = (r_i − mean(r without r_i)) / (std(r without r_i) + 1e-6) with the sample standard deviation
+// (ddof 1), NeMo-RL's "grpo" with its default leave-one-out baseline. Where the others' deviation is 0 or
+// undefined, nothing is divided: a lone success keeps its raw distance. A group of one gets 0, as do equal rewards.
+func LeaveOneOut(rewards []float64) []float64 {
+	return overScored(rewards, func(rewards []float64) []float64 {
+		advantages := make([]float64, len(rewards))
+		if len(rewards) < 2 {
+			return advantages
+		}
+		others := make([]float64, len(rewards)-1)
+		for i, r := range rewards {
+			copy(others, rewards[:i])
+			copy(others[i:], rewards[i+1:])
+			advantages[i] = r - Mean(others)
+			if len(others) > 1 && !equal(others) {
+				advantages[i] /= math.Sqrt(variance(others, 1)) + leaveOneOutEps
+			}
+		}
+		return advantages
+	})
+}
+
+// RAE is A_i = r_i − b with an exponential moving average b of the task's rewards, which each member updates after
+// it was compared: b ← decay·b + (1 − decay)·r_i, in member order. It is the role-conditioned advantage estimation
+// of SPIRAL (Liu et al. 2025, arXiv:2506.24119) in the order of prime-rl's "rae", with the task as the role. The
+// first baseline of a task is 0. Groups of one and of equal rewards are compared with the baseline like all others.
+func RAE(rewards []float64, baseline, decay float64) (advantages []float64, after float64) {
+	after = baseline
+	advantages = overScored(rewards, func(rewards []float64) []float64 {
+		a := make([]float64, len(rewards))
+		for i, r := range rewards {
+			a[i] = r - after
+			after = decay*after + (1-decay)*r
+		}
+		return a
+	})
+	return advantages, after
 }

@@ -42,7 +42,7 @@ type service struct {
 
 // compose loads compose.yaml as Docker Compose would, with the settings of .env.example. What the loader remarks, as it
 // does of variables without a value, fails the test.
-func compose(t *testing.T, profile string) map[string]service {
+func compose(t *testing.T, profiles string) map[string]service {
 	t.Helper()
 	if out, err := exec.Command("go", "list", "-C", "composeconfig", "-deps", ".").CombinedOutput(); err != nil {
 		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
@@ -50,7 +50,7 @@ func compose(t *testing.T, profile string) map[string]service {
 		}
 		t.Skipf("the modules of composeconfig are not to be had: %v\n%s", err, out)
 	}
-	command := exec.Command("go", "run", "-C", "composeconfig", ".", "-env-file", "../../.env.example", "-profile", profile, "../../compose.yaml")
+	command := exec.Command("go", "run", "-C", "composeconfig", ".", "-env-file", "../../.env.example", "-profile", profiles, "../../compose.yaml")
 	// Settings of this machine must not stand in for missing ones.
 	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") })
 	var remarks strings.Builder
@@ -72,12 +72,12 @@ func compose(t *testing.T, profile string) map[string]service {
 var runners = []string{events.ToolRunner, events.Scorer}
 
 func TestOneContainerForEachService(t *testing.T) {
-	services := compose(t, "demo")
+	services := compose(t, "demo,gateway")
 	rondo := filepath.Join(t.TempDir(), "rondo")
 	if out, err := exec.Command("go", "build", "-o", rondo, "../cmd/rondo").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	names := []string{"policy", "trainer"}
+	names := []string{"policy", "trainer", "gateway"}
 	for _, s := range events.Services {
 		names = append(names, s.Name)
 	}
@@ -102,7 +102,7 @@ func TestOneContainerForEachService(t *testing.T) {
 }
 
 func TestNothingIsPrivileged(t *testing.T) {
-	for name, s := range compose(t, "demo") {
+	for name, s := range compose(t, "demo,gateway") {
 		if s.Privileged || len(s.CapAdd) > 0 || s.User != "" {
 			t.Errorf("%s has rights that it does not need: %+v", name, s)
 		}
@@ -125,7 +125,7 @@ func TestNothingIsPrivileged(t *testing.T) {
 }
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
-	for name, s := range compose(t, "demo") {
+	for name, s := range compose(t, "demo,gateway") {
 		if s.Build.Target == "" {
 			if s.HealthCheck == nil {
 				t.Errorf("%s has no health check", name)

@@ -38,7 +38,7 @@ func (e Event) Message() *nats.Msg {
 	set := func(name, value string) { h[name] = []string{value} } // not Set, which would change the case
 	set(headerSpecVersion, "1.0")
 	set(headerID, e.ID)
-	set(headerType, e.Type.CloudEvent())
+	set(headerType, e.cloudEvent())
 	set(headerSource, e.Source)
 	set(headerTime, e.Time.UTC().Format(time.RFC3339Nano))
 	set(headerPrev, strconv.FormatUint(e.Prev, 10))
@@ -52,7 +52,7 @@ func (e Event) Message() *nats.Msg {
 	return msg
 }
 
-// Parse reads an event back from its subject, headers and body. Seq is left to the caller.
+// Parse reads an event back from its subject, headers and body. Seq is left to the caller, and Upcast, when the body is there.
 func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	e := Event{Data: body}
 	if err := e.parseSubject(subject); err != nil {
@@ -83,7 +83,18 @@ func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	if e.ID == "" {
 		return e, fmt.Errorf("%w: %s: no %s", ErrMalformed, subject, headerID)
 	}
+	if version := dataVersion(get(headerType)); version != e.Type.DataVersion() {
+		e.version = version
+	}
 	return e, nil
+}
+
+// cloudEvent is the ce-type attribute of the event's payload as it is.
+func (e Event) cloudEvent() string {
+	if e.version > 0 {
+		return cloudEvent(e.Type, e.version)
+	}
+	return e.Type.CloudEvent()
 }
 
 // parseTime reads a time that can be written again: moments that leave the four-digit years in UTC cannot.

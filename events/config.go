@@ -39,35 +39,32 @@ type RunConfig struct {
 	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1,
 	// or "builtin".
 	Endpoint string `json:"endpoint" yaml:"endpoint"`
-	Seed     int64  `json:"seed,omitempty" yaml:"seed"`
+	// PolicyVersion pins the version that is sampled, whatever is published meanwhile; nil takes what the endpoint serves.
+	PolicyVersion *int64 `json:"policy_version,omitempty" yaml:"policy_version"`
+	Seed          int64  `json:"seed,omitempty" yaml:"seed"`
 	// Steps ends the run after that many batches; 0 means until it is closed.
-	Steps     int64      `json:"steps,omitempty" yaml:"steps"`
-	GroupSize int        `json:"group_size" yaml:"group_size"`
-	Feeds     []Feed     `json:"feeds" yaml:"feeds"`
-	Staleness Staleness  `json:"staleness" yaml:"staleness"`
-	Advantage Advantage  `json:"advantage" yaml:"advantage"`
-	Sampling  Sampling   `json:"sampling" yaml:"sampling"`
-	Limits    Limits     `json:"limits" yaml:"limits"`
-	Pool      string     `json:"pool" yaml:"pool"` // the pool of tool runners
-	Tasks     []TaskSpec `json:"tasks" yaml:"-"`
-}
-
-// Feed is one trainer's sequence of batches.
-type Feed struct {
-	Name           string `json:"name" yaml:"name"`
-	GroupsPerBatch int    `json:"groups_per_batch" yaml:"groups_per_batch"`
-}
-
-// Staleness bounds how many policy versions old a group may be when it is batched.
-type Staleness struct {
-	Max int64 `json:"max" yaml:"max"`
-}
-
-// Advantage chooses the estimator of package advantage.
-type Advantage struct {
-	Estimator string `json:"estimator" yaml:"estimator"`
-	// ShuffleRewards is the control experiment: rewards are permuted within their group, so nothing can be learnt.
-	ShuffleRewards bool `json:"shuffle_rewards,omitempty" yaml:"shuffle_rewards"`
+	Steps int64 `json:"steps,omitempty" yaml:"steps"`
+	// Epochs makes an evaluation: each task is tried in that many groups, and the run closes by itself. It needs no feeds,
+	// and nothing paces it but InFlight.
+	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
+	// InFlight bounds the rollouts of an evaluation that are under way at once; 0 is 128.
+	InFlight  int       `json:"in_flight,omitempty" yaml:"in_flight"`
+	GroupSize int       `json:"group_size" yaml:"group_size"`
+	Feeds     []Feed    `json:"feeds,omitempty" yaml:"feeds"`
+	Staleness Staleness `json:"staleness" yaml:"staleness"`
+	Advantage Advantage `json:"advantage" yaml:"advantage"`
+	Shaping   Shaping   `json:"shaping,omitzero" yaml:"shaping"`
+	Filters   Filters   `json:"filters,omitzero" yaml:"filters"`
+	// Scorer composes rewards of what verifiers report.
+	Scorer Scoring `json:"scorer,omitzero" yaml:"scorer"`
+	// Curriculum draws tasks by their measured pass rates; nil draws all of them equally often.
+	Curriculum *Curriculum `json:"curriculum,omitempty" yaml:"curriculum"`
+	// External runs open no groups of their own: all rollouts come through the door.
+	External bool       `json:"external,omitempty" yaml:"external"`
+	Sampling Sampling   `json:"sampling" yaml:"sampling"`
+	Limits   Limits     `json:"limits" yaml:"limits"`
+	Pool     string     `json:"pool" yaml:"pool"` // the pool of tool runners
+	Tasks    []TaskSpec `json:"tasks,omitempty" yaml:"-"`
 }
 
 // Sampling is passed to the inference server.
@@ -115,14 +112,28 @@ func DefaultRunConfig() RunConfig {
 	}
 }
 
-// Task finds a task by name.
+// ErrNoTask: a run knows no task of that name.
+var ErrNoTask = errors.New("unknown task")
+
+// Task finds a task of the configuration by name: ErrNoTask. Queries are tasks too; eventlog.Log.Task finds both.
 func (c *RunConfig) Task(name string) (TaskSpec, error) {
 	i := slices.IndexFunc(c.Tasks, func(t TaskSpec) bool { return t.Name == name })
 	if i < 0 {
-		return TaskSpec{}, fmt.Errorf("the run has no task %q", name)
+		return TaskSpec{}, fmt.Errorf("%w: the run has no task %q", ErrNoTask, name)
 	}
 	return c.Tasks[i], nil
 }
+
+// Model is the name of the model that the endpoint is asked for: the policy's, or NAME@VERSION of a pinned one.
+func (c *RunConfig) Model() string {
+	if c.PolicyVersion == nil {
+		return c.Policy
+	}
+	return fmt.Sprintf("%s@%d", c.Policy, *c.PolicyVersion)
+}
+
+// HasVerifier reports whether the task has tests. Rollouts of one that has none are scored by feedback.
+func (t TaskSpec) HasVerifier() bool { return t.Tests.Key != "" }
 
 // Validate reports every setting that no service could work with, with its value and what is allowed.
 func (c *RunConfig) Validate() error {
@@ -133,10 +144,10 @@ func (c *RunConfig) Validate() error {
 		}
 	}
 	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
-	check(validEndpoint(c.Endpoint), "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)
+	check(validEndpoint(c.Endpoint) || c.External && c.Endpoint == "", "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
-	check(c.Staleness.Max >= 0 && c.Staleness.Max <= 1000, "staleness.max %d: must be 0 to 1000", c.Staleness.Max)
+	errs = append(errs, c.validateEvaluation()...)
 	check(slices.Contains(Estimators, c.Advantage.Estimator), "advantage.estimator %q: must be one of %v", c.Advantage.Estimator, Estimators)
 	check(c.Sampling.Temperature >= 0 && c.Sampling.Temperature <= 10, "sampling.temperature %g: must be 0 to 10", c.Sampling.Temperature)
 	check(c.Sampling.MaxTokens >= 1, "sampling.max_tokens %d: must be positive", c.Sampling.MaxTokens)
@@ -145,16 +156,31 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, deliveries)
 	check(ValidToken(c.Pool), "pool %q: use letters, digits, - and _", c.Pool)
-	check(len(c.Tasks) > 0, "tasks: the run has none")
-	check(len(c.Feeds) > 0, "feeds: the run has none")
-	seen := map[string]bool{}
-	for _, f := range c.Feeds {
-		check(ValidToken(f.Name), "feeds: name %q: use letters, digits, - and _", f.Name)
-		check(!seen[f.Name], "feeds: %q stands twice", f.Name)
-		check(f.GroupsPerBatch >= 1 && f.GroupsPerBatch <= 10000, "feeds: %s: groups_per_batch %d: must be 1 to 10000", f.Name, f.GroupsPerBatch)
-		seen[f.Name] = true
-	}
+	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
+	errs = append(errs, c.Scorer.validate()...)
+	errs = append(errs, c.validateTraining()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
+}
+
+// validateEvaluation checks what makes a run an evaluation, and of which version.
+func (c *RunConfig) validateEvaluation() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
+	check(c.Epochs > 0 || c.InFlight == 0, "in_flight %d: it is for evaluations; name their epochs", c.InFlight)
+	check(c.InFlight >= 0 && c.InFlight <= 100000, "in_flight %d: must be 0 to 100000", c.InFlight)
+	if v := c.PolicyVersion; v != nil {
+		check(*v >= 0, "policy_version %d: must not be negative", *v)
+	}
+	if c.Epochs > 0 {
+		check(c.Steps == 0, "epochs %d and steps %d: an evaluation ends when its tasks are tried; leave out one of them", c.Epochs, c.Steps)
+		check(c.Curriculum == nil, "epochs %d: an evaluation tries all tasks equally often; leave out the curriculum", c.Epochs)
+		check(!c.External, "epochs %d: an external run tries no tasks of its own", c.Epochs)
+	}
+	return errs
 }
 
 func (c *RunConfig) validateTasks() (errs []error) {
@@ -195,6 +221,3 @@ func withoutSecrets(endpoint string) string {
 	base, _, _ = strings.Cut(base, "#")
 	return base
 }
-
-// Estimators are the names that Advantage.Estimator may take; package advantage implements each.
-var Estimators = []string{"mean_centred", "std_normalised"}

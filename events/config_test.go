@@ -25,6 +25,8 @@ func validConfig() RunConfig {
 	return cfg
 }
 
+func evaluation(c *RunConfig) { c.Epochs, c.Feeds = 2, nil }
+
 func TestValidate(t *testing.T) {
 	cfg := validConfig()
 	if err := cfg.Validate(); err != nil {
@@ -34,43 +36,55 @@ func TestValidate(t *testing.T) {
 		change func(*RunConfig)
 		want   string // part of the message; "" when the configuration is valid
 	}{
-		"an endpoint":              {func(c *RunConfig) { c.Endpoint = "http://127.0.0.1:8000/v1" }, ""},
-		"an endpoint with TLS":     {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
-		"every estimator":          {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
-		"staleness 0":              {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},
-		"temperature 0":            {func(c *RunConfig) { c.Sampling.Temperature = 0 }, ""},
-		"two feeds":                {func(c *RunConfig) { c.Feeds = []Feed{{"a", 1}, {"b", 10000}} }, ""},
-		"no policy":                {func(c *RunConfig) { c.Policy = "" }, `policy ""`},
-		"a policy with dots":       {func(c *RunConfig) { c.Policy = "a.b" }, `policy "a.b"`},
-		"no endpoint":              {func(c *RunConfig) { c.Endpoint = "" }, `endpoint ""`},
-		"an endpoint without host": {func(c *RunConfig) { c.Endpoint = "http:///v1" }, "endpoint"},
-		"an endpoint of a file":    {func(c *RunConfig) { c.Endpoint = "file:///etc/passwd" }, "endpoint"},
-		"an endpoint with a key":   {func(c *RunConfig) { c.Endpoint = "http://user:secret@host/v1" }, "endpoint"},
-		"an endpoint with a query": {func(c *RunConfig) { c.Endpoint = "http://host/v1?key=secret" }, "endpoint"},
-		"a broken one with a key":  {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
-		"no groups":                {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
-		"a huge group":             {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
-		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
-		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
-		"an unknown estimator":     {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
-		"a temperature of NaN":     {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
-		"an infinite temperature":  {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
-		"no tokens":                {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
-		"no turns":                 {func(c *RunConfig) { c.Limits.Turns = 0 }, "limits.turns 0"},
-		"no context":               {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
-		"no time":                  {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
-		"no tries":                 {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
-		"too many tries":           {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
-		"a strange pool":           {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
-		"no tasks":                 {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
-		"one task twice":           {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it stands twice`},
-		"a task without a name":    {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
-		"a task in no folder":      {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
-		"a task without files":     {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
-		"no feeds":                 {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
-		"one feed twice":           {func(c *RunConfig) { c.Feeds = []Feed{{"a", 1}, {"a", 2}} }, `feeds: "a" stands twice`},
-		"a strange feed":           {func(c *RunConfig) { c.Feeds = []Feed{{"a/b", 1}} }, `feeds: name "a/b"`},
-		"an empty batch":           {func(c *RunConfig) { c.Feeds = []Feed{{"a", 0}} }, "feeds: a: groups_per_batch 0"},
+		"an endpoint":          {func(c *RunConfig) { c.Endpoint = "http://127.0.0.1:8000/v1" }, ""},
+		"an endpoint with TLS": {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
+		"every estimator":      {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
+		"staleness 0":          {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},
+		"temperature 0":        {func(c *RunConfig) { c.Sampling.Temperature = 0 }, ""},
+		"two feeds": {func(c *RunConfig) {
+			c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 1}, {Name: "b", GroupsPerBatch: 10000}}
+		}, ""},
+		"no policy":                  {func(c *RunConfig) { c.Policy = "" }, `policy ""`},
+		"a policy with dots":         {func(c *RunConfig) { c.Policy = "a.b" }, `policy "a.b"`},
+		"no endpoint":                {func(c *RunConfig) { c.Endpoint = "" }, `endpoint ""`},
+		"an endpoint without host":   {func(c *RunConfig) { c.Endpoint = "http:///v1" }, "endpoint"},
+		"an endpoint of a file":      {func(c *RunConfig) { c.Endpoint = "file:///etc/passwd" }, "endpoint"},
+		"an endpoint with a key":     {func(c *RunConfig) { c.Endpoint = "http://user:secret@host/v1" }, "endpoint"},
+		"an endpoint with a query":   {func(c *RunConfig) { c.Endpoint = "http://host/v1?key=secret" }, "endpoint"},
+		"a broken one with a key":    {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
+		"no groups":                  {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
+		"a huge group":               {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
+		"negative steps":             {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
+		"negative staleness":         {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
+		"an unknown estimator":       {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
+		"a temperature of NaN":       {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
+		"an infinite temperature":    {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
+		"no tokens":                  {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
+		"no turns":                   {func(c *RunConfig) { c.Limits.Turns = 0 }, "limits.turns 0"},
+		"no context":                 {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
+		"no time":                    {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
+		"no tries":                   {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
+		"too many tries":             {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
+		"a strange pool":             {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
+		"no tasks":                   {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
+		"one task twice":             {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it stands twice`},
+		"a task without a name":      {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},
+		"a task in no folder":        {func(c *RunConfig) { c.Tasks[0].Workdir = "app" }, `workdir "app"`},
+		"a task without files":       {func(c *RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} }, "snapshot"},
+		"an evaluation":              {evaluation, ""},
+		"one of the first version":   {func(c *RunConfig) { evaluation(c); c.PolicyVersion = new(int64(0)) }, ""},
+		"one that feeds a trainer":   {func(c *RunConfig) { c.Epochs = 1 }, ""},
+		"a version before the first": {func(c *RunConfig) { c.PolicyVersion = new(int64(-1)) }, "policy_version -1"},
+		"negative epochs":            {func(c *RunConfig) { c.Epochs = -1 }, "epochs -1: must be 0 to 10000"},
+		"epochs and steps":           {func(c *RunConfig) { evaluation(c); c.Steps = 3 }, "epochs 2 and steps 3"},
+		"epochs and a curriculum":    {func(c *RunConfig) { evaluation(c); c.Curriculum = &Curriculum{} }, "leave out the curriculum"},
+		"epochs of outsiders":        {func(c *RunConfig) { evaluation(c); c.External = true }, "an external run tries no tasks"},
+		"room without epochs":        {func(c *RunConfig) { c.InFlight = 9 }, "in_flight 9: it is for evaluations"},
+		"negative room":              {func(c *RunConfig) { evaluation(c); c.InFlight = -1 }, "in_flight -1"},
+		"no feeds":                   {func(c *RunConfig) { c.Feeds = nil }, "feeds: the run has none"},
+		"one feed twice":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 1}, {Name: "a", GroupsPerBatch: 2}} }, `feeds: "a" stands twice`},
+		"a strange feed":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a/b", GroupsPerBatch: 1}} }, `feeds: name "a/b"`},
+		"an empty batch":             {func(c *RunConfig) { c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 0}} }, "feeds: a: groups_per_batch 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := validConfig()
@@ -130,10 +144,24 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+func TestModel(t *testing.T) {
+	cfg := RunConfig{Policy: "repair"}
+	if got := cfg.Model(); got != "repair" {
+		t.Errorf("of no version: %s", got)
+	}
+	for version, want := range map[int64]string{0: "repair@0", 12: "repair@12"} {
+		cfg.PolicyVersion = &version
+		if got := cfg.Model(); got != want {
+			t.Errorf("of version %d: %s", version, got)
+		}
+	}
+}
+
 // The configuration travels in run_opened: nothing of it may be lost on the way.
 func TestConfigTravels(t *testing.T) {
 	cfg := validConfig()
 	cfg.Seed, cfg.Steps, cfg.Advantage.ShuffleRewards = 7, 9, true
+	cfg.Epochs, cfg.InFlight, cfg.PolicyVersion = 2, 3, new(int64(0))
 	cfg.Tasks[0] = TaskSpec{Name: "a", Digest: "d", Instruction: "Fix it.\n", Workdir: "/app", Toolchains: []string{"go"}, Env: map[string]string{"A": "b"},
 		VerifierEnv: map[string]string{"C": "d"}, VerifierTimeout: Duration(time.Minute), MemoryMB: 512}
 	e, err := New("r", RunOpenedType, "r", "0", RunOpened{Config: cfg})
@@ -145,7 +173,8 @@ func TestConfigTravels(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := New("r", RunOpenedType, "r", "0", got)
-	if err != nil || string(again.Data) != string(e.Data) || got.Config.Tasks[0].Env["A"] != "b" || got.Config.Limits != cfg.Limits {
+	if err != nil || string(again.Data) != string(e.Data) || got.Config.Tasks[0].Env["A"] != "b" || got.Config.Limits != cfg.Limits ||
+		got.Config.PolicyVersion == nil || got.Config.Epochs != 2 {
 		t.Errorf("sent %s\nread %s, %v", e.Data, again.Data, err)
 	}
 }

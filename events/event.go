@@ -35,6 +35,8 @@ type Event struct {
 	// TraceParent is the W3C trace context of the work that caused the event.
 	TraceParent string
 	Data        json.RawMessage
+	// version is the data version of Data where it is not the current one.
+	version int
 }
 
 // New makes an event whose identity is derived from what it is about. Ordinal tells events of one type
@@ -119,6 +121,15 @@ func GroupID(n int64) string { return fmt.Sprintf("g%06d", n) }
 
 // RolloutID is the identity of member i of a group, counted from 0.
 func RolloutID(group string, i int) string { return group + "-" + strconv.Itoa(i) }
+
+// ExternalPrefix begins the names of groups, and so of rollouts, that outsiders state through the door.
+const ExternalPrefix = "x"
+
+// QueryPrefix begins the names of queries.
+const QueryPrefix = "q"
+
+// External reports whether a group or rollout was stated by outsiders.
+func External(entity string) bool { return strings.HasPrefix(entity, ExternalPrefix) }
 
 // StepKey writes a step so that keys sort as numbers do.
 func StepKey(step int64) string { return fmt.Sprintf("%012d", step) }

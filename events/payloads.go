@@ -9,6 +9,17 @@ import (
 // RunOpened is the first fact of a run and holds its whole configuration.
 type RunOpened struct {
 	Config RunConfig `json:"config"`
+	// Replays is set where the run's rollouts are those of another one.
+	Replays *Replayed `json:"replays,omitempty"`
+}
+
+// Replayed says which recorded run a run replays.
+type Replayed struct {
+	Run string `json:"run"`
+	// Until is the last sequence that was copied; 0 is all.
+	Until uint64 `json:"until,omitempty"`
+	// Decided names the services that decided again.
+	Decided []string `json:"decided"`
 }
 
 // RunPaused stops the sampler from opening groups; rollouts in flight go on.
@@ -37,8 +48,10 @@ type GroupOpened struct {
 type Member struct {
 	Rollout string `json:"rollout"`
 	// Failed members have neither reward nor advantage and are not trained on.
-	Failed    bool    `json:"failed,omitempty"`
+	Failed bool `json:"failed,omitempty"`
+	// Reward is as it was scored; Shaped is what the estimator compared.
 	Reward    float64 `json:"reward"`
+	Shaped    float64 `json:"shaped"`
 	Advantage float64 `json:"advantage"`
 }
 
@@ -58,8 +71,10 @@ const (
 
 // GroupDropped says that a feed will not train on a group.
 type GroupDropped struct {
-	Feed      string `json:"feed"`
-	Reason    string `json:"reason" jsonschema:"enum=stale,enum=filtered"`
+	Feed   string `json:"feed"`
+	Reason string `json:"reason" jsonschema:"enum=stale,enum=filtered"`
+	// Filter is the rule that a filtered group met: a name to count by, as Detail is a text to read.
+	Filter    string `json:"filter,omitempty"`
 	Detail    string `json:"detail,omitempty"`
 	Staleness int64  `json:"staleness,omitempty"` // policy versions
 }
@@ -81,11 +96,24 @@ type ToolCall struct {
 	Arguments string `json:"arguments"`
 }
 
+// PromptMessage is one message of a prompt that no service of Rondo's made.
+type PromptMessage struct {
+	Role       string     `json:"role" jsonschema:"maxLength=32"`
+	Content    string     `json:"content,omitempty"`
+	Name       string     `json:"name,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+}
+
 // TurnSampled is one model generation.
 type TurnSampled struct {
-	Turn      int        `json:"turn"` // from 0
-	Content   string     `json:"content,omitempty"`
-	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+	Turn int `json:"turn" jsonschema:"minimum=0"` // from 0
+	// Prompt and After are set of external rollouts, whose prompts do not follow from the task: what the turn was asked with, all of
+	// it, or behind the conversation that ended with turn After. Turns form a tree: a harness may go back, or try twice.
+	Prompt    []PromptMessage `json:"prompt,omitempty"`
+	After     *int            `json:"after,omitempty" jsonschema:"minimum=0"`
+	Content   string          `json:"content,omitempty"`
+	ToolCalls []ToolCall      `json:"tool_calls,omitempty"`
 	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole prompt when NewSegment is set.
 	PromptDelta []int32 `json:"prompt_delta,omitempty"`
 	TokenIDs    []int32 `json:"token_ids,omitempty"`
@@ -141,7 +169,8 @@ type RolloutFinished struct {
 	Task       string       `json:"task"`
 	StopReason string       `json:"stop_reason"`
 	Turns      int          `json:"turns"`
-	Tokens     int          `json:"tokens"`
+	Tokens     int          `json:"tokens"`  // over all samples
+	Sampled    int          `json:"sampled"` // those of them that the model sampled
 	Samples    int          `json:"samples"`
 	TextOnly   bool         `json:"text_only,omitempty"`
 	Trajectory storage.Ref  `json:"trajectory"`
@@ -200,24 +229,34 @@ type RolloutInvalidated struct {
 	Reason string `json:"reason" jsonschema:"minLength=1,maxLength=1000"`
 }
 
-// RolloutAnnotated attaches a remark to a rollout or to one of its turns.
+// RolloutAnnotated attaches a remark to a rollout, to one of its turns, or to a span of the tokens that a turn sampled.
 type RolloutAnnotated struct {
-	Turn   *int               `json:"turn,omitempty"`
+	Turn *int `json:"turn,omitempty" jsonschema:"minimum=0"`
+	// Start and Length select sampled tokens of the turn; without them the remark is about all of them.
+	Start  *int `json:"start,omitempty" jsonschema:"minimum=0"`
+	Length *int `json:"length,omitempty" jsonschema:"minimum=1"`
+	// Reward of the turn or the span; the run's advantage.span_weight says what it counts.
+	Reward *float64           `json:"reward,omitempty"`
 	Text   string             `json:"text,omitempty" jsonschema:"maxLength=10000"`
 	Values map[string]float64 `json:"values,omitempty"`
 }
 
-// BatchReady is one training batch of a feed: a fact that names an immutable file.
+// BatchReady is one training batch of a feed: a fact that names immutable files.
 type BatchReady struct {
-	Step       int64        `json:"step"` // from 1, without gaps
-	Groups     []string     `json:"groups"`
-	Rollouts   []string     `json:"rollouts"` // in the order of the file's rows; only members that are trained on
-	File       *storage.Ref `json:"file,omitempty"`
-	Samples    int          `json:"samples"`
-	Tokens     int64        `json:"tokens"`
-	RewardMean float64      `json:"reward_mean"` // over the scored members of the groups
-	MinVersion int64        `json:"min_version"` // of the members' dispatch versions
-	Staleness  int64        `json:"staleness"`   // policy version at the decision − MinVersion
+	Step     int64    `json:"step"` // from 1, without gaps
+	Groups   []string `json:"groups"`
+	Rollouts []string `json:"rollouts"` // in the order of the files' rows; only members that are trained on
+	// Masked says of each scored member of the groups that is not trained on why.
+	Masked map[string]string `json:"masked,omitempty"`
+	// Files holds one file for each data-parallel rank.
+	Files        []storage.Ref `json:"files,omitempty"`
+	MicroBatches int           `json:"micro_batches,omitempty"` // of each rank
+	Samples      int           `json:"samples"`
+	Tokens       int64         `json:"tokens"`
+	Sampled      int64         `json:"sampled"`     // tokens that are trained on
+	RewardMean   float64       `json:"reward_mean"` // over the scored members of the groups
+	MinVersion   int64         `json:"min_version"` // of the members' dispatch versions
+	Staleness    int64         `json:"staleness"`   // policy version at the decision − MinVersion
 }
 
 // BatchConsumed: the trainer has taken the step; the feed may go on.
@@ -270,6 +309,53 @@ type WeightsActivated struct {
 	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
 }
 
+// QuerySubmitted is a wish of somebody outside, a user's prompt, that becomes a group of its own.
+type QuerySubmitted struct {
+	Instruction string `json:"instruction" jsonschema:"minLength=1,maxLength=100000"`
+	// Task names the run's task whose workspace, environment and toolchains the query uses.
+	Task string `json:"task" jsonschema:"minLength=1,maxLength=100"`
+	// Verify scores the query's rollouts with that task's verifier; otherwise their reward comes from feedback.
+	Verify bool `json:"verify,omitempty"`
+}
+
+// TaskSpec is the query as a task: the named one with the query's name and instruction, and its tests only when they are asked for.
+func (q QuerySubmitted) TaskSpec(name string, task TaskSpec) TaskSpec {
+	task.Name, task.Instruction = name, q.Instruction
+	if !q.Verify {
+		task.Tests = storage.Ref{}
+	}
+	return task
+}
+
+// Signals of FeedbackRecorded.
+const (
+	SignalAccept = "accept"
+	SignalReject = "reject"
+	SignalScore  = "score"
+	SignalFollow = "follow_up"
+)
+
+// FeedbackRecorded is what a user made of a rollout, whose id is the entity. It is the reward of a rollout without a verifier.
+type FeedbackRecorded struct {
+	Signal string `json:"signal" jsonschema:"enum=accept,enum=reject,enum=score,enum=follow_up"`
+	// Reward of a score; accept is 1 and reject 0. A follow-up is a remark that scores nothing.
+	Reward *float64 `json:"reward,omitempty"`
+	Text   string   `json:"text,omitempty" jsonschema:"maxLength=10000"`
+}
+
+// Score is the reward that the signal stands for; ok is false for a remark that scores nothing.
+func (f FeedbackRecorded) Score() (reward float64, ok bool) {
+	switch {
+	case f.Signal == SignalAccept:
+		return 1, true
+	case f.Signal == SignalReject:
+		return 0, true
+	case f.Signal == SignalScore && f.Reward != nil:
+		return *f.Reward, true
+	}
+	return 0, false
+}
+
 // DeadLettered is a message that nobody will deliver again, and why.
 type DeadLettered struct {
 	Stream   string       `json:"stream"`
@@ -278,4 +364,13 @@ type DeadLettered struct {
 	Subject  string       `json:"subject,omitempty"`
 	Reason   string       `json:"reason"`
 	Body     *storage.Ref `json:"body,omitempty"`
+}
+
+// SegmentSealed says that a part of a run's log is archived. The entity is the run.
+type SegmentSealed struct {
+	First   uint64      `json:"first"` // sequences in the run's stream, without gaps
+	Last    uint64      `json:"last"`
+	Segment storage.Ref `json:"segment"`
+	// Previous is the SHA-256 of the segment before this one, "" for the first.
+	Previous string `json:"previous"`
 }

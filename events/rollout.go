@@ -110,7 +110,12 @@ func (r *Rollout) Next(t Type, ordinal string, data any) (Event, error) {
 
 // Fail makes the terminal failure that follows the chain's last link.
 func (r *Rollout) Fail(stage, class string, cause error) (Event, error) {
-	return r.Next(RolloutFailedType, "0", RolloutFailed{Stage: stage, Class: class, Message: clip(cause.Error())})
+	return r.Next(RolloutFailedType, "0", NewRolloutFailed(stage, class, cause))
+}
+
+// NewRolloutFailed is the payload of a failure; texts that quote foreign output are cut.
+func NewRolloutFailed(stage, class string, cause error) RolloutFailed {
+	return RolloutFailed{Stage: stage, Class: class, Message: clip(cause.Error())}
 }
 
 // Retry makes the fact of a failed try, or the terminal failure when tries are used up.

@@ -58,6 +58,9 @@ type StreamSpec struct {
 	Purpose    string
 }
 
+// FullAt is the fill of a run's stream from which on nothing new begins: what is in flight must still find room to end.
+const FullAt = 0.7
+
 const runPlaceholder = "<run>"
 
 // doorDuplicates is the shortest window there is: the intake knows what stands on the log however long ago, and
@@ -98,6 +101,7 @@ const (
 	TrainerFeeder       = "trainerfeeder"
 	WeightPublisher     = "weightpublisher"
 	Undertaker          = "undertaker"
+	Archiver            = "archiver"
 )
 
 // ServiceSpec is one service: what it reads and what it may state.
@@ -115,11 +119,12 @@ var Services = []ServiceSpec{
 	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Emits: []Type{TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs tool calls in the rollout's sandbox"},
-	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox"},
+	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
 	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType}, Purpose: "computes advantages when a group is complete"},
 	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType}, Purpose: "composes batches for each feed"},
 	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Purpose: "verifies weights, publishes them, tells the runs"},
 	{Name: Undertaker, Emits: []Type{DeadLetteredType, RolloutFailedType}, Purpose: "turns dead letters into facts"},
+	{Name: Archiver, Emits: []Type{SegmentSealedType}, Purpose: "seals a run's log into Arrow files in the store"},
 }
 
 func outsideTypes() []Type {
@@ -163,8 +168,11 @@ var Consumers = []ConsumerSpec{
 	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: TurnSampledType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: WeightsSubmittedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "archiver-ready-v1", Service: Archiver, Stream: Streams[0].Name, Type: BatchReadyType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "archiver-closed-v1", Service: Archiver, Stream: CatalogueStream, Type: RunClosedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "undertaker-v1", Service: Undertaker, Stream: DeadStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 }
 

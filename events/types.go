@@ -30,6 +30,9 @@ const (
 	RolloutInvalidatedType Type = "rollout.invalidated"
 	RolloutAnnotatedType   Type = "rollout.annotated"
 
+	QuerySubmittedType   Type = "query.submitted"
+	FeedbackRecordedType Type = "feedback.recorded"
+
 	BatchReadyType        Type = "batch.ready"
 	BatchConsumedType     Type = "batch.consumed"
 	BatchCheckpointedType Type = "batch.checkpointed"
@@ -40,7 +43,8 @@ const (
 	WeightsRejectedType  Type = "weights.rejected"
 	WeightsActivatedType Type = "weights.activated"
 
-	DeadLetteredType Type = "log.dead_lettered"
+	DeadLetteredType  Type = "log.dead_lettered"
+	SegmentSealedType Type = "log.segment_sealed"
 )
 
 // Kind is the entity's kind: "rollout".
@@ -50,13 +54,15 @@ func (t Type) Kind() string { kind, _, _ := strings.Cut(string(t), "."); return 
 func (t Type) Name() string { _, name, _ := strings.Cut(string(t), "."); return name }
 
 // CloudEvent is the ce-type attribute, which carries the major version of the payload.
-func (t Type) CloudEvent() string { return "rondo.v1." + string(t) }
+func (t Type) CloudEvent() string { return cloudEvent(t, t.DataVersion()) }
 
 // definition describes a type once for the codec, the door and the schemas.
 type definition struct {
 	payload func() any
 	// outside: an outsider may state this fact at the door.
 	outside bool
+	// external: an outsider may state it of External groups and rollouts alone.
+	external bool
 	// routed: the subject ends in a route.
 	routed bool
 }
@@ -67,19 +73,22 @@ var definitions = map[Type]definition{
 	RunResumedType: {payload: payload[RunResumed], outside: true},
 	RunClosedType:  {payload: payload[RunClosed], outside: true},
 
-	GroupOpenedType:    {payload: payload[GroupOpened]},
+	GroupOpenedType:    {payload: payload[GroupOpened], outside: true, external: true},
 	GroupCompletedType: {payload: payload[GroupCompleted]},
 	GroupDroppedType:   {payload: payload[GroupDropped]},
 
-	RolloutStartedType:     {payload: payload[RolloutStarted]},
-	TurnSampledType:        {payload: payload[TurnSampled], routed: true},
+	RolloutStartedType:     {payload: payload[RolloutStarted], outside: true, external: true},
+	TurnSampledType:        {payload: payload[TurnSampled], routed: true, outside: true, external: true},
 	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
-	RolloutFinishedType:    {payload: payload[RolloutFinished]},
-	RolloutScoredType:      {payload: payload[RolloutScored]},
-	RolloutFailedType:      {payload: payload[RolloutFailed]},
+	RolloutFinishedType:    {payload: payload[RolloutFinished], outside: true, external: true},
+	RolloutScoredType:      {payload: payload[RolloutScored], outside: true, external: true},
+	RolloutFailedType:      {payload: payload[RolloutFailed], outside: true, external: true},
 	RolloutRetriedType:     {payload: payload[RolloutRetried]},
 	RolloutInvalidatedType: {payload: payload[RolloutInvalidated], outside: true},
 	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], outside: true},
+
+	QuerySubmittedType:   {payload: payload[QuerySubmitted], outside: true},
+	FeedbackRecordedType: {payload: payload[FeedbackRecorded], outside: true},
 
 	BatchReadyType:        {payload: payload[BatchReady]},
 	BatchConsumedType:     {payload: payload[BatchConsumed], outside: true},
@@ -91,7 +100,8 @@ var definitions = map[Type]definition{
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
 	WeightsActivatedType: {payload: payload[WeightsActivated], outside: true},
 
-	DeadLetteredType: {payload: payload[DeadLettered]},
+	DeadLetteredType:  {payload: payload[DeadLettered]},
+	SegmentSealedType: {payload: payload[SegmentSealed]},
 }
 
 func payload[T any]() any { return new(T) }
@@ -104,6 +114,9 @@ func (t Type) Known() bool { _, ok := definitions[t]; return ok }
 
 // FromOutside reports whether an outsider may state a fact of this type at the door.
 func (t Type) FromOutside() bool { return definitions[t].outside }
+
+// ExternalOnly reports whether outsiders may state facts of this type of External groups and rollouts alone.
+func (t Type) ExternalOnly() bool { return definitions[t].external }
 
 // Routed reports whether the subject of this type ends in a route.
 func (t Type) Routed() bool { return definitions[t].routed }

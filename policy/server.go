@@ -15,11 +15,12 @@ import (
 const maxPolicies = 1000
 
 // Server serves the policy as an OpenAI-compatible endpoint, with token ids and log-probabilities as vLLM gives
-// them (return_token_ids, logprobs) and the version of the weights (also in meta_info, where SGLang has it). A model is a policy's name; a name that no
-// weights were loaded for is the initial policy, version 0.
+// them (return_token_ids, logprobs) and the version of the weights (also in meta_info, where SGLang has it). A model is a policy's name, or NAME@VERSION
+// for a certain version of it; a name that no weights were loaded for is the initial policy, version 0.
 type Server struct {
 	mux     *http.ServeMux
 	answers atomic.Int64
+	pinned  *pinned
 
 	mu       sync.RWMutex
 	policies map[string]loaded
@@ -31,9 +32,9 @@ type loaded struct {
 	model   *Model
 }
 
-// NewServer makes a server without any weights.
-func NewServer() *Server {
-	s := &Server{mux: http.NewServeMux(), policies: map[string]loaded{}}
+// NewServer makes a server without any weights loaded. fetch, which may be nil, reads the versions that requests name.
+func NewServer(fetch Fetch) *Server {
+	s := &Server{mux: http.NewServeMux(), policies: map[string]loaded{}, pinned: newPinned(fetch)}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("/", unknownPath)
@@ -122,7 +123,11 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	p := s.policy(request.Model)
+	p, err := s.model(r.Context(), request.Model)
+	if err != nil {
+		refuseModel(w, err)
+		return
+	}
 	a, err := p.model.Generate(request.prompt())
 	if err != nil {
 		refuse(w, err)

@@ -33,7 +33,7 @@ func post(t *testing.T, s http.Handler, body string) (int, map[string]any) {
 }
 
 func TestAnswerHasWhatTrainingNeeds(t *testing.T) {
-	code, answer := post(t, NewServer(), question)
+	code, answer := post(t, NewServer(nil), question)
 	if code != http.StatusOK || answer["weight_version"] != 0.0 || answer["object"] != "chat.completion" {
 		t.Fatalf("%d %v", code, answer)
 	}
@@ -52,7 +52,7 @@ func TestAnswerHasWhatTrainingNeeds(t *testing.T) {
 	if usage["completion_tokens"] != float64(len(ids)) {
 		t.Errorf("usage %v for %d tokens", usage, len(ids))
 	}
-	code, plain := post(t, NewServer(), `{"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]},{"role":"assistant","content":null}]}`)
+	code, plain := post(t, NewServer(nil), `{"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]},{"role":"assistant","content":null}]}`)
 	choice = plain["choices"].([]any)[0].(map[string]any)
 	if code != http.StatusOK || plain["prompt_token_ids"] != nil || choice["token_ids"] != nil || choice["logprobs"] != nil || choice["meta_info"] != nil {
 		t.Errorf("%d %v: want nothing that was not asked for", code, plain)
@@ -60,7 +60,7 @@ func TestAnswerHasWhatTrainingNeeds(t *testing.T) {
 }
 
 func TestSeedDecides(t *testing.T) {
-	s := NewServer()
+	s := NewServer(nil)
 	_, a := post(t, s, question)
 	_, b := post(t, s, question)
 	if fmt.Sprint(a["choices"]) != fmt.Sprint(b["choices"]) {
@@ -103,7 +103,7 @@ func TestHostileRequests(t *testing.T) {
 		"malformed calls": {`{"messages":[` + user + `,{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"read_file","arguments":"{{{"}}]},{"role":"tool","tool_call_id":"c","content":"1|x"}]}`, 200, ""},
 		"unasked answer":  {`{"messages":[` + user + `,{"role":"tool","tool_call_id":"zzz","content":"exit code: 99999999999999999999"}]}`, 200, ""},
 	} {
-		code, answer := post(t, NewServer(), c.body)
+		code, answer := post(t, NewServer(nil), c.body)
 		if code != c.code {
 			t.Errorf("%s: status %d, want %d", name, code, c.code)
 			continue
@@ -149,7 +149,7 @@ func TestHostileConversation(t *testing.T) {
 func TestUnknownPath(t *testing.T) {
 	for _, path := range []string{"/", "/v1/chat/completions", "/v2/models"} {
 		w := httptest.NewRecorder()
-		NewServer().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		NewServer(nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), `"error"`) {
 			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
 		}
@@ -158,7 +158,7 @@ func TestUnknownPath(t *testing.T) {
 
 // TestWeightsAreReplacedWhole: named policies, versions only go up, and while weights change every answer fits one version.
 func TestWeightsAreReplacedWhole(t *testing.T) {
-	s := NewServer()
+	s := NewServer(nil)
 	files := make([][]byte, 3)
 	want := map[float64]string{}
 	for version := range files {
@@ -188,7 +188,7 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 	if s.policy("other").version != 0 {
 		t.Error("another policy has weights")
 	}
-	fresh := NewServer()
+	fresh := NewServer(nil)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -228,7 +228,7 @@ func TestHostileWeights(t *testing.T) {
 		"infinite":     file(weightsTensor, infinite),
 		"header lies":  slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, good[8:]),
 	} {
-		s := NewServer()
+		s := NewServer(nil)
 		if err := s.Load("repair", 1, data); err == nil || s.policy("repair").version != 0 {
 			t.Errorf("%s: was loaded", name)
 		}
@@ -236,7 +236,7 @@ func TestHostileWeights(t *testing.T) {
 }
 
 func TestModelsAreListed(t *testing.T) {
-	s := NewServer()
+	s := NewServer(nil)
 	trainer, err := NewTrainer(DefaultOptions())
 	if err != nil {
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 
 const batchKind = "batch"
 
-// sampleRow is a Sample with its reward components as the JSON text of the file.
+// sampleRow is a Sample with the JSON texts of the file.
 type sampleRow struct {
-	components string
-	Sample
+	components, annotations string
+	*Sample
 }
 
 var sampleColumns = []column[sampleRow]{
@@ -34,6 +34,11 @@ var sampleColumns = []column[sampleRow]{
 	stringColumn("reward_components", func(r *sampleRow) *string { return &r.components }),
 	int64Column("dispatch_version", func(r *sampleRow) *int64 { return &r.DispatchVersion }),
 	int32Column("staleness", func(r *sampleRow) *int32 { return &r.Staleness }),
+	int32Column("rollout_sampled", func(r *sampleRow) *int32 { return &r.RolloutSampled }),
+	int32Column("micro_batch", func(r *sampleRow) *int32 { return &r.MicroBatch }),
+	float32Column("temperature", func(r *sampleRow) *float32 { return &r.Temperature }),
+	turnsColumn("turns", func(r *sampleRow) *[]TurnSpan { return &r.Turns }),
+	stringColumn("annotations", func(r *sampleRow) *string { return &r.annotations }),
 }
 
 // EncodeBatch makes a batch file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
@@ -55,12 +60,15 @@ func encodeBatch(b *Batch) ([]byte, error) {
 		return nil, err
 	}
 	rows := make([]sampleRow, len(b.Samples))
+	size := 0
 	for i := range rows {
-		components, err := encodeComponents(b.Samples[i].RewardComponents)
-		if err != nil {
+		rows[i].Sample = &b.Samples[i]
+		if err := rows[i].encodeTexts(); err != nil {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
-		rows[i] = sampleRow{components: components, Sample: b.Samples[i]}
+		if size += rows[i].texts(); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations and reward components", ErrTooLarge, maxArrowJSON)
+		}
 	}
 	return writeArrow(sampleColumns, meta, rows)
 }
@@ -82,7 +90,7 @@ func (b *Batch) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", batchKind)
-	meta.add("schema_version", SchemaVersion)
+	meta.add("schema_version", BatchSchema)
 	meta.addText("run_id", b.Run)
 	meta.addText("feed", b.Feed)
 	meta.addInt("step", b.Step)
@@ -91,6 +99,12 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta.addInt("sampled_tokens", int64(sampled))
 	meta.addInt("min_policy_version", low)
 	meta.addInt("max_policy_version", high)
+	meta.addInt("rank", int64(b.Rank))
+	meta.addInt("ranks", int64(b.Ranks))
+	meta.addInt("micro_batches", int64(b.MicroBatches))
+	meta.addInt("batch_samples", b.Whole.Samples)
+	meta.addInt("batch_sampled_tokens", b.Whole.SampledTokens)
+	meta.addInt("batch_rollouts", b.Whole.Rollouts)
 	return meta, nil
 }
 
@@ -105,23 +119,30 @@ func DecodeBatch(file []byte) (*Batch, error) {
 }
 
 func decodeBatch(file []byte) (*Batch, error) {
-	meta, rows, err := readArrow(sampleColumns, batchKind, file)
+	b := &Batch{}
+	makeRows := func(n int) []sampleRow {
+		rows := make([]sampleRow, n)
+		if n > 0 {
+			b.Samples = make([]Sample, n)
+		}
+		for i := range rows {
+			rows[i].Sample = &b.Samples[i]
+		}
+		return rows
+	}
+	meta, rows, err := readArrow(sampleColumns, batchKind, BatchSchema, file, makeRows)
 	if err != nil {
 		return nil, err
 	}
-	if err := meta.require("run_id", "feed"); err != nil {
+	if err := b.readMetadata(meta); err != nil {
 		return nil, err
 	}
-	b := &Batch{Run: meta["run_id"], Feed: meta["feed"]}
-	if b.Step, err = strconv.ParseInt(meta["step"], 10, 64); err != nil {
-		return nil, fmt.Errorf("%w: metadata: %w", ErrCorrupt, err)
-	}
-	if len(rows) > 0 {
-		b.Samples = make([]Sample, len(rows))
-	}
-	for i, row := range rows {
-		b.Samples[i] = row.Sample
-		if b.Samples[i].RewardComponents, err = decodeComponents(row.components); err != nil {
+	size := 0
+	for i := range rows {
+		if size += rows[i].texts(); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations and reward components", ErrCorrupt, maxArrowJSON)
+		}
+		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
 		}
 	}
@@ -134,22 +155,60 @@ func decodeBatch(file []byte) (*Batch, error) {
 	return b, nil
 }
 
-// encodeComponents writes the names in their order; no components are the empty text.
-func encodeComponents(components map[string]float64) (string, error) {
-	if len(components) == 0 {
-		return "", nil
+// readMetadata takes over what the rows do not say.
+func (b *Batch) readMetadata(meta annotations) error {
+	if err := meta.require("run_id", "feed"); err != nil {
+		return err
 	}
-	text, err := json.Marshal(components)
+	b.Run, b.Feed = meta["run_id"], meta["feed"]
+	var rank, ranks, microBatches int64
+	for key, value := range map[string]*int64{"step": &b.Step, "rank": &rank, "ranks": &ranks, "micro_batches": &microBatches,
+		"batch_samples": &b.Whole.Samples, "batch_sampled_tokens": &b.Whole.SampledTokens, "batch_rollouts": &b.Whole.Rollouts} {
+		var err error
+		if *value, err = strconv.ParseInt(meta[key], 10, 64); err != nil {
+			return fmt.Errorf("%w: metadata: %s: %w", ErrCorrupt, key, err)
+		}
+	}
+	b.Rank, b.Ranks, b.MicroBatches = int(rank), int(ranks), int(microBatches)
+	return nil
+}
+
+// encodeTexts writes the JSON columns; what holds nothing is the empty text. Names stand in their order.
+func (r *sampleRow) encodeTexts() (err error) {
+	if len(r.RewardComponents) > 0 {
+		if r.components, err = marshal(r.RewardComponents); err != nil {
+			return err
+		}
+	}
+	if len(r.Annotations) > 0 {
+		r.annotations, err = marshal(r.Annotations)
+	}
+	return err
+}
+
+func (r *sampleRow) texts() int { return len(r.components) + len(r.annotations) }
+
+func marshal(value any) (string, error) {
+	text, err := json.Marshal(value)
 	return string(text), err
 }
 
-func decodeComponents(text string) (map[string]float64, error) {
-	if text == "" {
-		return nil, nil
+func (r *sampleRow) decodeTexts() error {
+	if r.components != "" {
+		if err := json.Unmarshal([]byte(r.components), &r.RewardComponents); err != nil {
+			return fmt.Errorf("reward components: %w", err)
+		}
 	}
-	var components map[string]float64
-	if err := json.Unmarshal([]byte(text), &components); err != nil {
-		return nil, fmt.Errorf("reward components: %w", err)
+	if r.annotations != "" {
+		if err := json.Unmarshal([]byte(r.annotations), &r.Annotations); err != nil {
+			return fmt.Errorf("annotations: %w", err)
+		}
 	}
-	return components, nil
+	if len(r.RewardComponents) == 0 {
+		r.RewardComponents = nil
+	}
+	if len(r.Annotations) == 0 {
+		r.Annotations = nil
+	}
+	return nil
 }

@@ -30,16 +30,16 @@ var arrowMagic = []byte("ARROW1")
 
 // Slots of the flatbuffer tables of the Arrow format (format/File.fbs, Schema.fbs, Message.fbs), in bytes of the vtable.
 const (
-	footerSchema, footerDictionaries, footerRecordBatches, footerMetadata = 6, 8, 10, 12
-	schemaFields, schemaMetadata                                          = 6, 8
-	fieldTypeKind, fieldDictionary, fieldChildren, fieldMetadata          = 8, 12, 14, 16
-	messageHeaderKind, messageHeader, messageMetadata                     = 6, 8, 12
-	batchNodes, batchBuffers, batchCompression, batchVariadic             = 6, 8, 10, 12
-	compressionCodec                                                      = 4
+	footerSchema, footerDictionaries, footerRecordBatches, footerMetadata  = 6, 8, 10, 12
+	schemaFields, schemaMetadata                                           = 6, 8
+	fieldTypeKind, fieldDictionary, fieldChildren, fieldMetadata           = 8, 12, 14, 16
+	messageHeaderKind, messageHeader, messageMetadata                      = 6, 8, 12
+	batchLength, batchNodes, batchBuffers, batchCompression, batchVariadic = 4, 6, 8, 10, 12
+	compressionCodec                                                       = 4
 )
 
 // arrowKinds are the types that the files use, by their number in the union Type of Schema.fbs.
-var arrowKinds = map[byte]bool{2: true /* Int */, 3: true /* FloatingPoint */, 5: true /* Utf8 */, 6: true, /* Bool */
+var arrowKinds = map[byte]bool{2: true /* Int */, 3: true /* FloatingPoint */, 4: true /* Binary */, 5: true /* Utf8 */, 6: true, /* Bool */
 	10: true /* Timestamp */, 12: true /* List */, 13: true /* Struct */, 18: true /* Duration */}
 
 // checkArrow checks footer, schema and record batch header of a file against the limits. It may panic on offsets that lead nowhere.
@@ -55,7 +55,7 @@ func checkArrow(file []byte) error {
 	if size < 8 || size > maxArrowFooter || size > int64(sizeAt-8) {
 		return fmt.Errorf("a footer of %d bytes in a file of %d (limit %d)", size, len(file), maxArrowFooter)
 	}
-	footer := rootTable(file[sizeAt-int(size) : sizeAt])
+	footer := footerOf(file)
 	if n := vectorLen(footer, footerDictionaries); n != 0 {
 		return fmt.Errorf("%d dictionaries; plain columns are expected", n)
 	}
@@ -69,6 +69,12 @@ func checkArrow(file []byte) error {
 		return err
 	}
 	return checkArrowBlock(file, footer.Bytes[vectorStart(footer, footerRecordBatches):])
+}
+
+// footerOf finds the footer of a file that is long enough for the one it claims.
+func footerOf(file []byte) flatbuffers.Table {
+	sizeAt := len(file) - len(arrowMagic) - 4
+	return rootTable(file[sizeAt-int(binary.LittleEndian.Uint32(file[sizeAt:])) : sizeAt])
 }
 
 func checkArrowSchema(footer flatbuffers.Table) error {
@@ -108,9 +114,9 @@ func checkArrowFields(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth
 	return nil
 }
 
-// checkArrowBlock checks the message that a footer's block {offset int64, metadata length int32, padding, body length int64} names.
+// checkArrowBlock checks the message that a footer's block names.
 func checkArrowBlock(file, block []byte) error {
-	offset, header, body := int64At(block, 0), int64(int32(binary.LittleEndian.Uint32(block[8:]))), int64At(block, 16)
+	offset, header, body := blockOf(block)
 	size := int64(len(file))
 	if offset < 8 || header < 16 || header > maxArrowHeader || body < 0 || offset > size || body > size || offset+header+body > size {
 		return fmt.Errorf("the record batch lies at %d with %d + %d bytes in a file of %d bytes", offset, header, body, size)

@@ -50,7 +50,9 @@ func sumArray(sum hash.Hash32, data arrow.ArrayData) {
 	}
 }
 
-func hasOffsets(id arrow.Type) bool { return id == arrow.STRING || id == arrow.LIST }
+func hasOffsets(id arrow.Type) bool {
+	return id == arrow.STRING || id == arrow.BINARY || id == arrow.LIST
+}
 
 // sumBits adds the first n bits.
 func sumBits(sum hash.Hash32, bits []byte, n int) {

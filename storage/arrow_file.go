@@ -2,20 +2,19 @@ package storage
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a batch needs, below what a reader
 // elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
 const (
-	// SchemaVersion is the version of the columns and metadata of trajectory and batch files.
-	SchemaVersion = "1"
+	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata.
+	TrajectorySchema = "1"
+	BatchSchema      = "2"
 	// MaxArrowFile is the largest file in bytes.
 	MaxArrowFile = 256 << 20
 	// MaxArrowTokens is the largest number of tokens in a file.
@@ -25,6 +24,7 @@ const (
 
 	maxArrowDecoded = 512 << 20 // bytes of all columns after decompression
 	maxArrowText    = 16 << 10  // bytes of metadata
+	maxArrowJSON    = 32 << 20  // bytes of JSON in a batch's columns, which takes many times that when it is read
 )
 
 // writeArrow makes a file of one record batch. The same rows and metadata give the same bytes.
@@ -39,45 +39,32 @@ func writeArrow[R any](columns []column[R], meta *metadata, rows []R) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	defer record.Release()
 	if size := recordSize(record); size > maxArrowDecoded {
 		return nil, fmt.Errorf("%w: %d bytes uncompressed (limit %d)", ErrTooLarge, size, maxArrowDecoded)
 	}
-	var file bytes.Buffer
-	writer, err := ipc.NewFileWriter(&file, ipc.WithSchema(record.Schema()), ipc.WithZstd())
+	file, err := writeFile(record)
 	if err != nil {
 		return nil, err
 	}
-	// Close writes a valid file even after a failed Write: its rows would be missing. So both errors count.
-	if err := errors.Join(writer.Write(record), writer.Close()); err != nil {
-		return nil, err
+	if len(file) > MaxArrowFile {
+		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
-	if file.Len() > MaxArrowFile {
-		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, file.Len(), MaxArrowFile)
-	}
-	return file.Bytes(), nil
+	return file, nil
 }
 
 func buildRecord[R any](columns []column[R], meta *metadata, rows []R) (arrow.RecordBatch, error) {
-	fields := make([]arrow.Field, len(columns))
+	fields, arrays := make([]arrow.Field, len(columns)), make([]arrow.Array, len(columns))
 	for i := range columns {
 		fields[i] = columns[i].field
-	}
-	builder := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
-	defer builder.Release()
-	builder.Reserve(len(rows))
-	for i := range rows {
-		for c := range columns {
-			if err := columns[c].append(builder.Field(c), &rows[i]); err != nil {
-				return nil, fmt.Errorf("row %d: %w", i, err)
-			}
+		data, err := columns[i].write(rows)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", fields[i].Name, err)
 		}
+		arrays[i] = array.MakeFromData(data)
 	}
-	plain := builder.NewRecordBatch()
-	defer plain.Release()
-	meta.add("checksum", checksum(meta, plain.Columns()))
+	meta.add("checksum", checksum(meta, arrays))
 	texts := arrow.NewMetadata(meta.keys, meta.values)
-	return array.NewRecordBatch(arrow.NewSchema(fields, &texts), plain.Columns(), plain.NumRows()), nil
+	return array.NewRecordBatch(arrow.NewSchema(fields, &texts), arrays, int64(len(rows))), nil
 }
 
 func recordSize(record arrow.RecordBatch) uint64 {
@@ -89,7 +76,7 @@ func recordSize(record arrow.RecordBatch) uint64 {
 }
 
 // readArrow reads a file back. It never panics and takes bounded memory, whatever the bytes; errors are ErrCorrupt or ErrTooLarge.
-func readArrow[R any](columns []column[R], kind string, file []byte) (meta annotations, rows []R, err error) {
+func readArrow[R any](columns []column[R], kind, schema string, file []byte, makeRows func(n int) []R) (meta annotations, rows []R, err error) {
 	if len(file) > MaxArrowFile {
 		return nil, nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
@@ -102,41 +89,36 @@ func readArrow[R any](columns []column[R], kind string, file []byte) (meta annot
 	if err := checkArrow(file); err != nil {
 		return nil, nil, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
 	}
-	meta, rows, err = readRecord(columns, kind, file)
+	meta, rows, err = readRecord(columns, kind, schema, file, makeRows)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return meta, rows, nil
 }
 
-func readRecord[R any](columns []column[R], kind string, file []byte) (annotations, []R, error) {
-	allocator := &boundedAllocator{left: maxArrowDecoded + 1<<20} // the library rounds each buffer up
-	reader, err := ipc.NewFileReader(bytes.NewReader(file), ipc.WithAllocator(allocator), ipc.WithBodySizeLimit(MaxArrowFile))
+func readRecord[R any](columns []column[R], kind, schema string, file []byte, makeRows func(n int) []R) (annotations, []R, error) {
+	reader, err := ipc.NewFileReader(bytes.NewReader(file))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer reader.Close()
-	meta, err := readMetadata(reader.Schema().Metadata(), kind)
+	meta, err := readMetadata(reader.Schema().Metadata(), kind, schema)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := checkSchema(columns, reader.Schema()); err != nil {
 		return nil, nil, err
 	}
-	record, err := reader.RecordBatch(0)
+	arrays, count, err := readBody(file, reader.Schema())
 	if err != nil {
 		return nil, nil, err
 	}
-	count := record.NumRows()
-	if count < 0 || count > MaxArrowRows {
-		return nil, nil, fmt.Errorf("%d rows (limit %d)", count, MaxArrowRows)
-	}
-	if err := meta.verify(record); err != nil {
+	if err := meta.verify(reader.Schema().Metadata(), arrays); err != nil {
 		return nil, nil, err
 	}
-	rows := make([]R, count)
+	rows := makeRows(count)
 	for i, column := range columns {
-		if err := readColumn(column, record.Column(i), rows); err != nil {
+		if err := readColumn(column, arrays[i], rows); err != nil {
 			return nil, nil, fmt.Errorf("column %s: %w", column.field.Name, err)
 		}
 	}
@@ -165,22 +147,3 @@ func checkSchema[R any](columns []column[R], schema *arrow.Schema) error {
 	}
 	return nil
 }
-
-// boundedAllocator panics instead of giving more than what is left; readArrow turns that into an error.
-type boundedAllocator struct{ left int }
-
-func (a *boundedAllocator) Allocate(size int) []byte {
-	if size < 0 || size > a.left {
-		panic(fmt.Sprintf("it needs more than %d bytes of memory", maxArrowDecoded))
-	}
-	a.left -= size
-	return memory.DefaultAllocator.Allocate(size)
-}
-
-func (a *boundedAllocator) Reallocate(size int, old []byte) []byte {
-	grown := a.Allocate(size)
-	copy(grown, old)
-	return grown
-}
-
-func (a *boundedAllocator) Free([]byte) {}

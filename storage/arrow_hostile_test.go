@@ -86,14 +86,19 @@ func FuzzDecodeBatch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodeBatch(f, makeBatch(0, 0)))
 	f.Add(encodeBatch(f, makeBatch(2, 5)))
+	f.Add(encodeBatch(f, &storage.Batch{Run: "r", Feed: "f", Ranks: 3, Rank: 2, MicroBatches: 1, Whole: storage.Counts{Samples: 9, SampledTokens: 9, Rollouts: 9}}))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		batch, err := storage.DecodeBatch(file)
 		if err != nil {
 			wantRefused(t, "fuzzed file", err)
 			return
 		}
-		if _, err := storage.EncodeBatch(batch); err != nil {
+		again, err := storage.EncodeBatch(batch)
+		if err != nil {
 			t.Fatalf("what was decoded does not encode: %v", err)
+		}
+		if got, err := storage.DecodeBatch(again); err != nil || !reflect.DeepEqual(got, batch) {
+			t.Fatalf("round trip of what was decoded: %v", err)
 		}
 	})
 }

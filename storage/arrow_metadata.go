@@ -34,7 +34,7 @@ func (m *metadata) size() int {
 // annotations are the metadata of a file that was read.
 type annotations map[string]string
 
-func readMetadata(found arrow.Metadata, kind string) (annotations, error) {
+func readMetadata(found arrow.Metadata, kind, schema string) (annotations, error) {
 	values := annotations(found.ToMap())
 	if len(values) != found.Len() {
 		return nil, fmt.Errorf("metadata: a key appears twice")
@@ -42,26 +42,25 @@ func readMetadata(found arrow.Metadata, kind string) (annotations, error) {
 	if values["kind"] != kind {
 		return nil, fmt.Errorf("metadata: kind is %.40q, want %q", values["kind"], kind)
 	}
-	if values["schema_version"] != SchemaVersion {
-		return nil, fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], SchemaVersion)
+	if values["schema_version"] != schema {
+		return nil, fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], schema)
 	}
 	return values, nil
 }
 
 // verify compares the checksum, if the writer of the file gave one.
-func (a annotations) verify(record arrow.RecordBatch) error {
+func (a annotations) verify(texts arrow.Metadata, columns []arrow.Array) error {
 	want, given := a["checksum"]
 	if !given {
 		return nil
 	}
 	signed := &metadata{}
-	texts := record.Schema().Metadata()
 	for i, key := range texts.Keys() {
 		if key != "checksum" {
 			signed.add(key, texts.Values()[i])
 		}
 	}
-	if is := checksum(signed, record.Columns()); is != want {
+	if is := checksum(signed, columns); is != want {
 		return fmt.Errorf("checksum is %s, but the metadata say %.40q", is, want)
 	}
 	return nil

@@ -51,10 +51,12 @@ func makeTrajectory(turns, tokensPerMessage int) *storage.Trajectory {
 
 func makeBatch(samples, tokens int) *storage.Batch {
 	random := rand.New(rand.NewPCG(2, uint64(samples)))
-	b := &storage.Batch{Run: "quickstart", Feed: "trainer", Step: 12}
+	b := &storage.Batch{Run: "quickstart", Feed: "trainer", Step: 12, Rank: 1, Ranks: 2, MicroBatches: 3, Whole: storage.Counts{Samples: 1e6, SampledTokens: 1e9, Rollouts: 1e5}}
+	turn, reward := int32(4), -0.5
 	for i := range samples {
 		s := storage.Sample{Run: "quickstart", Group: fmt.Sprintf("g%06d", i/4), Rollout: fmt.Sprintf("g%06d-%d", i/4, i%4), Task: "shell-slugify",
 			StopReason: "finished", SamplesInRollout: 1, PromptLength: int32(tokens / 2), Truncated: i%3 == 0, DispatchVersion: 7, Staleness: 2,
+			RolloutSampled: int32(tokens), MicroBatch: int32(i % 3), Temperature: 0.7,
 			Reward: float32(i%2) + 0.25, RewardComponents: map[string]float64{"tests": 0.1 + float64(i), "length": -1e-300, "ünïcode \"": 3}}
 		for position := range tokens {
 			sampled := position >= tokens/2
@@ -68,7 +70,9 @@ func makeBatch(samples, tokens int) *storage.Batch {
 		}
 		if tokens > 2 {
 			middle := int32(tokens*3) / 4
-			s.PolicyVersions = []storage.VersionSegment{{Start: int32(tokens / 2), Length: middle - int32(tokens/2), Version: 7}, {Start: middle, Length: int32(tokens) - middle, Version: 9}}
+			s.PolicyVersions = []storage.VersionSegment{{Start: int32(tokens / 2), Length: middle - int32(tokens/2), Version: 7}, {Start: middle, Length: int32(tokens) - middle, Version: 9, Stale: i%2 == 0}}
+			s.Turns = []storage.TurnSpan{{Start: int32(tokens / 2), Length: 1, Turn: 3}, {Start: middle, Length: int32(tokens) - middle, Turn: turn}}
+			s.Annotations = []storage.Annotation{{Turn: &turn, Start: middle, Length: 1, Reward: &reward, Text: "hier fehlt \"ü\"", Values: map[string]float64{"b": 1, "a": 2}}, {Note: "turn 9 is not there"}}
 		}
 		b.Samples = append(b.Samples, s)
 	}
@@ -108,8 +112,10 @@ func TestTrajectoryRoundTrip(t *testing.T) {
 }
 
 func TestBatchRoundTrip(t *testing.T) {
-	for name, want := range map[string]*storage.Batch{"small": makeBatch(3, 8), "large": makeBatch(64, 2000), "no samples": {Run: "r", Feed: "f"},
-		"no tokens": {Run: "r", Feed: "f", Samples: []storage.Sample{{TextOnly: true, Reward: 1}}}} {
+	for name, want := range map[string]*storage.Batch{"small": makeBatch(3, 8), "large": makeBatch(64, 2000), "no samples": {Run: "r", Feed: "f", Ranks: 1},
+		"no tokens":     {Run: "r", Feed: "f", Ranks: 1, Whole: storage.Counts{Samples: 1, Rollouts: 1}, Samples: []storage.Sample{{TextOnly: true, Reward: 1, MicroBatch: -1}}},
+		"an empty rank": {Run: "r", Feed: "f", Rank: 1, Ranks: 2, MicroBatches: 4, Whole: storage.Counts{Samples: 3, SampledTokens: 30, Rollouts: 2}},
+		"of many ranks": makeBatch(1, 1), "odd": makeBatch(5, 13)} {
 		got, err := storage.DecodeBatch(encodeBatch(t, want))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -179,12 +185,43 @@ func TestEncodeRefusesABadSample(t *testing.T) {
 		{"overflow", func(s *storage.Sample) { s.PolicyVersions[1].Length = math.MaxInt32 }, "policy version segment 1"},
 		{"index", func(s *storage.Sample) { s.SampleIndex = 1 }, "sample index 1 of 1"},
 		{"text only", func(s *storage.Sample) { s.TextOnly = true }, "8 tokens in a sample marked text only"},
+		{"token", func(s *storage.Sample) { s.Tokens[3] = -1 }, "token 3 has the id -1"},
+		{"turns overlap", func(s *storage.Sample) { s.Turns[1].Start = 4 }, "turn span 1"},
+		{"turn past the end", func(s *storage.Sample) { s.Turns[1].Length = math.MaxInt32 }, "turn span 1"},
+		{"annotation past the end", func(s *storage.Sample) { s.Annotations[0].Length = 3 }, "annotation 0 (start 6, length 3) does not fit in 8 tokens"},
+		{"annotation reward", func(s *storage.Sample) { inf := math.Inf(1); s.Annotations[0].Reward = &inf }, "the reward of annotation 0 is +Inf"},
+		{"annotation value", func(s *storage.Sample) { s.Annotations[0].Values["a"] = math.NaN() }, `value "a" of annotation 0 is NaN`},
+		{"micro-batch", func(s *storage.Sample) { s.MicroBatch = 3 }, "micro-batch 3 of 3"},
+		{"not packed", func(s *storage.Sample) { s.MicroBatch = -1 }, "micro-batch -1 of 3"},
+		{"normaliser", func(s *storage.Sample) { s.RolloutSampled = 3 }, "3 tokens were sampled in the rollout, 4 of them in this sample alone"},
+		{"temperature", func(s *storage.Sample) { s.Temperature = -1 }, "temperature is -1"},
 	}
 	for _, test := range tests {
 		batch := makeBatch(3, 8)
 		test.change(&batch.Samples[1])
 		if _, err := storage.EncodeBatch(batch); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "sample 1") {
 			t.Errorf("%s: %v, want %q and the sample", test.name, err, test.want)
+		}
+	}
+}
+
+func TestEncodeRefusesABadBatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*storage.Batch)
+		want   string
+	}{
+		"no ranks":        {func(b *storage.Batch) { b.Ranks = 0 }, "rank 1 of 0"},
+		"rank":            {func(b *storage.Batch) { b.Rank = 2 }, "rank 2 of 2"},
+		"step":            {func(b *storage.Batch) { b.Step = -1 }, "step -1 is negative"},
+		"micro-batches":   {func(b *storage.Batch) { b.MicroBatches = -1 }, "-1 micro-batches"},
+		"unpacked":        {func(b *storage.Batch) { b.MicroBatches = 0 }, "micro-batch 0 of 0"},
+		"fewer than here": {func(b *storage.Batch) { b.Whole.Samples = 2 }, "of a batch of"},
+		"one rank's all":  {func(b *storage.Batch) { b.Rank, b.Ranks = 0, 1 }, "over 1 ranks"},
+	} {
+		batch := makeBatch(3, 8)
+		c.change(batch)
+		if _, err := storage.EncodeBatch(batch); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
@@ -231,18 +268,19 @@ func TestSamples(t *testing.T) {
 		{Role: "assistant", TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{0, -1, -2}, LossMask: []bool{false, true, true}, PolicyVersion: 3},
 		{Role: "tool", TokenIDs: []int32{6}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1},
 		{Role: "assistant", TokenIDs: []int32{7, 8}, Logprobs: []float32{-3, -4}, LossMask: []bool{true, true}, PolicyVersion: 3, FinishReason: "length"},
-		{Role: "assistant", TokenIDs: []int32{9}, Logprobs: []float32{-5}, LossMask: []bool{true}, PolicyVersion: 4, FinishReason: "tool_calls"},
+		{Role: "assistant", Turn: 1, TokenIDs: []int32{9}, Logprobs: []float32{-5}, LossMask: []bool{true}, PolicyVersion: 4, FinishReason: "tool_calls"},
 		{Role: "user", Segment: 1, TokenIDs: []int32{10}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1},
-		{Role: "assistant", Segment: 1, TokenIDs: []int32{11}, Logprobs: []float32{-6}, LossMask: []bool{true}, PolicyVersion: 5, FinishReason: "length"},
+		{Role: "assistant", Turn: 2, Segment: 1, TokenIDs: []int32{11}, Logprobs: []float32{-6}, LossMask: []bool{true}, PolicyVersion: 5, FinishReason: "length"},
 	}}
 	want := []storage.Sample{
-		{Run: "r", Group: "g", Rollout: "g-1", Task: "t", StopReason: "turn_limit", DispatchVersion: 3, SamplesInRollout: 2, PromptLength: 3,
+		{Run: "r", Group: "g", Rollout: "g-1", Task: "t", StopReason: "turn_limit", DispatchVersion: 3, SamplesInRollout: 2, PromptLength: 3, RolloutSampled: 6, MicroBatch: -1,
 			Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}, LossMask: []bool{false, false, false, true, true, false, true, true, true},
 			SamplerLogprobs: []float32{0, 0, 0, -1, -2, 0, -3, -4, -5},
-			PolicyVersions:  []storage.VersionSegment{{Start: 3, Length: 2, Version: 3}, {Start: 6, Length: 2, Version: 3}, {Start: 8, Length: 1, Version: 4}}},
-		{Run: "r", Group: "g", Rollout: "g-1", Task: "t", StopReason: "turn_limit", DispatchVersion: 3, SampleIndex: 1, SamplesInRollout: 2, PromptLength: 1,
+			PolicyVersions:  []storage.VersionSegment{{Start: 3, Length: 2, Version: 3}, {Start: 6, Length: 2, Version: 3}, {Start: 8, Length: 1, Version: 4}},
+			Turns:           []storage.TurnSpan{{Start: 3, Length: 2}, {Start: 6, Length: 2}, {Start: 8, Length: 1, Turn: 1}}},
+		{Run: "r", Group: "g", Rollout: "g-1", Task: "t", StopReason: "turn_limit", DispatchVersion: 3, SampleIndex: 1, SamplesInRollout: 2, PromptLength: 1, RolloutSampled: 6, MicroBatch: -1,
 			Truncated: true, Tokens: []int32{10, 11}, LossMask: []bool{false, true}, SamplerLogprobs: []float32{0, -6},
-			PolicyVersions: []storage.VersionSegment{{Start: 1, Length: 1, Version: 5}}},
+			PolicyVersions: []storage.VersionSegment{{Start: 1, Length: 1, Version: 5}}, Turns: []storage.TurnSpan{{Start: 1, Length: 1, Turn: 2}}},
 	}
 	if got := trajectory.Samples(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -78,7 +78,7 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", trajectoryKind)
-	meta.add("schema_version", SchemaVersion)
+	meta.add("schema_version", TrajectorySchema)
 	meta.addText("run_id", t.Run)
 	meta.addText("group_id", t.Group)
 	meta.addText("rollout_id", t.Rollout)
@@ -105,7 +105,7 @@ func DecodeTrajectory(file []byte) (*Trajectory, error) {
 }
 
 func decodeTrajectory(file []byte) (*Trajectory, error) {
-	meta, rows, err := readArrow(messageColumns, trajectoryKind, file)
+	meta, rows, err := readArrow(messageColumns, trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,27 @@
 package storage
 
-import (
-	"fmt"
-	"math"
-)
-
 // VersionSegment says which policy version sampled the tokens [Start, Start+Length) of a sample.
 type VersionSegment struct {
 	Start, Length int32
 	Version       int64
+	// Stale: the version was further behind than the feed's bound when the batch was made. The feed keeps such tokens and says so.
+	Stale bool
+}
+
+// TurnSpan says that the tokens [Start, Start+Length) of a sample were sampled in a turn of its rollout.
+type TurnSpan struct{ Start, Length, Turn int32 }
+
+// Annotation is a remark about a sample, a turn of it, or a span of a turn's sampled tokens. Start and Length are positions among
+// the sample's tokens.
+type Annotation struct {
+	Turn   *int32             `json:"turn,omitempty"`
+	Start  int32              `json:"start"`
+	Length int32              `json:"length"`
+	Reward *float64           `json:"reward,omitempty"`
+	Text   string             `json:"text,omitempty"`
+	Values map[string]float64 `json:"values,omitempty"`
+	// Note says why the annotation counts for nothing: it names tokens that the turn does not have. Its length is 0 then.
+	Note string `json:"note,omitempty"`
 }
 
 // Sample is one row of a batch file: one training sample. The per-token slices are as long as Tokens and are not shifted: entry i
@@ -32,91 +45,42 @@ type Sample struct {
 	RewardComponents map[string]float64 // JSON object in the file
 	DispatchVersion  int64              // policy version when the rollout was started
 	Staleness        int32              // policy version when the batch was made, minus DispatchVersion
+	RolloutSampled   int32              // tokens that the model sampled, over all samples of the rollout
+	MicroBatch       int32              // of the file's rank; -1: not packed
+	Temperature      float32            // that the sampler was asked for
+	Turns            []TurnSpan         // ascending, not overlapping; sampled tokens only
+	Annotations      []Annotation       // JSON array in the file
 }
 
-// Batch is what one training step of one feed reads.
+// Batch is what one rank of one training step of one feed reads.
 type Batch struct {
 	Run, Feed string
 	Step      int64
-	Samples   []Sample
+	// Rank from 0 of Ranks data-parallel ranks, each with a file of its own; a trainer that is one process is rank 0 of 1.
+	Rank, Ranks int
+	// MicroBatches is how many each rank has, the last ones possibly without samples; 0: samples are not packed.
+	MicroBatches int
+	// Whole counts the step's samples over all ranks.
+	Whole   Counts
+	Samples []Sample
 }
 
-// validate checks what every batch file promises; the error names the sample.
-func (b *Batch) validate() error {
-	if b.Step < 0 {
-		return fmt.Errorf("step %d is negative", b.Step)
-	}
-	for i := range b.Samples {
-		if err := b.Samples[i].validate(); err != nil {
-			return fmt.Errorf("sample %d (rollout %s): %w", i, b.Samples[i].Rollout, err)
+// Counts are what means over a whole step are divided by.
+type Counts struct{ Samples, SampledTokens, Rollouts int64 }
+
+// Count counts samples. Those of one rollout stand together.
+func Count(samples []Sample) Counts {
+	c := Counts{Samples: int64(len(samples))}
+	for i := range samples {
+		c.SampledTokens += int64(countTrue(samples[i].LossMask))
+		if i == 0 || samples[i].Rollout != samples[i-1].Rollout {
+			c.Rollouts++
 		}
 	}
-	return nil
+	return c
 }
 
-func (s *Sample) validate() error {
-	n := len(s.Tokens)
-	switch {
-	case len(s.LossMask) != n || len(s.SamplerLogprobs) != n || len(s.Advantages) != n:
-		return fmt.Errorf("%d tokens, %d entries of the loss mask, %d sampler logprobs and %d advantages; all must be as many",
-			n, len(s.LossMask), len(s.SamplerLogprobs), len(s.Advantages))
-	case s.TextOnly && n > 0:
-		return fmt.Errorf("%d tokens in a sample marked text only", n)
-	case s.PromptLength < 0 || int(s.PromptLength) > n:
-		return fmt.Errorf("prompt length %d of %d tokens", s.PromptLength, n)
-	case s.SampleIndex < 0 || s.SamplesInRollout < 0 || s.SamplesInRollout > 0 && s.SampleIndex >= s.SamplesInRollout:
-		return fmt.Errorf("sample index %d of %d samples", s.SampleIndex, s.SamplesInRollout)
-	case !finite(float64(s.Reward)):
-		return fmt.Errorf("reward is %v", s.Reward)
-	}
-	for name, value := range s.RewardComponents {
-		if !finite(value) {
-			return fmt.Errorf("reward component %q is %v", name, value)
-		}
-	}
-	if err := checkVersions(s.PolicyVersions, n); err != nil {
-		return err
-	}
-	if err := checkTokens(s.Tokens); err != nil {
-		return err
-	}
-	if err := checkFinite("sampler logprobs", s.SamplerLogprobs); err != nil {
-		return err
-	}
-	return checkFinite("advantages", s.Advantages)
-}
-
-func checkVersions(segments []VersionSegment, tokens int) error {
-	end := int64(0)
-	for i, v := range segments {
-		start, length := int64(v.Start), int64(v.Length)
-		if start < end || length <= 0 || start+length > int64(tokens) || v.Version < 0 {
-			return fmt.Errorf("policy version segment %d (start %d, length %d, version %d) does not fit after token %d of %d",
-				i, v.Start, v.Length, v.Version, end, tokens)
-		}
-		end = start + length
-	}
-	return nil
-}
-
-func checkTokens(tokens []int32) error {
-	for i, token := range tokens {
-		if token < 0 {
-			return fmt.Errorf("token %d has the id %d", i, token)
-		}
-	}
-	return nil
-}
-
-func checkFinite(what string, values []float32) error {
-	for i, value := range values {
-		if !finite(float64(value)) {
-			return fmt.Errorf("entry %d of the %s is %v", i, what, value)
-		}
-	}
-	return nil
-}
-
-func finite(value float64) bool {
-	return !math.IsNaN(value) && !math.IsInf(value, 0)
+// Plus adds the counts of another rank.
+func (c Counts) Plus(o Counts) Counts {
+	return Counts{Samples: c.Samples + o.Samples, SampledTokens: c.SampledTokens + o.SampledTokens, Rollouts: c.Rollouts + o.Rollouts}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Ref names an immutable object and what it must contain. Events carry Refs in place of large bodies.
@@ -53,25 +54,29 @@ func BlobKey(digest string) string {
 	return "blobs/sha256/" + digest[:2] + "/" + digest
 }
 
-// PutBlob stores data under its own digest, and uploads nothing when the blob is there already.
+// PutBlob stores data under its own digest, and uploads nothing when the blob was put there lately.
 func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
 	digest := Digest(data)
 	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data)
 }
 
 // PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
-// runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it with the same data uploads nothing.
+// runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it soon with the same data uploads nothing.
 func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
 	digest := Digest(data)
 	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
 	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data)
 }
 
-// putRef skips the upload when an object of the right size has the content's own key. One of another size is what
+// RefreshAfter is the age from which on an object that is there already is written again, so that it is young: who collects garbage
+// spares what is young, as the event that will name it may not be on the log yet.
+const RefreshAfter = time.Hour
+
+// putRef skips the upload when a young object of the right size has the content's own key. One of another size is what
 // a store that lost power left behind; it is written again.
 func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
 	info, err := s.Stat(ctx, ref.Key)
-	if err == nil && info.Size == ref.Size {
+	if err == nil && info.Size == ref.Size && time.Since(info.Modified) < RefreshAfter {
 		return ref, nil
 	}
 	if err != nil && !errors.Is(err, ErrNotFound) {

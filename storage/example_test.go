@@ -50,5 +50,5 @@ func Example() {
 	for _, sample := range trajectory.Samples() {
 		fmt.Println(sample.Rollout, sample.Tokens, sample.LossMask, sample.PolicyVersions)
 	}
-	// Output: g000001-0 [11 12 21 22] [false false true true] [{2 2 3}]
+	// Output: g000001-0 [11 12 21 22] [false false true true] [{2 2 3 false}]
 }

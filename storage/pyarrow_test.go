@@ -111,6 +111,15 @@ func TestPyarrowReadsBatches(t *testing.T) {
 	if got := read.Types["policy_versions"]; !strings.Contains(got, "struct<start: int32") || !strings.Contains(got, "version: int64") {
 		t.Errorf("type of policy_versions is %s", got)
 	}
+	if got := read.Types["turns"]; !strings.Contains(got, "struct<start: int32") || !strings.Contains(got, "turn: int32") {
+		t.Errorf("type of turns is %s", got)
+	}
+	for key, want := range map[string]string{"schema_version": "2", "rank": "1", "ranks": "2", "micro_batches": "3", "batch_samples": "1000000",
+		"batch_sampled_tokens": "1000000000", "batch_rollouts": "100000"} {
+		if read.Metadata[key] != want {
+			t.Errorf("metadata %s = %q, want %q", key, read.Metadata[key], want)
+		}
+	}
 	for i, s := range batch.Samples {
 		row := read.Rows[i]
 		var components map[string]float64
@@ -127,8 +136,19 @@ func TestPyarrowReadsBatches(t *testing.T) {
 			}
 		}
 		last := row["policy_versions"].([]any)[1].(map[string]any)
-		if last["start"] != float64(30) || last["length"] != float64(10) || last["version"] != float64(9) {
+		if last["start"] != float64(30) || last["length"] != float64(10) || last["version"] != float64(9) || last["stale"] != (i%2 == 0) {
 			t.Errorf("row %d: last policy version segment %v", i, last)
+		}
+		if span := row["turns"].([]any)[1].(map[string]any); span["start"] != float64(30) || span["length"] != float64(10) || span["turn"] != float64(4) {
+			t.Errorf("row %d: last turn %v", i, span)
+		}
+		var annotations []storage.Annotation
+		text, _ = row["annotations"].(string)
+		if err := json.Unmarshal([]byte(text), &annotations); err != nil || !reflect.DeepEqual(annotations, s.Annotations) {
+			t.Errorf("row %d: annotations %q (%v)", i, text, err)
+		}
+		if row["rollout_sampled"] != float64(40) || row["micro_batch"] != float64(s.MicroBatch) || float32(row["temperature"].(float64)) != s.Temperature {
+			t.Errorf("row %d is %v", i, row)
 		}
 	}
 }

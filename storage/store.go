@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 )
 
 const (
@@ -35,6 +36,8 @@ type Info struct {
 	Size int64
 	// ETag names the content for CompareAndSwap. Stat and Load fill it in for objects up to MaxPointer; List may leave it empty.
 	ETag string
+	// Modified is when the object was last written, by the store's clock, in whole seconds at worst. Stat and List fill it in.
+	Modified time.Time
 }
 
 // Store holds objects by key. See ValidateKey for the form of a key; a key is never also the folder of another one

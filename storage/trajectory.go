@@ -40,64 +40,6 @@ type Trajectory struct {
 	Messages                  []Message
 }
 
-// Samples gives one training sample for each segment, in the order in which the segments begin. Advantages, rewards and staleness are
-// the caller's to fill in. The prompt of a sample is what precedes its first sampled token. A sample is truncated when its last
-// generation ended with finish reason "length".
-func (t *Trajectory) Samples() []Sample {
-	var samples []Sample
-	place := map[int32]int{}
-	for i := range t.Messages {
-		m := &t.Messages[i]
-		at, known := place[m.Segment]
-		if !known {
-			at = len(samples)
-			place[m.Segment] = at
-			samples = append(samples, Sample{Run: t.Run, Group: t.Group, Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason,
-				TextOnly: t.TextOnly, DispatchVersion: t.DispatchVersion, SampleIndex: int32(at)})
-		}
-		samples[at].add(m)
-	}
-	for i := range samples {
-		samples[i].SamplesInRollout = int32(len(samples))
-		samples[i].PromptLength = promptLength(samples[i].LossMask)
-	}
-	return samples
-}
-
-func (s *Sample) add(m *Message) {
-	for i, sampled := range m.LossMask {
-		if sampled {
-			s.addVersion(int32(len(s.Tokens)+i), m.PolicyVersion)
-		}
-	}
-	s.Tokens = append(s.Tokens, m.TokenIDs...)
-	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
-	s.LossMask = append(s.LossMask, m.LossMask...)
-	if m.FinishReason != "" {
-		s.Truncated = m.FinishReason == "length"
-	}
-}
-
-func (s *Sample) addVersion(position int32, version int64) {
-	if n := len(s.PolicyVersions); n > 0 {
-		last := &s.PolicyVersions[n-1]
-		if last.Version == version && last.Start+last.Length == position {
-			last.Length++
-			return
-		}
-	}
-	s.PolicyVersions = append(s.PolicyVersions, VersionSegment{Start: position, Length: 1, Version: version})
-}
-
-func promptLength(lossMask []bool) int32 {
-	for i, sampled := range lossMask {
-		if sampled {
-			return int32(i)
-		}
-	}
-	return int32(len(lossMask))
-}
-
 // validate checks what every trajectory file promises; the error names the message.
 func (t *Trajectory) validate() error {
 	if t.DispatchVersion < -1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
@@ -24,7 +25,7 @@ func deadLetters(ctx context.Context, log *eventlog.Log, run string) ([]deadLett
 	letters := []deadLetter{}
 	policy := ""
 	if run != events.Catalogue {
-		cfg, err := log.Config(ctx, run)
+		cfg, err := log.RecordedConfig(ctx, run)
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) && !errors.Is(err, events.ErrMalformed) {
 			return nil, err
 		}
@@ -65,4 +66,19 @@ func (d deadLetter) concerns(run, policy string) bool {
 	weights := events.Event{Run: events.Catalogue, Type: "weights.", Entity: policy}.Subject()
 	return d.Stream == events.RunStream(run) || strings.HasPrefix(d.Subject, events.DoorPrefix+run+".") ||
 		policy != "" && (strings.HasPrefix(d.Subject, weights) || strings.HasPrefix(d.Subject, events.DoorSubject(events.Catalogue, "weights.", policy)))
+}
+
+func printLetters(w io.Writer, letters []deadLetter) {
+	for _, d := range letters {
+		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", d.Subject, d.Sequence, d.Stream, d.Reason)
+	}
+}
+
+func listLetters(w io.Writer, g *global, letters []deadLetter) error {
+	if g.json {
+		return printJSON(w, map[string]any{"run": events.Catalogue, "dead_letters": letters})
+	}
+	printLetters(w, letters)
+	_, err := fmt.Fprintf(w, "%d dead letters\n", len(letters))
+	return err
 }

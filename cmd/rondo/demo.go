@@ -132,7 +132,7 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	defer stop()
 	failed := make(chan error, 1)
 	go func() {
-		failed <- runParts(partsCtx, partNames(), p.log, p.dir, logger(slog.LevelWarn), prometheus.NewRegistry(), s)
+		failed <- runParts(partsCtx, everyPart(s), p.log, p.dir, logger(slog.LevelWarn), prometheus.NewRegistry(), s)
 	}()
 	began := time.Now()
 	l, runErr := demoRun(partsCtx, p, o, show, failed)

@@ -157,7 +157,10 @@ func newEventsSchema(g *global) *cobra.Command {
 			}
 			for _, t := range events.Types() {
 				from := ""
-				if t.FromOutside() {
+				switch {
+				case t.ExternalOnly():
+					from = "  (may be stated at the door, of groups and rollouts whose names begin with " + events.ExternalPrefix + ")"
+				case t.FromOutside():
 					from = "  (may be stated at the door)"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", t, from)

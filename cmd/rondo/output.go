@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -55,6 +58,14 @@ func (p *progress) line(format string, args ...any) {
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
+// clear takes away the line that show has left on a terminal.
+func (p *progress) clear() {
+	if p.last != "" {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.last = ""
+	}
+}
+
 // plot draws a curve of values between 0 and 1 as text, one column per value.
 func plot(w io.Writer, title string, values []float64) {
 	const rows = 8
@@ -76,3 +87,6 @@ func plot(w io.Writer, title string, values []float64) {
 	}
 	fmt.Fprintf(w, "      └%s\n", strings.Repeat("───", len(values)))
 }
+
+// sortedKeys are a map's keys in order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -13,12 +13,15 @@ import (
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/policy"
 	"github.com/rondo-rl/rondo/policy/trainer"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// servePolicy serves the built-in policy, and loads every version of it that is published.
+// servePolicy serves the built-in policy, and loads every version of it that is published. Older versions are fetched when they are asked for.
 func servePolicy(ctx context.Context, env runtime.Env, s settings) error {
-	server := policy.NewServer()
+	server := policy.NewServer(func(ctx context.Context, name string, version int64) ([]byte, error) {
+		return policyFile(ctx, env.Log.Store(), name, version)
+	})
 	listener, err := net.Listen("tcp", s.policyListen)
 	if err != nil {
 		return fmt.Errorf("serve the policy: %w", err)
@@ -55,11 +58,11 @@ func followWeights(ctx context.Context, env runtime.Env, server *policy.Server) 
 
 // activate loads one version and says at the door that it answers now.
 func activate(ctx context.Context, env runtime.Env, server *policy.Server, published events.WeightsPublished) error {
-	_, files, err := weights.Fetch(ctx, env.Log.Store(), published.Policy, published.Version)
+	file, err := policyFile(ctx, env.Log.Store(), published.Policy, published.Version)
 	if err != nil {
 		return err
 	}
-	if err := server.Load(published.Policy, published.Version, files[0].Data); err != nil {
+	if err := server.Load(published.Policy, published.Version, file); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -72,10 +75,19 @@ func activate(ctx context.Context, env runtime.Env, server *policy.Server, publi
 	return err
 }
 
+// policyFile is the file of a version of the built-in policy, which is a single one.
+func policyFile(ctx context.Context, store storage.Store, name string, version int64) ([]byte, error) {
+	_, files, err := weights.Fetch(ctx, store, name, version)
+	if err != nil {
+		return nil, err
+	}
+	return files[0].Data, nil
+}
+
 // train runs the reference trainer on the first feed of every run that uses the built-in policy.
 func train(ctx context.Context, env runtime.Env, s settings) error {
 	return runtime.Runs(ctx, env, func(ctx context.Context, run string, cfg events.RunConfig) {
-		if cfg.Endpoint != events.BuiltinEndpoint {
+		if cfg.Endpoint != events.BuiltinEndpoint || len(cfg.Feeds) == 0 {
 			return
 		}
 		for ctx.Err() == nil {

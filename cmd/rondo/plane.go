@@ -70,6 +70,9 @@ func (p *plane) mustRun(ctx context.Context, run string) error {
 	if known {
 		_, err = p.log.Incarnation(ctx, run)
 	}
+	if errors.Is(err, eventlog.ErrNotFound) {
+		_, err = p.log.RecordedConfig(ctx, run) // of its archive
+	}
 	if !known || errors.Is(err, eventlog.ErrNotFound) {
 		return fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
 	}
@@ -136,6 +139,11 @@ func hold(ctx context.Context, dir string, o holdOptions) (*plane, error) {
 	storeURL := o.storeURL
 	if storeURL == "" {
 		storeURL = filepath.Join(dir, "objects")
+	} else if !strings.Contains(storeURL, "://") {
+		if storeURL, err = filepath.Abs(storeURL); err != nil { // others read it in folders of their own
+			p.close()
+			return nil, err
+		}
 	}
 	if err := p.start(ctx, storeURL, o); err != nil {
 		p.close()

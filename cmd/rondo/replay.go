@@ -1,44 +1,55 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/services/advantagecalculator"
-	"github.com/rondo-rl/rondo/services/querysampler"
-	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/spf13/pflag"
 )
 
-// verification is what `rondo replay --verify` found.
-type verification struct {
-	Run         string               `json:"run"`
-	Checked     map[string]int       `json:"checked"` // decided facts by decider
-	Differences int                  `json:"differences"`
-	Details     []runtime.Difference `json:"details"`
-}
-
-// maxDetails bounds the differences that are listed; all are counted.
-const maxDetails = 100
-
 func newReplay(g *global) *cobra.Command {
-	var verify bool
+	o := replayOptions{settings: defaultSettings()}
+	o.slots = o.scorerSlots
 	cmd := &cobra.Command{
-		Use:   "replay RUN --verify",
-		Short: "Make every decision of a run again and compare",
+		Use:   "replay RUN --verify | replay RUN --tools | replay RUN --as NEW [--set PATH=VALUE]...",
+		Short: "Make decisions, tool calls or scores of a run again and compare, or ask what another configuration had decided",
 		Long: `Replay --verify folds the run's log from its beginning, makes every decision (groups opened, rollouts started and
 ended, advantages, batches with their files, drops) again as of the sequence and with the clock that the fact
-records, and compares it byte for byte. It uses no local state. It exits with 2 when something comes out differently.`,
-		Example: "  rondo replay demo-1 --verify --json", Args: cobra.ExactArgs(1),
+records, and compares it byte for byte. Rewards must follow from their recorded components. It reads the log once, with memory
+that does not grow with the run, and uses no local state. It exits with 2 when something comes out differently, and names
+the value.
+
+Replay --tools runs the recorded tool calls again in fresh sandboxes, turn by turn, and then the verifiers over the recorded final
+workspaces. What an answer, a workspace or a verdict does not have in common with the record is reported by rollout, turn, call
+and field, and the exit code is 2. Times and durations, the kind of sandbox and what verifiers print are not compared. After a
+workspace that differs the next turn begins with the recorded one.
+
+Replay --as makes a new run of the recorded one: rollouts with their turns, tools and rewards are copied, and advantages,
+drops and batches are decided again, as --set says: advantage.estimator=rloo, advantage.preset=verl, staleness.max=2,
+filters.zero_variance=true, feeds.0.groups_per_batch=4. The new run is a run like any other: it can be audited, verified,
+exported, and read by trainers. Its trainer takes batches when the recorded one did. A replay that was interrupted goes
+on when it is started again.
+
+Replay --as NEW --from scores makes the rewards again, too: of the recorded components, as --set scorer.weights.NAME=W and --set
+scorer.threshold=T say, or by running the verifiers over the recorded final workspaces (--rerun-verifiers), with the tests of another
+task pack (--tasks). Rewards of users and of outsiders are not verified again.`,
+		Example: `  rondo replay demo-1 --verify --json
+  rondo replay demo-1 --tools --rollouts 20 --slots 4
+  rondo replay demo-1 --as demo-1-rloo --set advantage.estimator=rloo
+  rondo replay demo-1 --as demo-1-fresh --set staleness.max=0 --from batches
+  rondo replay demo-1 --as demo-1-strict --from scores --set scorer.threshold=1
+  rondo replay demo-1 --as demo-1-mended --from scores --tasks ./tasks-with-mended-tests
+  rondo diff demo-1 demo-1-rloo`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) }) // before the environment and files set others
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !verify {
-				return errors.New("say what to do: --verify makes every decision again and compares")
+			if err := o.check(cmd); err != nil {
+				return err
 			}
 			p, err := connect(cmd.Context(), g)
 			if err != nil {
@@ -48,64 +59,58 @@ records, and compares it byte for byte. It uses no local state. It exits with 2 
 			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			v, err := verifyRun(cmd.Context(), p, args[0])
-			if err != nil {
-				return err
+			switch {
+			case o.tools:
+				return replayTools(cmd, g, p, args[0], o)
+			case o.as != "":
+				return replayAs(cmd, g, p, args[0], o)
 			}
-			if g.json {
-				err = printJSON(cmd.OutOrStdout(), v)
-			} else {
-				for _, name := range slices.Sorted(maps.Keys(v.Checked)) {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %d decided facts recomputed\n", name, v.Checked[name])
-				}
-				for _, d := range v.Details {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s at sequence %d: %s was %s, comes out as %s\n", d.Event, d.Sequence, d.Field, d.Recorded, d.Recomputed)
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%d differences\n", v.Differences)
-			}
-			if err == nil && v.Differences > 0 {
-				err = &exitError{found, fmt.Errorf("replay of %s: %d differences", args[0], v.Differences)}
-			}
-			return err
+			return replayVerify(cmd, g, p, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&verify, "verify", false, "recompute every decided fact and compare")
+	flags := cmd.Flags()
+	flags.BoolVar(&o.verify, "verify", false, "recompute every decided fact and compare")
+	flags.BoolVar(&o.tools, "tools", false, "run every recorded tool call and verifier again and compare")
+	flags.StringSliceVar(&o.rollouts, "rollouts", nil, "with --tools: how many rollouts, or the ids of some (default: all)")
+	flags.IntVar(&o.slots, "slots", o.slots, "rollouts whose tools or verifiers run at once")
+	flags.StringVar(&o.as, "as", "", "make a new run of this name")
+	flags.StringArrayVar(&o.set, "set", nil, "with --as: change a setting of the new run: PATH=VALUE, as in a run file")
+	flags.StringVar(&o.from, "from", fromAdvantages, "with --as: first stage that is made again: scores, advantages or batches")
+	flags.BoolVar(&o.rerun, "rerun-verifiers", false, "with --from scores: run the verifiers again instead of composing what they reported")
+	flags.StringVar(&o.tasks, "tasks", "", "with --from scores: run the verifiers with the tests of this task pack")
+	flags.Uint64Var(&o.to, "to", 0, "with --as: last sequence that is copied (default: all)")
+	flags.BoolVar(&o.recorded, "recorded-time", false, "with --as: take as long as the recorded run did")
+	o.addSandboxFlags(cmd)
 	return cmd
 }
 
-func verifyRun(ctx context.Context, p *plane, run string) (verification, error) {
-	v := verification{Run: run, Checked: map[string]int{}, Details: []runtime.Difference{}}
-	cfg, err := p.log.Config(ctx, run)
-	if err != nil {
-		return v, err
-	}
-	samplers, err := querysampler.Deciders(run, cfg)
-	if err != nil {
-		return v, err
-	}
-	calculators, err := advantagecalculator.Deciders(run, cfg)
-	if err != nil {
-		return v, err
-	}
-	for service, deciders := range map[string]map[string]runtime.Decider{
-		events.QuerySampler: samplers, events.AdvantageCalculator: calculators,
-		events.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.store),
-	} {
-		for instance, d := range deciders {
-			checked, err := runtime.Verify(ctx, p.log, run, service, instance, d, func(d runtime.Difference) {
-				if v.Differences++; v.Differences <= maxDetails {
-					v.Details = append(v.Details, d)
-				}
-			})
-			if err != nil {
-				return v, fmt.Errorf("verify %s of run %s: %w", service, run, err)
-			}
-			name := service
-			if instance != "" {
-				name += "/" + instance
-			}
-			v.Checked[name] = checked
+// check refuses flags that do not go together: one that is not heeded would let a replay look like what it is not.
+func (o *replayOptions) check(cmd *cobra.Command) error {
+	modes := 0
+	for _, chosen := range []bool{o.verify, o.tools, o.as != ""} {
+		if chosen {
+			modes++
 		}
 	}
-	return v, nil
+	if modes != 1 {
+		return errors.New("say what to do: --verify makes every decision again and compares, --tools runs every tool call again and compares, --as NEW makes a run of other decisions")
+	}
+	for flag, ok := range map[string]bool{
+		"set": o.as != "", "from": o.as != "", "to": o.as != "", "recorded-time": o.as != "", "rollouts": o.tools,
+		"rerun-verifiers": o.from == fromScores && o.as != "", "tasks": o.from == fromScores && o.as != "",
+	} {
+		if slices.Contains(o.given, flag) && !ok {
+			return fmt.Errorf("--%s does not go with the other flags: %s", flag, cmd.Flag(flag).Usage)
+		}
+	}
+	if o.slots < 1 || o.slots > 1024 {
+		return fmt.Errorf("--slots %d: must be 1 to 1024", o.slots)
+	}
+	for _, setting := range o.set {
+		path, _, _ := strings.Cut(setting, "=")
+		if section, _, _ := strings.Cut(path, "."); section == scorerSection && o.from != fromScores {
+			return fmt.Errorf("--set %.80q: recorded rewards are kept unless scores are made again: add --from %s", setting, fromScores)
+		}
+	}
+	return nil
 }

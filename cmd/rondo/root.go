@@ -42,7 +42,7 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	flags.StringVar(&g.config, "config", "", "YAML file of flags")
 	root.AddCommand(
 		newDemo(g), newUp(g), newService(g), newRun(g), newEvents(g), newTrajectories(g),
-		newTasks(g), newAudit(g), newReplay(g), newBench(g), newVersion(g),
+		newTasks(g), newAudit(g), newExplain(g), newInvalidate(g), newReplay(g), newDiff(g), newArchive(g), newGC(g), newEval(g), newAdvantage(g), newBench(g), newDoctor(g), newVersion(g),
 	)
 	return root
 }

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"text/tabwriter"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/events"
@@ -19,29 +15,9 @@ import (
 )
 
 func newRun(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "run", Short: "Open, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g))
+	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
+	cmd.AddCommand(newRunOpen(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
 	return cmd
-}
-
-// runFile is what a run file says beside the run's configuration.
-type runFile struct {
-	events.RunConfig `yaml:",inline"`
-	// TasksDir is the task pack; the sample pack when it is empty.
-	TasksDir string `yaml:"tasks"`
-}
-
-// readRunFile reads a run file strictly: a key that nothing reads is a mistake.
-func readRunFile(path string) (runFile, error) {
-	f := runFile{RunConfig: events.DefaultRunConfig()}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return f, fmt.Errorf("read run file: %w", err)
-	}
-	if err := yaml.UnmarshalWithOptions(text, &f, yaml.Strict()); err != nil {
-		return f, fmt.Errorf("read run file %s: %w", path, err)
-	}
-	return f, nil
 }
 
 func newRunOpen(g *global) *cobra.Command {
@@ -49,6 +25,16 @@ func newRunOpen(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "open RUN [--file run.yaml] [--tasks DIR]",
 		Short: "Open a run: its tasks go to the store, its configuration to the log",
+		Long: `Open packs the run's tasks into the store and states its configuration on the log.
+
+A run file says how rewards become advantages by the name of an estimator and its parameters, or by the name of a
+system whose estimator it wants; parameters beside a preset win. ` + "`rondo advantage --list`" + ` shows both.
+
+  policy: small
+  endpoint: builtin
+  advantage:
+    preset: verl
+    params: {eps: 1e-4}`,
 		Example: `  rondo run open first --file run.yaml
   rondo run open first --tasks ./my-tasks`,
 		Args: cobra.ExactArgs(1),
@@ -90,14 +76,21 @@ func openRun(ctx context.Context, p *plane, run string, f *runFile) (events.Door
 	if !events.ValidRun(run) {
 		return events.DoorAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
-	list, err := loadTasks(f.TasksDir)
-	if err != nil {
-		return events.DoorAnswer{}, err
+	if !f.External || f.TasksDir != "" { // outsiders bring their own
+		list, err := loadTasks(f.TasksDir)
+		if err != nil {
+			return events.DoorAnswer{}, err
+		}
+		if f.Tasks, err = packTasks(ctx, p.store, list); err != nil {
+			return events.DoorAnswer{}, err
+		}
 	}
-	if f.Tasks, err = packTasks(ctx, p.store, list); err != nil {
-		return events.DoorAnswer{}, err
-	}
-	if err := f.Validate(); err != nil {
+	return openPacked(ctx, p, run, f)
+}
+
+// openPacked states the opening of a run whose tasks are in the store.
+func openPacked(ctx context.Context, p *plane, run string, f *runFile) (events.DoorAnswer, error) {
+	if err := f.check(); err != nil {
 		return events.DoorAnswer{}, fmt.Errorf("run %s: %w", run, err)
 	}
 	return submit(ctx, p, eventlog.Submission{
@@ -124,7 +117,7 @@ func newRunClose(g *global) *cobra.Command {
 		Use: "close RUN", Short: "End a run: nothing new is opened, what is in flight is cancelled",
 		Example: "  rondo run close first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return closeRun(cmd, g, args[0], "closed by the operator")
+			return stateRun(cmd, g, args[0], events.RunClosedType, events.RunClosed{Reason: "closed by the operator"}, "closed")
 		},
 	}
 }
@@ -134,34 +127,16 @@ func newRunCancel(g *global) *cobra.Command {
 		Use: "cancel RUN", Short: "End a run and say that it was given up",
 		Example: "  rondo run cancel first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return closeRun(cmd, g, args[0], "cancelled by the operator")
+			return stateRun(cmd, g, args[0], events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
 		},
 	}
-}
-
-func closeRun(cmd *cobra.Command, g *global, run, reason string) error {
-	p, err := connect(cmd.Context(), g)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	answer, err := submit(cmd.Context(), p, eventlog.Submission{
-		Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: reason}, ID: "closed-" + run + "-" + nats.NewInbox()[7:],
-	})
-	if err != nil {
-		return err
-	}
-	if g.json {
-		return printJSON(cmd.OutOrStdout(), answer)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "run %s is closed\n", run)
-	return nil
 }
 
 // runSummary is one line of `run list` and the whole of `run show`.
 type runSummary struct {
 	Run           string           `json:"run"`
-	State         string           `json:"state"`
+	State         string           `json:"state"`            // open, paused or closed
+	Reason        string           `json:"reason,omitempty"` // of a pause or closing
 	Policy        string           `json:"policy"`
 	PolicyVersion int64            `json:"policy_version"`
 	Tasks         int              `json:"tasks"`
@@ -171,18 +146,19 @@ type runSummary struct {
 	Rewards       []float64        `json:"rewards"` // mean of each batch of the first feed
 }
 
-func summarise(l *ledger.Ledger) runSummary {
-	s := runSummary{Run: l.Run, State: "open", Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events}
-	if l.Closed {
-		s.State = "closed"
+// summarise reads a run's stream.
+func summarise(ctx context.Context, log *eventlog.Log, run string) (runSummary, error) {
+	l, err := ledger.Read(ctx, log, run)
+	if err != nil {
+		return runSummary{}, err
 	}
-	for _, f := range l.Config.Feeds {
-		s.Feeds = append(s.Feeds, l.Balance(f.Name))
+	s := runSummary{Run: l.Run, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events}
+	for _, feed := range l.Feeds() {
+		s.Feeds = append(s.Feeds, l.Balance(feed))
 	}
-	if len(l.Config.Feeds) > 0 {
-		s.Rewards = l.RewardCurve(l.Config.Feeds[0].Name)
-	}
-	return s
+	s.Rewards = l.RewardCurve(l.FirstFeed())
+	s.State, s.Reason, err = runState(ctx, log, run)
+	return s, err
 }
 
 func newRunList(g *global) *cobra.Command {
@@ -194,18 +170,17 @@ func newRunList(g *global) *cobra.Command {
 				return err
 			}
 			defer p.close()
-			names, err := p.log.Runs(cmd.Context())
+			names, err := allRuns(cmd.Context(), p.log)
 			if err != nil {
 				return err
 			}
-			slices.Sort(names)
 			list := []runSummary{}
 			for _, name := range names {
-				l, err := ledger.Read(cmd.Context(), p.log, name)
+				s, err := summarise(cmd.Context(), p.log, name)
 				if err != nil {
 					return err
 				}
-				list = append(list, summarise(l))
+				list = append(list, s)
 			}
 			if g.json {
 				return printJSON(cmd.OutOrStdout(), list)
@@ -232,16 +207,18 @@ func newRunShow(g *global) *cobra.Command {
 			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			l, err := ledger.Read(cmd.Context(), p.log, args[0])
+			s, err := summarise(cmd.Context(), p.log, args[0])
 			if err != nil {
 				return err
 			}
-			s := summarise(l)
 			if g.json {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
+			if s.Reason != "" {
+				fmt.Fprintf(w, "%s: %s\n", s.State, s.Reason)
+			}
 			for _, b := range s.Feeds {
 				printBalance(w, b)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/rondo-rl/rondo/policy"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
@@ -45,6 +46,7 @@ type settings struct {
 	allowInsecure  bool
 	toolchainCache string
 	trainer        policy.Options
+	gateway        gatewaySettings
 }
 
 func defaultSettings() settings {
@@ -61,13 +63,18 @@ func defaultSettings() settings {
 }
 
 func (s *settings) addFlags(cmd *cobra.Command) {
+	s.addSlotFlags(cmd)
+	s.addSandboxFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
+	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
+}
+
+func (s *settings) addSlotFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.generatorSlots, "generator-slots", s.generatorSlots, "turns that are sampled at once")
 	f.IntVar(&s.toolSlots, "tool-slots", s.toolSlots, "turns whose tools run at once")
 	f.IntVar(&s.scorerSlots, "scorer-slots", s.scorerSlots, "verifiers that run at once")
-	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
-	s.addSandboxFlags(cmd)
-	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
 }
 
 // part is something that runs until its context ends.
@@ -85,6 +92,7 @@ var parts = map[string]part{
 	events.AdvantageCalculator: func(ctx context.Context, env runtime.Env, _ settings) error { return advantagecalculator.Run(ctx, env) },
 	events.TrainerFeeder:       func(ctx context.Context, env runtime.Env, _ settings) error { return trainerfeeder.Run(ctx, env) },
 	events.WeightPublisher:     func(ctx context.Context, env runtime.Env, _ settings) error { return weightpublisher.Run(ctx, env) },
+	events.Archiver:            func(ctx context.Context, env runtime.Env, _ settings) error { return archiver.Run(ctx, env) },
 	events.Undertaker:          func(ctx context.Context, env runtime.Env, _ settings) error { return undertaker.Run(ctx, env) },
 	events.Generator: func(ctx context.Context, env runtime.Env, s settings) error {
 		opts := generator.DefaultOptions()
@@ -99,6 +107,7 @@ var parts = map[string]part{
 	},
 	policyPart:  servePolicy,
 	trainerPart: train,
+	gatewayPart: serveGateway,
 }
 
 func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
@@ -159,9 +168,10 @@ func newService(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NAME...",
 		Short: "Run chosen services against an external NATS server and store",
-		Long:  "Run chosen services, or the built-in policy and the reference trainer: " + fmt.Sprint(partNames()),
+		Long:  "Run chosen services, or the built-in policy, the reference trainer and the gateway for harnesses: " + fmt.Sprint(partNames()),
 		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
-  rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'`,
+  rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
+  rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
 		Args:      cobra.MatchAll(cobra.MinimumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: partNames(),
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -189,6 +199,7 @@ func newService(g *global) *cobra.Command {
 		},
 	}
 	s.addFlags(cmd)
+	s.gateway.addFlags(cmd, "127.0.0.1:8790")
 	cmd.Flags().StringVar(&s.builtin, "builtin-endpoint", s.builtin, "where the generator finds the built-in policy")
 	cmd.Flags().StringVar(&s.policyListen, "policy-listen", s.policyListen, "where the built-in policy listens")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics and /healthz, for example :9100")

@@ -21,7 +21,8 @@ func newUp(g *global) *cobra.Command {
 		Use:   "up",
 		Short: "Run all services with an embedded log and store, until interrupted",
 		Example: `  rondo up
-  rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701`,
+  rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
+  rondo up --gateway-listen 127.0.0.1:8790`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every, err := parseDurability(durability)
@@ -40,6 +41,7 @@ func newUp(g *global) *cobra.Command {
 		},
 	}
 	s.addFlags(cmd)
+	s.gateway.addFlags(cmd, "")
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics and /healthz")
 	return cmd
@@ -73,7 +75,7 @@ func up(ctx context.Context, p *plane, s settings, listen string) error {
 		return err
 	}
 	l.Info("rondo is up", "dir", p.dir, "nats", p.url, "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.builtin)
-	return runParts(ctx, partNames(), p.log, p.dir, l, registry, s)
+	return runParts(ctx, everyPart(s), p.log, p.dir, l, registry, s)
 }
 
 // freePolicyAddress finds a port for the built-in policy. Runs name it "builtin", so it may change.

@@ -2,7 +2,7 @@
 // its variables filled in and its defaults spelled out. It uses the loader of Docker Compose itself, and needs no
 // Docker.
 //
-//	composeconfig -env-file .env.example -profile demo compose.yaml
+//	composeconfig -env-file .env.example -profile demo,gateway compose.yaml
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 )
@@ -19,23 +20,23 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("composeconfig: ")
 	envFile := flag.String("env-file", "", "file of variables")
-	profile := flag.String("profile", "", "profile to include")
+	profiles := flag.String("profile", "", "profiles to include, by commas")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("name one Compose file")
 	}
-	if err := run(flag.Arg(0), *envFile, *profile); err != nil {
+	if err := run(flag.Arg(0), *envFile, *profiles); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(file, envFile, profile string) error {
+func run(file, envFile, profiles string) error {
 	var options []cli.ProjectOptionsFn
 	if envFile != "" {
 		options = append(options, cli.WithEnvFiles(envFile), cli.WithDotEnv)
 	}
-	if profile != "" {
-		options = append(options, cli.WithProfiles([]string{profile}))
+	if profiles != "" {
+		options = append(options, cli.WithProfiles(strings.Split(profiles, ",")))
 	}
 	project, err := cli.NewProjectOptions([]string{file}, options...)
 	if err != nil {

@@ -51,6 +51,9 @@ func Start(o Options) (*Server, error) {
 			opts.Port = server.RANDOM_PORT
 		}
 	}
+	if err := finishMeta(o.Dir); err != nil {
+		return nil, err
+	}
 	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,11 @@ func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *event
 		t.Fatal(err)
 	}
 	consuming, err := consumer.Consume(func(m jetstream.Msg) {
-		if a := answer(m); a != nil {
+		a := answer(m)
+		if err := m.Ack(); err != nil { // before the test can go on, and end
+			t.Error(err)
+		}
+		if a != nil {
 			body, err := json.Marshal(a)
 			if err != nil {
 				t.Error(err)
@@ -33,9 +37,6 @@ func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *event
 			if err := log.Conn().Publish(m.Headers()[events.HeaderReply][0], body); err != nil {
 				t.Error(err)
 			}
-		}
-		if err := m.Ack(); err != nil {
-			t.Error(err)
 		}
 	})
 	if err != nil {

@@ -19,10 +19,15 @@ var ErrReplaced = errors.New("the run's stream was made again")
 // errStop ends a read that has reached its end.
 var errStop = errors.New("stop")
 
-// All reads a run's stream from sequence from (at least 1) up to the last event there is when it begins.
+// All reads a run's stream from sequence from (at least 1) up to the last event there is when it begins. Of a run
+// whose stream was deleted it reads the archive.
 func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		in, err := l.Incarnation(ctx, run)
+		if errors.Is(err, ErrNotFound) {
+			l.archived(ctx, run, from, yield)
+			return
+		}
 		if err != nil {
 			yield(events.Event{}, err)
 			return
@@ -68,8 +73,9 @@ type reader struct {
 	created time.Time
 	filter  string
 	fn      func(events.Event) error
-	next    uint64 // the sequence to read from
-	until   uint64 // the last sequence of a read that ends, 0 otherwise
+	raw     func(jetstream.Msg, *jetstream.MsgMetadata) error // instead of fn
+	next    uint64                                            // the sequence to read from
+	until   uint64                                            // the last sequence of a read that ends, 0 otherwise
 }
 
 // final marks an error that reading again does not mend.
@@ -122,7 +128,9 @@ func (r *reader) session(ctx context.Context) error {
 	}
 	defer r.forget(consumer.CachedInfo().Name)
 	if r.until > 0 && consumer.CachedInfo().NumPending == 0 {
-		return nil
+		if over, err := r.over(ctx); over || err != nil {
+			return err
+		}
 	}
 	it, err := consumer.Messages(jetstream.PullMaxMessages(pullSize), jetstream.PullHeartbeat(heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
 	if err != nil {
@@ -141,14 +149,42 @@ func (r *reader) session(ctx context.Context) error {
 		if meta.Sequence.Consumer != delivered {
 			return fmt.Errorf("delivery %d came as number %d", delivered, meta.Sequence.Consumer)
 		}
-		if err := r.take(ctx, msg, meta.Sequence.Stream); err != nil {
+		if r.raw != nil {
+			if err := r.raw(msg, meta); err != nil {
+				return final{err}
+			}
+			r.next = meta.Sequence.Stream + 1
+		} else if err := r.take(ctx, msg, meta.Sequence.Stream); err != nil {
 			return err
 		}
-		if r.until > 0 && (meta.NumPending == 0 || meta.Sequence.Stream >= r.until) {
+		if r.until > 0 && meta.Sequence.Stream >= r.until {
 			return nil
+		}
+		if r.until > 0 && meta.NumPending == 0 {
+			if over, err := r.over(ctx); over || err != nil {
+				return err
+			}
 		}
 	}
 }
+
+// over asks the stream's leader whether a read that ends has come to its end, when the consumer says that nothing is pending: a
+// consumer on a replica that is still catching up does not know better.
+func (r *reader) over(ctx context.Context) (bool, error) {
+	next, err := r.log.leaderGet(ctx, r.run, map[string]any{"seq": r.next, "next_by_subj": everythingOn(r.run)})
+	switch {
+	case errors.Is(err, errNoRun):
+		return false, final{fmt.Errorf("follow run %s: %w", r.run, err)}
+	case errors.Is(err, ErrNotFound):
+		return true, nil
+	case errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject):
+		return false, nil // no event, but there
+	}
+	return err == nil && next.Seq > r.until, err
+}
+
+// everythingOn selects everything on a run's stream.
+func everythingOn(run string) string { return events.Stream(events.RunStream(run)).Subjects[0] }
 
 // Unreadable is the type that a reader of a whole stream is given in place of a message that is no event. Only a
 // foreign writer can have put it there, and it must not stop those who read on.

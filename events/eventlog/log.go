@@ -214,7 +214,7 @@ func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []
 		return e, fmt.Errorf("sequence %d: %w", seq, err)
 	}
 	if len(h[events.HeaderDataRef]) == 0 {
-		return e, nil
+		return e, upcast(&e)
 	}
 	var ref storage.Ref
 	if err := json.Unmarshal(body, &ref); err != nil {
@@ -223,7 +223,14 @@ func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []
 	if e.Data, err = storage.GetBlob(ctx, l.store, ref); err != nil {
 		return e, fmt.Errorf("sequence %d: fetch body: %w", seq, err)
 	}
-	return e, nil
+	return e, upcast(&e)
+}
+
+func upcast(e *events.Event) error {
+	if err := e.Upcast(); err != nil {
+		return fmt.Errorf("sequence %d: %w", e.Seq, err)
+	}
+	return nil
 }
 
 // encode makes the message and moves a large body to the store. It is the one claim check.

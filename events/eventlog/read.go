@@ -23,6 +23,15 @@ func (l *Log) LastOfType(ctx context.Context, run string, t events.Type, entity 
 	return l.lastOn(ctx, run, events.Event{Run: run, Type: t, Entity: entity}.Subject())
 }
 
+// Has reports whether a run has an event whose subject matches a filter.
+func (l *Log) Has(ctx context.Context, run, filter string) (bool, error) {
+	_, err := l.lastOn(ctx, run, filter)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, error) {
 	e, err := patient(ctx, func() (events.Event, error) {
 		return l.leaderGet(ctx, run, map[string]any{"last_by_subj": filter})
@@ -169,12 +178,40 @@ func (l *Log) Rollout(ctx context.Context, run, id string) (events.Rollout, erro
 	return events.FoldRollout(links)
 }
 
+// Published reads the last version of a policy that a run, or the catalogue, was told of; found is false before the first.
+func (l *Log) Published(ctx context.Context, run, policy string) (published events.WeightsPublished, found bool, err error) {
+	last, err := l.LastOfType(ctx, run, events.WeightsPublishedType, policy)
+	if errors.Is(err, ErrNotFound) {
+		return published, false, nil
+	}
+	if err != nil {
+		return published, false, err
+	}
+	published, err = events.Data[events.WeightsPublished](last)
+	return published, err == nil, err
+}
+
 // Config reads the configuration that a run was opened with.
 func (l *Log) Config(ctx context.Context, run string) (events.RunConfig, error) {
 	e, err := l.Event(ctx, run, 1)
 	if err != nil {
 		return events.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
 	}
+	return configOf(run, e)
+}
+
+// RecordedConfig is Config also of a run whose stream was deleted. Services do not want it: nothing happens in such a run.
+func (l *Log) RecordedConfig(ctx context.Context, run string) (events.RunConfig, error) {
+	for e, err := range l.All(ctx, run, 1) {
+		if err != nil {
+			return events.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
+		}
+		return configOf(run, e)
+	}
+	return events.RunConfig{}, fmt.Errorf("run %s has no events: %w", run, ErrNotFound)
+}
+
+func configOf(run string, e events.Event) (events.RunConfig, error) {
 	if e.Type != events.RunOpenedType {
 		return events.RunConfig{}, fmt.Errorf("run %s: %w: its first event is %s", run, events.ErrMalformed, e.Type)
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -31,7 +32,7 @@ func (l *Ledger) Balance(feedName string) Balance {
 	b := Balance{Feed: feedName, Steps: len(l.feed(feedName).batches), Consumed: l.feed(feedName).consumed}
 	for id, r := range l.rollouts {
 		b.Started++
-		if r.invalidated {
+		if r.Invalidated {
 			b.Invalidated++
 		}
 		switch l.Outcome(feedName, id) {
@@ -75,14 +76,30 @@ func mean(values []float64) (m float64) {
 	return m
 }
 
-// Feeds lists the run's feeds.
+// Feeds lists the run's feeds: those of its configuration in their order, then what else the log speaks of. Of an evaluation
+// without feeds it is NoFeed.
 func (l *Ledger) Feeds() []string {
 	var names []string
-	for name := range l.feeds {
-		names = append(names, name)
+	for _, f := range l.Config.Feeds {
+		names = append(names, f.Name)
 	}
-	slices.Sort(names)
+	for _, name := range slices.Sorted(maps.Keys(l.feeds)) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && l.Config.Epochs > 0 {
+		return []string{NoFeed}
+	}
 	return names
+}
+
+// FirstFeed is the feed that paces the run, NoFeed where there is none.
+func (l *Ledger) FirstFeed() string {
+	if feeds := l.Feeds(); len(feeds) > 0 {
+		return feeds[0]
+	}
+	return NoFeed
 }
 
 // Read folds a run's whole stream.
@@ -106,13 +123,4 @@ func (l *Ledger) Rollouts(feedName string) map[string]Outcome {
 		outcomes[id] = l.Outcome(feedName, id)
 	}
 	return outcomes
-}
-
-// Reward is a rollout's reward, and whether it has one.
-func (l *Ledger) Reward(id string) (float64, bool) {
-	r, ok := l.rollouts[id]
-	if !ok || !r.scored {
-		return 0, false
-	}
-	return r.reward, true
 }

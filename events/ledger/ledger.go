@@ -3,52 +3,45 @@
 package ledger
 
 import (
+	"maps"
+
 	"github.com/rondo-rl/rondo/events"
-)
-
-// Outcome is where a rollout is, for one feed.
-type Outcome string
-
-// The outcomes. Invalidated is a flag on top, not an outcome.
-const (
-	InFlight Outcome = "in_flight"
-	Trained  Outcome = "trained"
-	Stale    Outcome = "stale"
-	Filtered Outcome = "filtered"
-	Failed   Outcome = "failed"
 )
 
 // Ledger folds a run's events. Its size grows with the rollouts of the run.
 type Ledger struct {
-	Run           string
-	Config        events.RunConfig
-	Closed        bool
-	Events        int64
-	Groups        int64
+	Run    string
+	Config events.RunConfig
+	Closed bool
+	Events int64
+	Groups int64
+	// PolicyVersion is the last one that the run was told of, or the one that it pins.
 	PolicyVersion int64
 	LastSeq       uint64
-	rollouts      map[string]*rollout
+	rollouts      map[string]*Rollout
+	order         []string // rollouts in the order of their starts
 	feeds         map[string]*feed
 }
 
-type rollout struct {
-	failed, scored, invalidated bool
-	// masked: its group was completed without it.
-	masked bool
-	reward float64
-}
-
 type feed struct {
+	export   bool
 	consumed int64
 	batches  []events.BatchReady
-	batched  map[string]int64 // group → step
-	member   map[string]bool  // rollout → stands in its group's batch
-	dropped  map[string]Outcome
+	batched  map[string]int64  // group → step
+	member   map[string]bool   // rollout → stands in its group's batch
+	masked   map[string]string // rollout → why it does not
+	dropped  map[string]drop
+}
+
+// drop is why a feed does not train on a group.
+type drop struct {
+	outcome Outcome
+	reason  string
 }
 
 // New makes an empty ledger.
 func New(run string) *Ledger {
-	return &Ledger{Run: run, rollouts: map[string]*rollout{}, feeds: map[string]*feed{}}
+	return &Ledger{Run: run, rollouts: map[string]*Rollout{}, feeds: map[string]*feed{}}
 }
 
 // Apply folds the next event of the run's stream.
@@ -62,7 +55,10 @@ func (l *Ledger) Apply(e events.Event) error {
 		opened, err = events.Data[events.RunOpened](e)
 		l.Config = opened.Config
 		for _, f := range l.Config.Feeds {
-			l.feed(f.Name)
+			l.feed(f.Name).export = f.MinReward != nil
+		}
+		if pinned := l.Config.PolicyVersion; pinned != nil {
+			l.PolicyVersion = *pinned
 		}
 	case events.RunClosedType:
 		l.Closed = true
@@ -72,23 +68,18 @@ func (l *Ledger) Apply(e events.Event) error {
 		err = l.completed(e)
 	case events.GroupDroppedType:
 		err = l.dropped(e)
-	case events.RolloutStartedType:
-		l.rollouts[e.Entity] = &rollout{}
-	case events.RolloutScoredType:
-		var scored events.RolloutScored
-		scored, err = events.Data[events.RolloutScored](e)
-		r := l.rollout(e.Entity)
-		r.scored, r.reward = true, scored.Reward
-	case events.RolloutFailedType:
-		l.rollout(e.Entity).failed = true
-	case events.RolloutInvalidatedType:
-		l.rollout(e.Entity).invalidated = true
 	case events.BatchReadyType, events.BatchConsumedType, events.BatchRewoundType:
 		err = l.batch(e)
 	case events.WeightsPublishedType:
 		var published events.WeightsPublished
 		published, err = events.Data[events.WeightsPublished](e)
-		l.PolicyVersion = max(l.PolicyVersion, published.Version)
+		if l.Config.PolicyVersion == nil {
+			l.PolicyVersion = max(l.PolicyVersion, published.Version)
+		}
+	default:
+		if e.Type.Kind() == events.RolloutStartedType.Kind() {
+			err = l.happened(e)
+		}
 	}
 	return err
 }
@@ -96,7 +87,8 @@ func (l *Ledger) Apply(e events.Event) error {
 func (l *Ledger) completed(e events.Event) error {
 	completed, err := events.Data[events.GroupCompleted](e)
 	for _, m := range completed.Members {
-		l.rollout(m.Rollout).masked = m.Failed
+		r := l.rollout(m.Rollout)
+		r.masked, r.at = m.Failed, StageFeed
 	}
 	return err
 }
@@ -106,11 +98,14 @@ func (l *Ledger) dropped(e events.Event) error {
 	if err != nil {
 		return err
 	}
-	outcome := Filtered
+	d := drop{Filtered, dropped.Filter}
 	if dropped.Reason == events.DropStale {
-		outcome = Stale
+		d.outcome = Stale
 	}
-	l.feed(dropped.Feed).dropped[e.Entity] = outcome
+	if d.reason == "" {
+		d.reason = dropped.Reason
+	}
+	l.feed(dropped.Feed).dropped[e.Entity] = d
 	return nil
 }
 
@@ -129,6 +124,7 @@ func (l *Ledger) batch(e events.Event) error {
 		for _, r := range ready.Rollouts {
 			f.member[r] = true
 		}
+		maps.Copy(f.masked, ready.Masked)
 	case events.BatchConsumedType:
 		consumed, err := events.Data[events.BatchConsumed](e)
 		if err != nil {
@@ -145,45 +141,13 @@ func (l *Ledger) batch(e events.Event) error {
 	return nil
 }
 
-// rollout finds a rollout; one that was never started has no entry in the books.
-func (l *Ledger) rollout(id string) *rollout {
-	if r := l.rollouts[id]; r != nil {
-		return r
-	}
-	return &rollout{}
-}
-
 func (l *Ledger) feed(name string) *feed {
 	f := l.feeds[name]
 	if f == nil {
-		f = &feed{batched: map[string]int64{}, member: map[string]bool{}, dropped: map[string]Outcome{}}
+		f = &feed{batched: map[string]int64{}, member: map[string]bool{}, masked: map[string]string{}, dropped: map[string]drop{}}
 		l.feeds[name] = f
 	}
 	return f
-}
-
-// Outcome is where a rollout is, for a feed.
-func (l *Ledger) Outcome(feedName, id string) Outcome {
-	r, f := l.rollout(id), l.feed(feedName)
-	group := events.GroupOf(id)
-	step, batched := f.batched[group]
-	switch {
-	case r.failed:
-		return Failed
-	case f.member[id] && step <= f.consumed:
-		return Trained
-	case f.member[id]:
-		return InFlight
-	case r.masked:
-		return Filtered // invalidated before its group was complete
-	case batched:
-		return Filtered // its group is in a batch, it is not: invalidated, or without token ids
-	}
-	// A drop that raced with a batch of the same group is void: what stands in a batch is trained.
-	if outcome, ok := f.dropped[group]; ok {
-		return outcome
-	}
-	return InFlight
 }
 
 // Batches lists a feed's batches in the order of their steps.

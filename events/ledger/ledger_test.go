@@ -163,14 +163,32 @@ func TestBalance(t *testing.T) {
 	if !slices.Equal(b.RewardCurve("a"), []float64{1, 2}) || len(b.Batches("a")) != 2 || b.Consumed("a") != 1 {
 		t.Errorf("curve %v", b.RewardCurve("a"))
 	}
-	if reward, ok := b.Reward("g000001-1"); !ok || reward != 1 {
-		t.Errorf("reward %g, %v", reward, ok)
+	if r, ok := b.Find("g000001-1"); !ok || !r.Scored || r.Reward != 1 {
+		t.Errorf("%+v, %v", r, ok)
 	}
-	if _, ok := b.Reward("g000098-0"); ok {
-		t.Error("a rollout that never was has a reward")
+	if _, ok := b.Find("g000098-0"); ok {
+		t.Error("a rollout that never was is in the books")
 	}
 	if got := b.Rollouts("a"); len(got) != 12 || got["g000004-1"] != Stale {
 		t.Errorf("rollouts %v", slices.Sorted(maps.Keys(got)))
+	}
+}
+
+// What an export for fine-tuning holds was used when it is there: nobody needs to consume it.
+func TestExports(t *testing.T) {
+	b := &book{Ledger: New("r"), t: t}
+	least := 1.0
+	b.happen(events.RunOpenedType, "r", events.RunOpened{Config: events.RunConfig{Feeds: []events.Feed{{Name: "sft", MinReward: &least}, {Name: "a"}}}})
+	b.group(1)
+	for _, feed := range b.Feeds() {
+		b.ready(feed, 1, "g000001-1")
+	}
+	b.ready("other", 1)
+	if feeds := b.Feeds(); !slices.Equal(feeds, []string{"sft", "a", "other"}) {
+		t.Errorf("feeds %v: the run's first does not come first", feeds)
+	}
+	if a, sft := b.Balance("a"), b.Balance("sft"); a.Trained != 0 || a.InFlight != 1 || sft.Trained != 1 || sft.InFlight != 0 || sft.Filtered != 1 {
+		t.Errorf("a %+v, sft %+v", a, sft)
 	}
 }
 

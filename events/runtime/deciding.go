@@ -51,7 +51,7 @@ func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	known := map[string]*decidedRun{}
 	return watchRuns(ctx, env, func(r run) {
 		w := known[r.name]
-		if w == nil && r.closed && len(r.cfg.Feeds) == 0 {
+		if w == nil && r.closed && r.cfg.GroupSize == 0 {
 			return // its opening cannot be read: nothing was ever decided
 		}
 		if w == nil {
@@ -90,7 +90,7 @@ func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 			return
 		}
 		w.env.Logger.Warn("a run cannot be decided on for now", "service", w.service.Name, "run", w.run, "error", err)
-		if !errors.Is(err, eventlog.ErrReplaced) && !sleep(ctx, againMost) {
+		if !errors.Is(err, eventlog.ErrReplaced) && !Sleep(ctx, againMost) {
 			return
 		}
 		if latest, err := w.env.Log.Config(ctx, w.run); err == nil {
@@ -175,7 +175,7 @@ func (l *loop) keep(ctx context.Context) error {
 			err = errors.Join(err, os.RemoveAll(l.dir)) // the log has it all
 		}
 		l.env.Logger.Warn("a decider stopped and will begin again", "decider", l.source, "run", l.run, "after", again, "error", err)
-		if !sleep(ctx, again) {
+		if !Sleep(ctx, again) {
 			return ctx.Err()
 		}
 	}
@@ -188,7 +188,7 @@ const (
 )
 
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 1
+const foldVersion = 2
 
 // work folds and decides.
 func (l *loop) work(ctx context.Context) (err error) {

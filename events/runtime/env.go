@@ -60,7 +60,7 @@ func watchRuns(ctx context.Context, env Env, tell func(run)) error {
 			return nil
 		}
 		env.Logger.Warn("the catalogue of runs cannot be followed, trying again", "error", err)
-		sleep(ctx, catalogueAgainAfter)
+		Sleep(ctx, catalogueAgainAfter)
 	}
 	return nil
 }
@@ -129,8 +129,8 @@ func Runs(ctx context.Context, env Env, work func(ctx context.Context, run strin
 	})
 }
 
-// sleep waits, and reports whether it was not interrupted.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits, and reports whether it was not interrupted.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,26 +35,41 @@ func decidedRunLog(t *testing.T) *eventlog.Log {
 
 func verify(t *testing.T, log *eventlog.Log, d Decider) (checked int, differences []Difference) {
 	t.Helper()
-	checked, err := Verify(t.Context(), log, testRun, events.AdvantageCalculator, "", d, func(d Difference) { differences = append(differences, d) })
+	return verifyWithin(t, log, d, windowEvents)
+}
+
+// verifyWithin verifies with a window of another size. Whatever it is, the same must come out.
+func verifyWithin(t *testing.T, log *eventlog.Log, d Decider, window int) (checked int, differences []Difference) {
+	t.Helper()
+	v := &Verification{
+		Log: log, Run: testRun, Deciders: map[string]map[string]Decider{events.AdvantageCalculator: {"": d}},
+		Report: func(d Difference) { differences = append(differences, d) },
+	}
+	by, err := v.verify(t.Context(), window)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return checked, differences
+	return by[events.AdvantageCalculator], differences
 }
+
+// windows are sizes of the window with which all is in time, some is late, and nearly all is.
+var windows = []int{windowEvents, 4, 0}
 
 func TestVerify(t *testing.T) {
 	log := decidedRunLog(t)
-	checked, differences := verify(t, log, answerer{estimator: "one"})
-	if checked != 20 || len(differences) != 0 {
-		t.Errorf("checked %d of 20 facts: %v", checked, differences)
-	}
-	checked, differences = verify(t, log, answerer{estimator: "two"})
-	if checked != 20 || len(differences) != 20 {
-		t.Errorf("with another configuration %d of %d facts differ, want all 20", len(differences), checked)
-	}
-	for _, d := range differences {
-		if d.Field != "data" || d.Sequence == 0 || d.Recorded == d.Recomputed {
-			t.Errorf("difference %+v", d)
+	for _, window := range windows {
+		checked, differences := verifyWithin(t, log, answerer{estimator: "one"}, window)
+		if checked != 20 || len(differences) != 0 {
+			t.Errorf("window %d: checked %d of 20 facts: %v", window, checked, differences)
+		}
+		checked, differences = verifyWithin(t, log, answerer{estimator: "two"}, window)
+		if checked != 20 || len(differences) != 20 {
+			t.Errorf("window %d: with another configuration %d of %d facts differ, want all 20", window, len(differences), checked)
+		}
+		for _, d := range differences {
+			if d.Field != "data.estimator" || d.Sequence == 0 || d.Recorded != `"one"` || d.Recomputed != `"two"` {
+				t.Errorf("window %d: difference %+v", window, d)
+			}
 		}
 	}
 }
@@ -73,12 +91,17 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 	}{
 		"other data": {func(opened events.Event) events.Event {
 			return decided(0, events.GroupCompleted{Task: "planted", Estimator: "one", Mean: float64(opened.Seq), Members: []events.Member{{Reward: 1}}}, opened.Seq, now)
-		}, "data"},
+		}, "data.members"},
 		"nothing to decide yet": {func(opened events.Event) events.Event { return decided(0, right, opened.Seq-1, now) }, "event"},
 		"long ago":              {func(events.Event) events.Event { return decided(0, right, 0, now) }, "event"},
 		"decided on itself":     {func(opened events.Event) events.Event { return decided(0, right, opened.Seq+1, now) }, "as_of"},
 		"from the future":       {func(events.Event) events.Event { return decided(0, right, 1<<40, now) }, "as_of"},
 		"no clock":              {func(opened events.Event) events.Event { return decided(0, right, opened.Seq, time.Time{}) }, "decided_at"},
+		"no decider of the run": {func(opened events.Event) events.Event {
+			e := decided(0, right, opened.Seq, now)
+			e.Source = events.AdvantageCalculator + "/ghost"
+			return e
+		}, "source"},
 		"another event": {func(opened events.Event) events.Event {
 			e := must(events.New(testRun, events.GroupDroppedType, opened.Entity, "x", events.GroupDropped{}))
 			e.Source, e.AsOf, e.DecidedAt = events.AdvantageCalculator, opened.Seq, now
@@ -96,13 +119,11 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, differences := verify(t, log, answerer{estimator: "one"})
-			found := false
-			for _, d := range differences {
-				found = found || d.Sequence == stored.Seq && d.Field == plant.field
-			}
-			if !found {
-				t.Errorf("not found: %+v", differences)
+			for _, window := range windows {
+				_, differences := verifyWithin(t, log, answerer{estimator: "one"}, window)
+				if !slices.ContainsFunc(differences, func(d Difference) bool { return d.Sequence == stored.Seq && d.Field == plant.field }) {
+					t.Errorf("window %d: not found: %+v", window, differences)
+				}
 			}
 		})
 	}
@@ -149,7 +170,60 @@ func TestVerifyCompletedFacts(t *testing.T) {
 	}
 	answer(t, log, 1)
 	s.end(t)
-	if checked, differences := verify(t, log, stamper{answerer{estimator: "one"}}); checked != 2 || len(differences) != 0 {
-		t.Errorf("checked %d: %v", checked, differences)
+	for _, window := range windows {
+		if checked, differences := verifyWithin(t, log, stamper{answerer{estimator: "one"}}, window); checked != 2 || len(differences) != 0 {
+			t.Errorf("window %d: checked %d: %v", window, checked, differences)
+		}
+	}
+}
+
+// TestVerifyLateFact: a fact whose decision lies further back than the window is checked like the others.
+func TestVerifyLateFact(t *testing.T) {
+	log := natstest.Log(t)
+	openRun(t, log, testRun)
+	opened := openGroup(t, log, 1, "")
+	for n := range int64(40) {
+		openGroup(t, log, n+2, time.Now().Add(time.Hour).Format(time.RFC3339Nano))
+	}
+	at := time.Now()
+	late := must(events.New(testRun, events.GroupCompletedType, opened.Entity, "0", events.GroupCompleted{Estimator: "one", Mean: float64(opened.Seq)}))
+	late.Prev, late.Source, late.AsOf, late.DecidedAt = opened.Seq, events.AdvantageCalculator, opened.Seq, at
+	if _, _, err := log.Append(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	var applied atomic.Int64
+	d := answerer{estimator: "one", applied: &applied}
+	if checked, differences := verifyWithin(t, log, d, windowEvents); checked != 1 || len(differences) > 0 || applied.Load() != 43 {
+		t.Errorf("checked %d in one read, which folded %d events: %v", checked, applied.Load(), differences)
+	}
+	if checked, differences := verifyWithin(t, log, d, 10); checked != 1 || len(differences) > 0 || applied.Load() != 2*43+2 {
+		t.Errorf("checked %d in two reads, which folded %d events: %v", checked, applied.Load()-43, differences)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	for _, c := range []struct{ recorded, recomputed, want string }{
+		{`{"a":1}`, `{"a":1}`, ""},
+		{`{"a":1}`, `{"a":2}`, "data.a: 1 → 2"},
+		{`{"a":0.1}`, `{"a":0.10000000000000001}`, "data.a: 0.1 → 0.10000000000000001"},
+		{`{"a":[1,{"b":"x"}],"c":1}`, `{"a":[1,{"b":"y"}]}`, `data.a[1].b: "x" → "y"; data.c: 1 → absent`},
+		{`{"a":[1]}`, `{"a":[1,null]}`, "data.a[1]: absent → null"},
+		{`{"a":1}`, `{"a": 1}`, `data: {"a":1} → {"a": 1}`},
+		{`no JSON`, `{}`, "data: no JSON → {}"},
+		{`{"a":{}}`, `{"a":[]}`, "data.a: {} → []"},
+		{`"` + long + `"`, `1`, `data: "` + long[:299] + "… (1002 bytes) → 1"},
+	} {
+		var got []string
+		for _, d := range Differences(events.Event{Data: []byte(c.recorded)}, events.Event{Data: []byte(c.recomputed)}) {
+			got = append(got, d.Field+": "+d.Recorded+" → "+d.Recomputed)
+		}
+		if text := strings.Join(got, "; "); text != c.want {
+			t.Errorf("%.80s and %.80s: %s", c.recorded, c.recomputed, text)
+		}
+	}
+	many := "[" + strings.Repeat("1,", 1000) + "1]"
+	if n := len(Differences(events.Event{Data: []byte(many)}, events.Event{Data: []byte("[]")})); n != mostDifferences {
+		t.Errorf("%d differences of one fact", n)
 	}
 }

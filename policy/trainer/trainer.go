@@ -122,10 +122,10 @@ func (t *trainer) step(ctx context.Context, ready events.BatchReady) error {
 
 // read fetches a batch and checks that it is the one that the fact names.
 func (t *trainer) read(ctx context.Context, ready events.BatchReady) ([]policy.TrainingSample, error) {
-	if ready.File == nil {
-		return nil, errors.New("the fact names no file")
+	if len(ready.Files) != 1 {
+		return nil, fmt.Errorf("the fact names %d files, but this trainer is one rank", len(ready.Files))
 	}
-	data, err := storage.GetBlob(ctx, t.Log.Store(), *ready.File)
+	data, err := storage.GetBlob(ctx, t.Log.Store(), ready.Files[0])
 	if err != nil {
 		return nil, err
 	}

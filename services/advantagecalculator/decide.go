@@ -2,7 +2,10 @@
 package advantagecalculator
 
 import (
+	"cmp"
+	"errors"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/advantage"
@@ -19,19 +22,23 @@ type Decider struct {
 
 // NewDecider makes the decider of one run.
 func NewDecider(run string, cfg events.RunConfig) (*Decider, error) {
-	estimate, err := advantage.ByName(cfg.Advantage.Estimator)
+	estimate, err := advantage.New(cfg.Advantage.Estimator, cfg.Advantage.Params)
 	return &Decider{run: run, cfg: cfg, estimate: estimate}, err
 }
 
 // group is the state of one open group; it is dropped when the group is complete.
 type group struct {
-	ID      string                   `json:"id"`
-	Task    string                   `json:"task"`
-	Size    int                      `json:"size"`
-	Members map[string]events.Member `json:"members"` // those with an outcome, by rollout
+	ID      string                      `json:"id"`
+	Task    string                      `json:"task"`
+	Size    int                         `json:"size"`
+	Members map[string]events.Member    `json:"members"`           // those with an outcome, by rollout
+	Lengths map[string]advantage.Length `json:"lengths,omitempty"` // of those that finished; only shaping reads them
 }
 
-const openGroups = "group/"
+const (
+	openGroups = "group/"
+	baselines  = "baseline/" // by task, of estimators that remember one
+)
 
 // Apply folds one event.
 func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
@@ -50,10 +57,57 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 		return d.outcome(tx, e.Entity, events.Member{Rollout: e.Entity, Reward: scored.Reward})
 	case events.RolloutFailedType, events.RolloutInvalidatedType:
 		return d.outcome(tx, e.Entity, events.Member{Rollout: e.Entity, Failed: true})
+	case events.RolloutFinishedType:
+		return d.finished(tx, e)
 	case events.GroupCompletedType:
-		return tx.Delete(openGroups + e.Entity)
+		return errors.Join(tx.Delete(openGroups+e.Entity), d.remember(tx, e))
 	}
 	return nil
+}
+
+// finished keeps how long a rollout was until its group is complete.
+func (d *Decider) finished(tx *projection.Tx, e events.Event) error {
+	if d.cfg.Shaping == (events.Shaping{}) {
+		return nil
+	}
+	finished, err := events.Data[events.RolloutFinished](e)
+	if err != nil {
+		return err
+	}
+	key := openGroups + events.GroupOf(e.Entity)
+	g, ok, err := projection.Get[group](tx, key)
+	if !ok || err != nil || !g.has(e.Entity) {
+		return err
+	}
+	if g.Lengths == nil {
+		g.Lengths = map[string]advantage.Length{}
+	}
+	g.Lengths[e.Entity] = advantage.Length{Output: finished.Sampled, Input: finished.Tokens - finished.Sampled, Turns: finished.Turns}
+	return projection.Put(tx, key, g)
+}
+
+// remember moves the task's baseline as the completed group did. It follows from the facts alone, so that a restart,
+// and whoever replays the run, comes to the same one.
+func (d *Decider) remember(tx *projection.Tx, e events.Event) error {
+	if !d.estimate.Remembers() {
+		return nil
+	}
+	completed, err := events.Data[events.GroupCompleted](e)
+	if err != nil {
+		return err
+	}
+	var compared []float64
+	for _, m := range completed.Members {
+		if !m.Failed {
+			compared = append(compared, m.Shaped)
+		}
+	}
+	baseline, _, err := projection.Get[float64](tx, baselines+completed.Task)
+	if err != nil {
+		return err
+	}
+	_, after := d.estimate.Group(compared, baseline)
+	return projection.Put(tx, baselines+completed.Task, after)
 }
 
 func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) error {
@@ -79,17 +133,24 @@ func (g *group) has(rollout string) bool {
 	return false
 }
 
-// Decide completes every group whose members all have an outcome.
+// Decide completes every group whose members all have an outcome. Where a task's baseline is remembered, its groups
+// are completed one after the other: each is compared with what the last one left.
 func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
 	var facts []events.Event
+	moved := map[string]bool{}
 	for g, err := range projection.Scan[group](v, openGroups) {
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		if len(g.Members) < g.Size {
+		if len(g.Members) < g.Size || moved[g.Task] {
 			continue
 		}
-		fact, err := events.New(d.run, events.GroupCompletedType, g.ID, "0", d.complete(g))
+		moved[g.Task] = d.estimate.Remembers()
+		baseline, _, err := projection.Get[float64](v, baselines+g.Task)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		fact, err := events.New(d.run, events.GroupCompletedType, g.ID, "0", d.complete(g, baseline))
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -98,25 +159,50 @@ func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Eve
 	return facts, time.Time{}, nil
 }
 
-func (d *Decider) complete(g group) events.GroupCompleted {
+func (d *Decider) complete(g group, baseline float64) events.GroupCompleted {
 	members := make([]events.Member, g.Size)
 	var scored []int
 	var rewards []float64
+	var lengths []advantage.Length
 	for i := range members {
-		members[i] = g.Members[events.RolloutID(g.ID, i)]
+		id := events.RolloutID(g.ID, i)
+		members[i] = g.Members[id]
 		if !members[i].Failed {
 			scored = append(scored, i)
 			rewards = append(rewards, members[i].Reward)
+			lengths = append(lengths, g.Lengths[id])
 		}
 	}
-	compared := rewards
+	compared := shape(d.cfg.Shaping, rewards, lengths)
 	if d.cfg.Advantage.ShuffleRewards {
-		compared = advantage.Shuffle(rewards, shuffleSeed(d.cfg.Seed, g.ID))
+		compared = advantage.Shuffle(compared, shuffleSeed(d.cfg.Seed, g.ID))
 	}
-	for k, a := range d.estimate(compared) {
-		members[scored[k]].Advantage = a
+	advantages, _ := d.estimate.Group(compared, baseline)
+	for k, a := range advantages {
+		members[scored[k]].Shaped, members[scored[k]].Advantage = compared[k], a
 	}
 	return events.GroupCompleted{Task: g.Task, Estimator: d.cfg.Advantage.Estimator, Members: members, Mean: advantage.Mean(rewards)}
+}
+
+// shape takes off what a run's shaping says that long rollouts lose.
+func shape(s events.Shaping, rewards []float64, lengths []advantage.Length) []float64 {
+	shaped := slices.Clone(rewards)
+	if p := s.Length; p != nil {
+		for i, penalty := range advantage.LinearLengthPenalty(rewards, lengths, advantage.LengthWeights{Output: p.Output, Input: p.Input, Turns: p.Turns}) {
+			shaped[i] -= penalty
+		}
+	}
+	if p := s.SoftOverlong; p != nil {
+		for i, l := range lengths {
+			shaped[i] += advantage.SoftOverlong(l.Output, p.MaxTokens, p.Buffer, cmp.Or(p.Factor, 1))
+		}
+	}
+	for i := range shaped {
+		if !advantage.Scored(shaped[i]) {
+			shaped[i] = rewards[i] // so large that it overflows
+		}
+	}
+	return shaped
 }
 
 func shuffleSeed(seed int64, group string) uint64 {

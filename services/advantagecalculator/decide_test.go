@@ -59,6 +59,9 @@ func TestCompletes(t *testing.T) {
 		{"all equal", "std_normalised", []float64{1, 1, 1, 1}, []float64{0, 0, 0, 0}, 1},
 		{"a failed member does not count", "mean_centred", []float64{1, none, 0, 0.5}, []float64{.5, none, -.5, 0}, .5},
 		{"one survivor", "mean_centred", []float64{none, 1, none}, []float64{none, 0, none}, 1},
+		{"RLOO", "rloo", []float64{1, 1, 1, 0, 0, 0, 0, 0}, []float64{.714286, .714286, .714286, -.428571, -.428571, -.428571, -.428571, -.428571}, .375},
+		{"leave-one-out", "leave_one_out", []float64{1, none, 0, 0}, []float64{1, none, -.707106, -.707106}, 1. / 3},
+		{"REINFORCE++ leaves the rest to the feeder", "reinforce_plus_plus", []float64{1, none, 0}, []float64{1, none, 0}, .5},
 		{"no survivor", "std_normalised", []float64{none, none}, []float64{none, none}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,7 +92,7 @@ func TestCompletes(t *testing.T) {
 				if m.Failed && (m.Reward != 0 || m.Advantage != 0) {
 					t.Errorf("a failed member has figures: %+v", m)
 				}
-				if !m.Failed && (m.Reward != c.rewards[i] || math.Abs(m.Advantage-c.advantages[i]) > 1e-6) {
+				if !m.Failed && (m.Reward != c.rewards[i] || m.Shaped != c.rewards[i] || math.Abs(m.Advantage-c.advantages[i]) > 1e-6) {
 					t.Errorf("member %d: %+v, want advantage %g", i, m, c.advantages[i])
 				}
 			}
@@ -115,7 +118,7 @@ func TestInvalidatedMembers(t *testing.T) {
 				t.Fatalf("got %v", decidertest.Names(facts))
 			}
 			group := decidertest.Data[events.GroupCompleted](t, facts[0])
-			want := []events.Member{{Rollout: "g000001-0", Failed: true}, {Rollout: "g000001-1", Reward: 1, Advantage: .5}, {Rollout: "g000001-2", Advantage: -.5}}
+			want := []events.Member{{Rollout: "g000001-0", Failed: true}, {Rollout: "g000001-1", Reward: 1, Shaped: 1, Advantage: .5}, {Rollout: "g000001-2", Advantage: -.5}}
 			if !slices.Equal(group.Members, want) {
 				t.Errorf("members %+v, want %+v", group.Members, want)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -165,9 +166,9 @@ func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, text string) *chatResponse {
+func parse(t *testing.T, text string) *inference.Response {
 	t.Helper()
-	var answer chatResponse
+	var answer inference.Response
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func TestShapesOfServers(t *testing.T) {
 		"version in metadata only":        {strings.Replace(sglang, `"weight_version":"7",`, "", 1), 7},
 		"version below 0":                 {strings.Replace(vllm, `"id"`, `"weight_version":-3,"id"`, 1), 5},
 	} {
-		got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text), time.Now(), time.Second)
+		got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text), time.Now())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -216,55 +217,16 @@ func TestShapesOfServers(t *testing.T) {
 		"pair without an id":  strings.Replace(sglang, "[-0.25,13347,null]", "[-0.25]", 1),
 		"no log-probability":  strings.Replace(sglang, "[-0.25,13347,null]", "[null,13347,null]", 1),
 	} {
-		if _, err := turn(&events.Rollout{}, parse(t, text), time.Now(), 0); err == nil || !strings.Contains(err.Error(), errTokens.Error()) {
+		if _, err := turn(&events.Rollout{}, parse(t, text), time.Now()); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestRoundedLogprobs(t *testing.T) {
-	got, err := turn(&events.Rollout{}, parse(t, strings.Replace(vllm, "-0.25", "1e-7", 1)), time.Now(), 0)
+	got, err := turn(&events.Rollout{}, parse(t, strings.Replace(vllm, "-0.25", "1e-7", 1)), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "log-probabilities", got.Logprobs, []float32{0, -0.5})
-}
-
-func TestCallIDs(t *testing.T) {
-	var asked []chatToolCall
-	for _, id := range []string{"a", "", "a", "call_2_5", "", "call_2_1"} {
-		asked = append(asked, chatToolCall{ID: id, Function: chatFunction{Name: "n"}})
-	}
-	seen := map[string]bool{}
-	calls := toolCalls(2, asked)
-	for _, c := range calls {
-		if c.ID == "" || seen[c.ID] {
-			t.Errorf("id %q stands twice or is empty: %+v", c.ID, calls)
-		}
-		seen[c.ID] = true
-	}
-	if calls[0].ID != "a" || calls[3].ID != "call_2_5" || len(calls) != 6 {
-		t.Errorf("ids that were good were changed: %+v", calls)
-	}
-}
-
-func TestArguments(t *testing.T) {
-	for _, c := range []struct{ given, read, sent string }{
-		{`"{\"a\":1}"`, `{"a":1}`, `{"a":1}`},
-		{`{"a": 1}`, `{"a": 1}`, `{"a": 1}`},
-		{`""`, "", "{}"},
-		{`null`, "", "{}"},
-		{`"{\"a\":"`, `{"a":`, `{"malformed_arguments":"{\"a\":"}`},
-		{`"null"`, "null", `{"malformed_arguments":"null"}`},
-		{`[1]`, "[1]", `{"malformed_arguments":"[1]"}`},
-		{`7`, "7", `{"malformed_arguments":"7"}`},
-	} {
-		var a arguments
-		if err := json.Unmarshal([]byte(c.given), &a); err != nil || string(a) != c.read {
-			t.Errorf("%s is read as %q, %v; want %q", c.given, a, err, c.read)
-		}
-		if got := a.forServer(); string(got) != c.sent {
-			t.Errorf("%s is sent as %s, want %s", c.given, got, c.sent)
-		}
-	}
 }

@@ -8,12 +8,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rondo-rl/rondo/inference"
 )
 
 // request is what arrived at the endpoint.
 type request struct {
 	at   time.Time
-	body chatRequest
+	body inference.Request
 	key  string
 }
 

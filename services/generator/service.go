@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference"
 )
 
 // Options of the service.
@@ -33,8 +34,8 @@ func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * ti
 type Service struct {
 	log    *eventlog.Log
 	opts   Options
-	client client
-	tools  []chatTool
+	client inference.Client
+	tools  []inference.Tool
 }
 
 // Run is the service.
@@ -46,7 +47,7 @@ func Run(ctx context.Context, env runtime.Env, opts Options) error {
 func newService(env runtime.Env, opts Options) *Service {
 	return &Service{
 		log: env.Log, opts: opts, tools: toolDefinitions(),
-		client: client{http: &http.Client{Transport: transport(opts.Slots)}, apiKey: strings.TrimSpace(opts.APIKey)},
+		client: inference.Client{HTTP: &http.Client{Transport: transport(opts.Slots)}, APIKey: strings.TrimSpace(opts.APIKey)},
 	}
 }
 
@@ -60,6 +61,9 @@ func transport(slots int) *http.Transport {
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
 // overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+	if events.External(m.Event.Entity) {
+		return nil, nil // its turns are sampled elsewhere
+	}
 	cfg, err := s.log.Config(ctx, m.Event.Run)
 	if err != nil {
 		return nil, err
@@ -72,12 +76,15 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if step == nothing {
 		return nil, nil
 	}
-	task, err := cfg.Task(r.Started.Task)
-	if err != nil {
+	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	if errors.Is(err, events.ErrNoTask) {
 		return fail(&r, err)
 	}
+	if err != nil {
+		return nil, err
+	}
 	if step == sample {
-		return s.sample(ctx, cfg, task, &r)
+		return s.sample(ctx, cfg, task, &r, m.Delivered)
 	}
 	last, err := s.finished(ctx, task, &r, stopReason)
 	if err != nil {
@@ -92,11 +99,17 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 	return []events.Event{fact}, err
 }
 
-// sample asks for one turn, and ends the episode with it when it was the last.
-func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
-	t, err := s.ask(ctx, cfg, task, r)
+// sample asks for one turn, and ends the episode with it when it was the last. Past the rollout's deadline it does
+// nothing: the sampler ends the rollout.
+func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+	asking, cancel := untilDeadline(ctx, r)
+	defer cancel()
+	t, err := s.askPatiently(asking, cfg, task, r)
+	if err != nil && ctx.Err() == nil && asking.Err() != nil {
+		return nil, nil
+	}
 	if err != nil {
-		return s.failed(ctx, cfg, r, err)
+		return s.failed(ctx, cfg, r, delivered, err)
 	}
 	sampled, err := r.Next(events.TurnSampledType, events.Ordinal(t.Turn), t)
 	if err != nil {
@@ -124,8 +137,8 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 	if endpoint == events.BuiltinEndpoint {
 		endpoint = s.opts.Builtin
 	}
-	answer, err := s.client.complete(ctx, endpoint, chatRequest{
-		Model: cfg.Policy, Messages: conversation(task, r), Tools: s.tools,
+	answer, err := s.client.Complete(ctx, endpoint, inference.Request{
+		Model: cfg.Model(), Messages: conversation(task, r), Tools: s.tools,
 		Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
 		Seed:     r.Started.Seed + int64(len(r.Turns)),
 		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
@@ -133,28 +146,38 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 	if err != nil {
 		return events.TurnSampled{}, err
 	}
-	t, err := turn(r, answer, started, time.Since(started))
+	t, err := turn(r, answer, started)
 	if err != nil {
-		err = &failure{class: events.ClassBadResponse, err: fmt.Errorf("answer of %s: %w", endpoint, err)}
+		return t, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", endpoint, err)}
 	}
-	return t, err
+	if pinned := cfg.PolicyVersion; pinned != nil && t.PolicyVersion != *pinned {
+		return t, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves version %d of %s; the run pins version %d", endpoint, t.PolicyVersion, cfg.Policy, *pinned)}
+	}
+	return t, nil
 }
 
-// failed states a failed try, and ends the rollout when there is no use in another one.
-func (s *Service) failed(ctx context.Context, cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
-	var f *failure
+// failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
+func (s *Service) failed(ctx context.Context, cfg events.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
+	var f *inference.Failure
 	if !errors.As(cause, &f) || ctx.Err() != nil {
 		return nil, cause // ours, not the server's: deliver again
 	}
-	if f.permanent {
-		fact, err := r.Fail(events.StageGenerator, f.class, f)
+	left := time.Until(r.Started.Deadline)
+	if f.Throttled {
+		return nil, runtime.RetryAfter(f, putOff(f.After, left, delivered))
+	}
+	if f.Away && left > held { // it comes again early enough to say at the end that the server stayed away
+		return nil, runtime.RetryAfter(f, min(putOff(f.After, left, delivered), left-held))
+	}
+	if f.Permanent || f.Away {
+		fact, err := r.Fail(events.StageGenerator, f.Class, f)
 		return []events.Event{fact}, err
 	}
-	fact, final, err := r.Retry(cfg.Limits, events.StageGenerator, f.class, f)
+	fact, final, err := r.Retry(cfg.Limits, events.StageGenerator, f.Class, f)
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, runtime.RetryAfter(f, max(f.after, backoff(r.Tries)))
+	return []events.Event{fact}, runtime.RetryAfter(f, max(f.After, backoff(r.Tries)))
 }
 
 // backoff doubles from half a second to half a minute.

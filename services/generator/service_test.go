@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runtime/jetpubsub"
+	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -87,7 +87,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	start(t, log, nil)
 	closed := serve(t, text(final))
 	closed.Close()
-	manyCalls := `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, maxToolCalls) + `{"function":{}}]}}]}`
+	manyCalls := `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
 	logprob := func(value string) string { return strings.Replace(final, "-0.5", value, 1) }
 	cases := map[string]struct {
 		answers []answer
@@ -167,18 +167,6 @@ func TestServerThatAsksForPatience(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"7": 7 * time.Second, "0": 0, "": 0, "soon": 0, "99999999999": 0,
-		now.Add(time.Minute).Format(http.TimeFormat): time.Minute,
-	} {
-		if got := retryAfter(value, now); got != want {
-			t.Errorf("Retry-After %q is %s, want %s", value, got, want)
-		}
-	}
-}
-
 // TestMalformedToolCall follows a call that no tool can run: the tool runner sees what the model wrote, and the
 // server gets it back in a form that it can read.
 func TestMalformedToolCall(t *testing.T) {
@@ -202,7 +190,7 @@ func TestMalformedToolCall(t *testing.T) {
 		t.Errorf("finished as %+v", f)
 	}
 	messages := e.seen()[1].body.Messages
-	if len(messages) != 4 || messages[2].ToolCalls[0].Function.Arguments != arguments(`{"malformed_arguments":"{\"path\": \"a.txt"}`) {
+	if len(messages) != 4 || messages[2].ToolCalls[0].Function.Arguments != inference.Arguments(`{"malformed_arguments":"{\"path\": \"a.txt"}`) {
 		t.Errorf("the server was asked %+v", messages)
 	}
 	if messages[3].Role != "tool" || messages[3].Content != "seen "+written || messages[3].ToolCallID != "c1" {

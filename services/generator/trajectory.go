@@ -126,6 +126,9 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 	}
 	for _, m := range t.Messages {
 		fact.Tokens += len(m.TokenIDs)
+		if m.Role == "assistant" {
+			fact.Sampled += len(m.TokenIDs)
+		}
 	}
 	if tools := r.LastTools(); tools != nil {
 		fact.Workspace = tools.Workspace

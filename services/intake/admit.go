@@ -7,10 +7,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
 )
 
 // admit checks a fact against what it is about, before it is linked.
-func (s *Service) admit(ctx context.Context, fact events.Event, payload any) error {
+func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Event, payload any) error {
 	if fact.Type.Kind() == events.WeightsSubmittedType.Kind() {
 		if fact.Run != events.Catalogue {
 			return refuse("weights belong to the catalogue: publish to %s", events.DoorSubject(events.Catalogue, fact.Type, fact.Entity))
@@ -33,7 +34,14 @@ func (s *Service) admit(ctx context.Context, fact events.Event, payload any) err
 	case err != nil:
 		return err
 	}
+	if fact.Type.ExternalOnly() {
+		return s.admitExternal(ctx, m, cfg, fact, payload)
+	}
 	switch p := payload.(type) {
+	case *events.QuerySubmitted:
+		return s.admitQuery(ctx, cfg, fact, p)
+	case *events.FeedbackRecorded:
+		return s.admitFeedback(ctx, fact, p)
 	case *events.BatchConsumed:
 		return s.admitStep(ctx, cfg, fact, "step", p.Step)
 	case *events.BatchCheckpointed:
@@ -96,8 +104,12 @@ func (s *Service) admitTurn(ctx context.Context, fact events.Event, turn *int) e
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuseRollout(fact)
 	}
-	if err == nil && (*turn < 0 || *turn >= len(r.Turns)) {
-		return refuse("turn %d: rollout %s of run %s has %d turns, counted from 0", *turn, fact.Entity, fact.Run, len(r.Turns))
+	turns := len(r.Turns)
+	if r.Finished != nil {
+		turns = r.Finished.Turns // an external rollout has no others
+	}
+	if err == nil && (*turn < 0 || *turn >= turns) {
+		return refuse("turn %d: rollout %s of run %s has %d turns, counted from 0", *turn, fact.Entity, fact.Run, turns)
 	}
 	return err
 }
@@ -107,12 +119,24 @@ func refuseRollout(fact events.Event) error {
 }
 
 // follows says which facts may stand behind a link (nil: begin a chain).
-func follows(fact events.Event, last *events.Event) error {
+func (s *Service) follows(ctx context.Context, fact events.Event, last *events.Event) error {
 	switch {
+	case fact.Type == events.GroupOpenedType || fact.Type == events.RolloutStartedType:
+		return s.admitClosed(ctx, fact)
 	case last == nil && fact.Type.Kind() == events.RolloutStartedType.Kind():
 		return refuseRollout(fact)
 	case last != nil && last.Type == events.RunClosedType:
 		return refuse("run %s is closed", fact.Run)
+	case fact.Type.ExternalOnly():
+		links, err := s.log.History(ctx, fact.Run, last.Seq)
+		if err != nil {
+			return err
+		}
+		r, err := events.FoldRollout(links)
+		if err != nil {
+			return err
+		}
+		return inOrder(fact, &r)
 	}
 	return nil
 }

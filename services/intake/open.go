@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
@@ -22,6 +23,9 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 	}
 	if !known {
 		if err := opened.Config.Validate(); err != nil {
+			return fact, refuse("run %s: %v", fact.Run, err)
+		}
+		if _, err := advantage.New(opened.Config.Advantage.Estimator, opened.Config.Advantage.Params); err != nil {
 			return fact, refuse("run %s: %v", fact.Run, err)
 		}
 		if err := s.admitName(ctx, fact.Run); err != nil {

@@ -25,9 +25,8 @@ func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Even
 	if !t.FromOutside() {
 		return fact, nil, refuse("%s: only Rondo's own services state it; `rondo events schema` lists what outsiders may state", t)
 	}
-	ordinal, err := ordinal(m, t)
-	if err != nil {
-		return fact, nil, err
+	if t.ExternalOnly() && !events.External(entity) {
+		return fact, nil, refuse("%s of %s: only Rondo's own services state it; outsiders may state it of groups whose names begin with %s", t, entity, events.ExternalPrefix)
 	}
 	body, err := s.log.DoorBody(ctx, m.Header, m.Data)
 	if err != nil {
@@ -40,9 +39,16 @@ func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Even
 	if err != nil {
 		return fact, nil, refuse("%s: %v", t, err)
 	}
+	ordinal, err := ordinal(m, t, payload)
+	if err != nil {
+		return fact, nil, err
+	}
 	fact = events.Event{
 		ID: events.ID(run, t, entity, ordinal), Run: run, Type: t, Entity: entity,
 		Source: source(m), Data: body,
+	}
+	if t.Routed() {
+		fact.Route = events.RouteFinal // who made it runs its tools
 	}
 	return fact, payload, nil
 }
@@ -71,11 +77,19 @@ const maxName = 128
 // ownOrdinal begins the ordinals that the intake gives to messages without an id.
 const ownOrdinal = "door-"
 
-// ordinal identifies the fact: by itself where it can happen only once, else by the sender's id, else by the
-// message's place at the door. All three stay the same when the message is delivered again.
-func ordinal(m runtime.Message, t events.Type) (string, error) {
-	if t == events.RunOpenedType || t == events.RunClosedType {
+// happensOnce reports whether an entity has at most one fact of the type.
+func happensOnce(t events.Type) bool {
+	return t.ExternalOnly() && t != events.TurnSampledType || t == events.RunOpenedType || t == events.RunClosedType || t == events.QuerySubmittedType
+}
+
+// ordinal identifies the fact: by itself where it can happen only once or is counted, else by the sender's id, else by the
+// message's place at the door. All of them stay the same when the message is delivered again.
+func ordinal(m runtime.Message, t events.Type, payload any) (string, error) {
+	if happensOnce(t) {
 		return "0", nil
+	}
+	if turn, ok := payload.(*events.TurnSampled); ok {
+		return events.Ordinal(turn.Turn), nil
 	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {

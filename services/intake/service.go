@@ -23,6 +23,8 @@ type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
 	known  *chains
+	// decoders holds a place for each trajectory file in memory.
+	decoders chan struct{}
 }
 
 // Run is the service.
@@ -36,7 +38,7 @@ func Run(ctx context.Context, env runtime.Env) error {
 
 func newService(env runtime.Env) (*Service, error) {
 	known, err := newChains(env.Log)
-	return &Service{log: env.Log, logger: env.Logger, known: known}, err
+	return &Service{log: env.Log, logger: env.Logger, known: known, decoders: make(chan struct{}, decodersAtOnce)}, err
 }
 
 // Handle takes one message in. Messages from a run's own stream are its closing, which the catalogue copies.
@@ -77,10 +79,41 @@ func (s *Service) take(ctx context.Context, m runtime.Message) (events.Event, er
 	if opened, ok := payload.(*events.RunOpened); ok {
 		return s.open(ctx, fact, opened, m.Time)
 	}
-	if err := s.admit(ctx, fact, payload); err != nil {
+	if happensOnce(fact.Type) {
+		// What was admitted once is not judged again: deadlines pass, and runs are paused.
+		stored, err := s.log.LastOfType(ctx, fact.Run, fact.Type, fact.Entity)
+		if err == nil && stored.ID == fact.ID {
+			return stored, s.same(fact, stored)
+		}
+		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+			return fact, err
+		}
+	}
+	if _, ok := payload.(*events.TurnSampled); ok {
+		stored, found, err := s.onChain(ctx, fact)
+		if err != nil {
+			return fact, err
+		}
+		if found {
+			return stored, s.same(fact, stored)
+		}
+	}
+	if err := s.admit(ctx, m, fact, payload); err != nil {
 		return fact, err
 	}
 	return s.link(ctx, fact)
+}
+
+// onChain looks for a fact that was taken in before.
+func (s *Service) onChain(ctx context.Context, fact events.Event) (events.Event, bool, error) {
+	last, err := s.log.Last(ctx, fact.Run, fact.Type.Kind(), fact.Entity)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return events.Event{}, false, nil
+	}
+	if err != nil {
+		return events.Event{}, false, err
+	}
+	return s.known.find(ctx, last, fact.ID)
 }
 
 // link puts a fact behind the last link of its chain, unless it stands on the chain already: a message that was
@@ -98,16 +131,27 @@ func (s *Service) link(ctx context.Context, fact events.Event) (events.Event, er
 				return errKnown
 			}
 		}
-		return follows(fact, last)
+		return s.follows(ctx, fact, last)
 	})
 	if earlier != nil {
 		stored, err = *earlier, nil
 	}
-	if err == nil && fact.Type != events.RunClosedType && !sameContent(fact, stored) {
-		return stored, refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",
-			events.HeaderMessageID, fact.ID[strings.LastIndex(fact.ID, "/")+1:], fact.Type, fact.Entity, stored.Seq)
+	if err == nil {
+		err = s.same(fact, stored)
 	}
 	return stored, err
+}
+
+// same refuses a fact in whose place another one stands.
+func (s *Service) same(fact, stored events.Event) error {
+	switch {
+	case fact.Type == events.RunClosedType || sameContent(fact, stored):
+		return nil
+	case happensOnce(fact.Type):
+		return refuse("%s of %s stands at sequence %d already and says something else", fact.Type, fact.Entity, stored.Seq)
+	}
+	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",
+		events.HeaderMessageID, fact.ID[strings.LastIndex(fact.ID, "/")+1:], fact.Type, fact.Entity, stored.Seq)
 }
 
 var errKnown = errors.New("on the log already")

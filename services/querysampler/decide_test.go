@@ -180,6 +180,24 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
+// An export has no trainer: what it has collected is done with, and its steps end the run.
+func TestExportPacesItself(t *testing.T) {
+	l := newLog(t, func(c *events.RunConfig) { c.Feeds[0].MinReward, c.Steps = new(1.0), 3 })
+	opened(l)
+	if got := openedGroups(l.Settle()); !slices.Equal(got, groupIDs(1, 4)) {
+		t.Fatalf("at first %v are opened", got)
+	}
+	ready(l, "trainer", 1, groupIDs(1, 2)...)
+	if got := openedGroups(l.Settle()); !slices.Equal(got, groupIDs(5, 6)) {
+		t.Errorf("after a batch %v are opened", got)
+	}
+	ready(l, "trainer", 2, groupIDs(3, 4)...)
+	ready(l, "trainer", 3, groupIDs(5, 6)...)
+	if facts := l.Settle(); len(facts) == 0 || facts[0].Type != events.RunClosedType {
+		t.Errorf("after the last step: %v", decidertest.Names(facts))
+	}
+}
+
 // A sampler that dies between two appends leaves a group with some members only, or none.
 func TestCompletesHalfOpenedGroups(t *testing.T) {
 	for started := range 3 {

@@ -13,14 +13,29 @@ type state struct {
 	Paused bool  `json:"paused"`
 	Closed bool  `json:"closed"`
 	Pauses int64 `json:"pauses"` // so far
-	Groups int64 `json:"groups"` // opened so far
+	Groups int64 `json:"groups"` // of the run's own, opened so far
+	Drawn  int64 `json:"drawn"`  // those of them on tasks, not queries
 	// Uncovered counts groups that no weights_published{through_step} covers yet and that may still be trained.
 	Uncovered int64 `json:"uncovered"`
 	// Useful counts groups that were, or may still be, batched.
 	Useful        int64 `json:"useful"`
 	PolicyVersion int64 `json:"policy_version"`
+	Ready         int64 `json:"ready"` // last step of the first feed
 	ThroughStep   int64 `json:"through_step"`
+	Batches       int64 `json:"batches"` // of the first feed that no weights cover yet
 	Bytes         int64 `json:"bytes"`
+	// Unanswered counts the rollouts in a row that failed at the endpoint.
+	Unanswered  int    `json:"unanswered"`
+	LastFailure string `json:"last_failure,omitempty"`
+
+	// Running counts the uncovered groups that are not complete. The rest is of feeds that cut batches by tokens.
+	Running         int64   `json:"running"`
+	UncoveredTokens int64   `json:"uncovered_tokens"` // of the complete ones
+	BatchedTokens   int64   `json:"batched_tokens"`   // those of them that stand in a batch
+	MeanTokens      float64 `json:"mean_tokens"`      // of a group
+	Measured        int64   `json:"measured"`         // groups in that mean
+	// Completed is when the last group was.
+	Completed time.Time `json:"completed,omitzero"`
 }
 
 // group is a group whose members are not all started yet.
@@ -28,13 +43,27 @@ type group struct {
 	ID            string `json:"id"`
 	Task          string `json:"task"`
 	PolicyVersion int64  `json:"policy_version"`
-	Started       int    `json:"started"`
+	Missing       []int  `json:"missing"` // members
+	// Expires is when nobody starts the missing members of an outsider's group any more.
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+func newGroup(id string, opened events.GroupOpened) group {
+	g := group{ID: id, Task: opened.Task, PolicyVersion: opened.PolicyVersion}
+	for i := range opened.Size {
+		g.Missing = append(g.Missing, i)
+	}
+	return g
 }
 
 // inFlight is a rollout without an outcome.
 type inFlight struct {
 	ID       string    `json:"id"`
 	Deadline time.Time `json:"deadline"`
+	// Unanswered: its last try at a turn failed at the endpoint.
+	Unanswered bool `json:"unanswered,omitempty"`
+	// Tokens that a feed would train on.
+	Tokens int64 `json:"tokens,omitempty"`
 }
 
 // batch is a batch that no published weights cover yet.
@@ -43,14 +72,36 @@ type batch struct {
 	Groups []string `json:"groups"`
 }
 
-// Keys of the projection. All but the state itself shrink again when what they describe is over.
+// place is what a group takes of the capacity.
+type place struct {
+	Batched  bool `json:"batched,omitempty"`
+	Complete bool `json:"complete,omitempty"`
+	// Tokens of the scored members, by rollout; of feeds that cut batches by tokens.
+	Tokens map[string]int64 `json:"tokens,omitempty"`
+}
+
+// tokens are those of a group, which at most fill a batch: a longer group is one by itself.
+func (d *Decider) tokens(p place) (n int64) {
+	for _, t := range p.Tokens {
+		n += t
+	}
+	return min(n, d.feed.TokensPerBatch)
+}
+
+// Keys of the projection. All but the state itself and the pass rates shrink again when what they describe is over.
 const (
 	stateKey  = "state"
 	halfOpen  = "group/"
 	flying    = "rollout/"
 	uncovered = "batch/"
-	counted   = "counted/" // group → whether it is batched, for the groups in Uncovered
+	counted   = "counted/" // group → its place
+	queries   = "query/"   // sequence → name of a query that waits
+	queryAt   = "asked/"   // name of a query that waits → sequence
+	passRates = "passed/"  // task → moving average of its groups' pass rates
 )
+
+// eventOverhead is what a message costs on disk beside its body: subject, headers and record, in bytes.
+const eventOverhead = 640
 
 // claimCheck is what the reference to a large body takes, in bytes: the body itself is in the store.
 const claimCheck = 256
@@ -80,143 +131,36 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		s.Paused = true
 		s.Pauses++
 	case events.RunResumedType:
-		s.Paused = false
+		s.Paused, s.Unanswered = false, 0
 	case events.RunClosedType:
 		s.Closed = true
+	case events.QuerySubmittedType:
+		return applyQuery(tx, e)
 	case events.GroupOpenedType:
-		return applyOpened(tx, s, e)
+		return d.applyOpened(tx, s, e)
 	case events.RolloutStartedType:
 		return d.applyStarted(tx, e)
-	case events.RolloutScoredType, events.RolloutFailedType:
-		return tx.Delete(flying + e.Entity)
+	case events.TurnSampledType:
+		s.Unanswered = 0
+		return applyUnanswered(tx, e.Entity, false)
+	case events.RolloutRetriedType:
+		return applyRetried(tx, s, e)
+	case events.RolloutFinishedType:
+		return d.applyFinished(tx, e)
+	case events.RolloutScoredType:
+		return d.applyScored(tx, e)
+	case events.RolloutFailedType:
+		return applyFailed(tx, s, e)
+	case events.RolloutInvalidatedType:
+		return d.applyInvalidated(tx, s, e)
 	case events.GroupCompletedType:
-		return applyCompleted(tx, s, e)
+		return d.applyCompleted(tx, s, e)
 	case events.GroupDroppedType:
 		return d.applyDropped(tx, s, e)
 	case events.BatchReadyType:
 		return d.applyReady(tx, s, e)
 	case events.WeightsPublishedType:
 		return d.applyPublished(tx, s, e)
-	}
-	return nil
-}
-
-func applyOpened(tx *projection.Tx, s *state, e events.Event) error {
-	opened, err := events.Data[events.GroupOpened](e)
-	if err != nil {
-		return err
-	}
-	s.Groups++
-	if err := count(tx, s, e.Entity, false); err != nil {
-		return err
-	}
-	return projection.Put(tx, halfOpen+e.Entity, group{ID: e.Entity, Task: opened.Task, PolicyVersion: opened.PolicyVersion})
-}
-
-func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
-	started, err := events.Data[events.RolloutStarted](e)
-	if err != nil {
-		return err
-	}
-	if err := projection.Put(tx, flying+e.Entity, inFlight{ID: e.Entity, Deadline: started.Deadline}); err != nil {
-		return err
-	}
-	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
-	if !ok || err != nil {
-		return err
-	}
-	if g.Started = started.Member + 1; g.Started >= d.cfg.GroupSize {
-		return tx.Delete(halfOpen + started.Group)
-	}
-	return projection.Put(tx, halfOpen+started.Group, g)
-}
-
-// count counts a group, once, as one that may be trained.
-func count(tx *projection.Tx, s *state, group string, batched bool) error {
-	_, known, err := projection.Get[bool](tx, counted+group)
-	if err != nil {
-		return err
-	}
-	if !known {
-		s.Uncovered++
-		s.Useful++
-	}
-	return projection.Put(tx, counted+group, batched)
-}
-
-// giveBack gives the place of a group back that will not be trained. A drop that raced with a batch of the group is
-// void.
-func giveBack(tx *projection.Tx, s *state, group string) error {
-	batched, known, err := projection.Get[bool](tx, counted+group)
-	if err != nil || !known || batched {
-		return err
-	}
-	s.Uncovered--
-	s.Useful--
-	return tx.Delete(counted + group)
-}
-
-// applyCompleted gives the place of a group without any survivor back: nothing of it will be trained.
-func applyCompleted(tx *projection.Tx, s *state, e events.Event) error {
-	completed, err := events.Data[events.GroupCompleted](e)
-	if err != nil {
-		return err
-	}
-	for _, m := range completed.Members {
-		if !m.Failed {
-			return nil
-		}
-	}
-	return giveBack(tx, s, e.Entity)
-}
-
-func (d *Decider) applyDropped(tx *projection.Tx, s *state, e events.Event) error {
-	dropped, err := events.Data[events.GroupDropped](e)
-	if err != nil || dropped.Feed != d.cfg.Feeds[0].Name {
-		return err
-	}
-	return giveBack(tx, s, e.Entity)
-}
-
-func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error {
-	if e.Entity != d.cfg.Feeds[0].Name {
-		return nil
-	}
-	ready, err := events.Data[events.BatchReady](e)
-	if err != nil {
-		return err
-	}
-	for _, g := range ready.Groups {
-		if err := count(tx, s, g, true); err != nil {
-			return err
-		}
-	}
-	return projection.Put(tx, uncovered+events.StepKey(ready.Step), batch{Step: ready.Step, Groups: ready.Groups})
-}
-
-func (d *Decider) applyPublished(tx *projection.Tx, s *state, e events.Event) error {
-	published, err := events.Data[events.WeightsPublished](e)
-	if err != nil {
-		return err
-	}
-	s.PolicyVersion = max(s.PolicyVersion, published.Version)
-	if published.Run != d.run {
-		return nil
-	}
-	s.ThroughStep = max(s.ThroughStep, published.ThroughStep)
-	for b, err := range projection.Scan[batch](tx, uncovered) {
-		if err != nil || b.Step > published.ThroughStep {
-			return err
-		}
-		s.Uncovered -= int64(len(b.Groups))
-		for _, g := range b.Groups {
-			if err := tx.Delete(counted + g); err != nil {
-				return err
-			}
-		}
-		if err := tx.Delete(uncovered + events.StepKey(b.Step)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package scorer runs a task's verifier over the final workspace, in a fresh sandbox.
+// Package scorer runs a task's verifier over the final workspace, in a fresh sandbox. Where a task has none, users'
+// feedback is the reward.
 package scorer
 
 import (
@@ -25,7 +26,7 @@ type Options struct {
 	ToolchainCache string
 }
 
-// Service consumes rollout_finished, and emits rollout_scored, rollout_retried and rollout_failed.
+// Service consumes rollout_finished and feedback_recorded, and emits rollout_scored, rollout_retried and rollout_failed.
 type Service struct {
 	log  *eventlog.Log
 	opts Options
@@ -37,22 +38,40 @@ func Run(ctx context.Context, env runtime.Env, opts Options) error {
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Scorer, Slots: opts.Slots, Handle: s.Handle})
 }
 
-// Handle scores the rollout of the input, unless it has its outcome already.
+// Handle scores the rollout of the input, which has finished or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
 	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return nil, runtime.Permanent(err)
+	}
 	if err != nil || r.Over() || r.Finished == nil {
 		return nil, err
 	}
+	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	unknown := errors.Is(err, events.ErrNoTask)
+	switch {
+	case unknown && !events.External(r.ID):
+		fact, err := r.Fail(events.StageScorer, events.ClassInternal, err)
+		return []events.Event{fact}, err
+	case err != nil && !unknown:
+		return nil, err
+	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
+		return s.byFeedback(ctx, task, &r)
+	case m.Event.Type != events.RolloutFinishedType:
+		return nil, nil // a remark: the verifier gives the reward
+	case events.External(r.ID) && r.Finished.Workspace == nil:
+		return nil, nil // there is nothing to verify: who made the rollout scores it
+	}
+	return s.verify(ctx, task, &r)
+}
+
+// verify states the verifier's verdict.
+func (s *Service) verify(ctx context.Context, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	cfg, err := s.log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err
 	}
-	task, err := cfg.Task(r.Started.Task)
-	if err != nil {
-		fact, _ := r.Fail(events.StageScorer, events.ClassInternal, err)
-		return []events.Event{fact}, nil
-	}
-	scored, err := s.score(ctx, task, &r)
+	scored, err := s.score(ctx, cfg, task, r)
 	if err == nil {
 		fact, err := r.Next(events.RolloutScoredType, "0", scored)
 		return []events.Event{fact}, err
@@ -60,13 +79,12 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	return failed(cfg, &r, err)
+	return failed(cfg, r, err)
 }
 
 // failed ends the rollout when its verifier gave no verdict, and tries again when the machinery failed.
 func failed(cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
-	var v *verifier.Error
-	if errors.As(cause, &v) && v.Class != verifier.ClassSandbox {
+	if v := NoVerdict(cause); v != nil {
 		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, withLog(v))
 		return []events.Event{fact}, err
 	}
@@ -99,29 +117,39 @@ func class(cause error) string {
 	return events.ClassSandbox
 }
 
-// score runs the verifier and stores its log.
-func (s *Service) score(ctx context.Context, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+// score verifies, composes the reward, and stores what the verifier wrote.
+func (s *Service) score(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+	scored, log, err := s.verdict(ctx, cfg, task, r)
+	if err != nil || len(log) == 0 {
+		return scored, err
+	}
+	ref, err := storage.PutBlob(ctx, s.log.Store(), log)
+	if err != nil {
+		return scored, fmt.Errorf("store verifier log: %w", err)
+	}
+	scored.Log = &ref
+	return scored, nil
+}
+
+// verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
+func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (scored events.RolloutScored, log []byte, err error) {
 	spec, err := s.spec(ctx, task, r)
 	if err != nil {
-		return events.RolloutScored{}, err
+		return scored, nil, err
 	}
 	outcome, err := verifier.Run(ctx, spec)
 	if err != nil {
-		return events.RolloutScored{}, err
+		return scored, nil, err
 	}
-	scored := events.RolloutScored{
-		Reward: outcome.Reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
+	reward, err := cfg.Scorer.Reward(outcome.Components)
+	if err != nil {
+		return scored, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: err, Log: outcome.Log}
+	}
+	return events.RolloutScored{
+		Reward: reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
 		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
 		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
-	}
-	if len(outcome.Log) > 0 {
-		ref, err := storage.PutBlob(ctx, s.log.Store(), outcome.Log)
-		if err != nil {
-			return scored, fmt.Errorf("store verifier log: %w", err)
-		}
-		scored.Log = &ref
-	}
-	return scored, nil
+	}, outcome.Log, nil
 }
 
 func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {

@@ -78,7 +78,11 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 		}
 		b.end()
 	}
-	sb, err := h.restore(ctx, task, r)
+	var workspace *storage.Ref
+	if t := r.LastTools(); t != nil {
+		workspace = t.Workspace
+	}
+	sb, err := restore(ctx, h.store, h.opts, task, r.ID, workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -89,34 +93,34 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 	}}, nil
 }
 
-// restore makes a sandbox from the task's snapshot and the workspace's change.
-func (h *held) restore(ctx context.Context, task events.TaskSpec, r *events.Rollout) (*sandbox.Sandbox, error) {
-	spec := sandbox.Spec{Name: r.ID, Workdir: task.Workdir, Env: map[string]string{}, AllowInsecure: h.opts.AllowInsecure}
+// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none.
+func restore(ctx context.Context, store storage.Store, opts Options, task events.TaskSpec, rollout string, workspace *storage.Ref) (*sandbox.Sandbox, error) {
+	spec := sandbox.Spec{Name: rollout, Workdir: task.Workdir, Env: map[string]string{}, AllowInsecure: opts.AllowInsecure}
 	spec.Limits.MemoryBytes = int64(task.MemoryMB) << 20
 	maps.Copy(spec.Env, task.Env)
-	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, h.opts.ToolchainCache)
+	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, opts.ToolchainCache)
 	if err != nil {
 		return nil, err
 	}
 	spec.Mounts = mounts
 	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
-	snapshot, err := storage.GetBlob(ctx, h.store, task.Snapshot)
+	snapshot, err := storage.GetBlob(ctx, store, task.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of task %s: %w", task.Name, err)
 	}
 	var changes []byte
-	if t := r.LastTools(); t != nil && t.Workspace != nil {
-		if changes, err = storage.GetBlob(ctx, h.store, *t.Workspace); err != nil {
-			return nil, fmt.Errorf("workspace of %s: %w", r.ID, err)
+	if workspace != nil {
+		if changes, err = storage.GetBlob(ctx, store, *workspace); err != nil {
+			return nil, fmt.Errorf("workspace of %s: %w", rollout, err)
 		}
 	}
 	sb, err := sandbox.New(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox of %s: %w", r.ID, err)
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
 	if err := fill(ctx, sb, task.Workdir, snapshot, changes); err != nil {
 		sb.Close()
-		return nil, fmt.Errorf("sandbox of %s: %w", r.ID, err)
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
 	return sb, nil
 }

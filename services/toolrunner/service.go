@@ -84,10 +84,13 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil {
 		return nil, err
 	}
-	task, err := cfg.Task(r.Started.Task)
+	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
+	if errors.Is(err, events.ErrNoTask) {
+		fact, err := r.Fail(events.StageTools, events.ClassInternal, err)
+		return []events.Event{fact}, err
+	}
 	if err != nil {
-		fact, _ := r.Fail(events.StageTools, events.ClassInternal, err)
-		return []events.Event{fact}, nil
+		return nil, err
 	}
 	done, err := s.work(ctx, task, &r)
 	if err == nil {
@@ -113,28 +116,35 @@ func (s *Service) work(ctx context.Context, task events.TaskSpec, r *events.Roll
 		return events.ToolsCompleted{}, err
 	}
 	defer s.held.put(box)
-	calls := make([]tools.Call, len(last.ToolCalls))
-	for i, c := range last.ToolCalls {
-		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
-	}
-	results, err := tools.Run(ctx, box.Sandbox, calls)
+	results, err := run(ctx, box.Sandbox, last.ToolCalls)
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
 	}
 	done := events.ToolsCompleted{
-		Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(),
-	}
-	for _, t := range results {
-		done.Results = append(done.Results, events.ToolResult{
-			CallID: t.CallID, Name: t.Name, Content: t.Content, Error: t.Error, ExitCode: t.ExitCode,
-			DroppedBytes: t.DroppedBytes, StartedAt: t.StartedAt.UTC(), DurationMS: float64(t.Duration) / float64(time.Millisecond),
-		})
+		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(),
 	}
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
 	}
 	box.left = stateAfter(done.Turn, done.Workspace)
 	return done, nil
+}
+
+// run makes the calls of one turn.
+func run(ctx context.Context, sb *sandbox.Sandbox, asked []events.ToolCall) ([]events.ToolResult, error) {
+	calls := make([]tools.Call, len(asked))
+	for i, c := range asked {
+		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	}
+	answers, err := tools.Run(ctx, sb, calls)
+	results := make([]events.ToolResult, len(answers))
+	for i, a := range answers {
+		results[i] = events.ToolResult{
+			CallID: a.CallID, Name: a.Name, Content: a.Content, Error: a.Error, ExitCode: a.ExitCode,
+			DroppedBytes: a.DroppedBytes, StartedAt: a.StartedAt.UTC(), DurationMS: float64(a.Duration) / float64(time.Millisecond),
+		}
+	}
+	return results, err
 }
 
 func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*storage.Ref, error) {

@@ -3,7 +3,6 @@
 package trainerfeeder
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -17,90 +16,124 @@ const ahead = 1
 
 // Decider folds groups and a feed's progress, and decides batch_ready and group_dropped.
 type Decider struct {
-	run   string
-	cfg   events.RunConfig
-	feed  events.Feed
-	store storage.Store
+	run       string
+	cfg       events.RunConfig
+	feed      events.Feed
+	staleness events.Staleness
+	filters   events.Filters
+	store     storage.Store
+	// rested is state.Moved when nothing was decided the last time: until it moves again, nothing will be.
+	rested uint64
 }
 
 // NewDecider makes the decider of one feed. The store is only used to complete a decided batch.
 func NewDecider(run string, cfg events.RunConfig, feed events.Feed, store storage.Store) *Decider {
-	return &Decider{run: run, cfg: cfg, feed: feed, store: store}
+	return &Decider{run: run, cfg: cfg, feed: feed, staleness: cfg.StalenessOf(feed), filters: cfg.FiltersOf(feed), store: store}
 }
 
 // Decide drops what can no longer be trained and composes the next batch when enough groups wait.
 func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
 	s, _, err := projection.Get[state](v, stateKey)
-	if err != nil {
+	if err != nil || s.Moved == d.rested {
 		return nil, time.Time{}, err
 	}
+	facts, err := d.decide(v, s)
+	if len(facts) == 0 && err == nil {
+		d.rested = s.Moved
+	}
+	return facts, time.Time{}, err
+}
+
+func (d *Decider) decide(v projection.View, s state) ([]events.Event, error) {
 	var facts []events.Event
-	var fresh []pending
-	room := s.Ready < s.Consumed+ahead && !s.Closed
+	next := draft{feed: d.feed}
 	for g, err := range projection.Scan[pending](v, waiting) {
 		if err != nil {
-			return nil, time.Time{}, err
+			return nil, err
 		}
 		if drop, ok := d.drop(g, s); ok {
 			fact, err := events.New(d.run, events.GroupDroppedType, g.ID, d.feed.Name, drop)
 			if err != nil {
-				return nil, time.Time{}, err
+				return nil, err
 			}
 			facts = append(facts, fact)
 			continue
 		}
-		if fresh = append(fresh, g); len(fresh) == d.feed.GroupsPerBatch {
+		if next.take(g, d.trainedTokens(g)); next.full {
 			break // newer groups are judged when their turn comes
 		}
 	}
-	if !room || len(fresh) < d.feed.GroupsPerBatch {
-		return facts, time.Time{}, nil
+	if s.Closed && d.feed.Export() && len(next.groups) > 0 {
+		next.full = true // nothing comes after it
 	}
-	ready := compose(fresh, s)
+	if !next.full || !d.room(s) {
+		return facts, nil
+	}
+	if soon, err := d.tooOldSoon(v, s, next.groups); soon || err != nil {
+		return facts, err
+	}
+	ready := d.compose(next.groups, s)
 	fact, err := events.New(d.run, events.BatchReadyType, d.feed.Name, events.Ordinal(ready.Step), ready)
-	return append(facts, fact), time.Time{}, err
+	return append(facts, fact), err
 }
 
-// drop says whether a waiting group can no longer be trained, and why.
-func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
-	dropped := events.GroupDropped{Feed: d.feed.Name}
-	staleness := s.PolicyVersion - g.DispatchVersion
-	switch {
-	case trainable(g) == 0:
-		dropped.Reason, dropped.Detail = events.DropFiltered, "no member can be trained on: "+g.Members[0].Skip
-	case staleness > d.cfg.Staleness.Max:
-		dropped.Reason, dropped.Staleness = events.DropStale, staleness
-		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.cfg.Staleness.Max)
-	case s.Closed:
-		dropped.Reason, dropped.Detail = events.DropStale, "the run was closed before the group was batched"
-	default:
-		return dropped, false
+// room reports whether another batch is wanted. An export collects, whether somebody consumes it or not.
+func (d *Decider) room(s state) bool {
+	return d.feed.Export() || s.Ready < s.Consumed+ahead && !s.Closed
+}
+
+// draft is a batch in the making: whole groups in the order in which they wait.
+type draft struct {
+	feed    events.Feed
+	groups  []pending
+	tokens  int64
+	largest int64
+	full    bool
+}
+
+// take takes the next group, or finds that the batch is full without it.
+func (n *draft) take(g pending, tokens int64) {
+	if len(n.groups) > 0 && !n.fits(tokens) {
+		n.full = true
+		return
 	}
-	return dropped, true
-}
-
-func trainable(g pending) (n int) {
-	for _, m := range g.Members {
-		if m.Skip == "" {
-			n++
-		}
+	n.groups = append(n.groups, g)
+	n.tokens, n.largest = n.tokens+tokens, max(n.largest, tokens)
+	if budget := n.feed.TokensPerBatch; budget > 0 {
+		n.full = n.tokens >= budget
+	} else {
+		n.full = len(n.groups) == n.feed.GroupsPerBatch
 	}
-	return n
 }
 
-// compose makes the next batch of whole groups, oldest first.
-func compose(groups []pending, s state) events.BatchReady {
+// fits reports whether another group is within the token budget, and within what a rank's file can hold: balanced over the ranks,
+// none has more than the mean and the largest group.
+func (n *draft) fits(tokens int64) bool {
+	total := n.tokens + tokens
+	if n.feed.TokensPerBatch > 0 && total > n.feed.TokensPerBatch {
+		return false
+	}
+	return total/int64(n.feed.RankCount())+max(n.largest, tokens) <= storage.MaxArrowTokens || n.feed.RankCount() == 1 && total <= storage.MaxArrowTokens
+}
+
+// compose makes the next batch of whole groups. Its file, and what follows from it, are added when it is completed.
+func (d *Decider) compose(groups []pending, s state) events.BatchReady {
 	ready := events.BatchReady{Step: s.Ready + 1, MinVersion: groups[0].DispatchVersion}
 	var rewards float64
 	var scored int
 	for _, g := range groups {
 		ready.Groups = append(ready.Groups, g.ID)
 		ready.MinVersion = min(ready.MinVersion, g.DispatchVersion)
-		rewards += g.Mean * float64(len(g.Members))
-		scored += len(g.Members)
+		rewards += g.Mean * float64(g.compared())
+		scored += g.compared()
 		for _, m := range g.Members {
-			if m.Skip == "" {
+			if why := d.mask(m); why == "" {
 				ready.Rollouts = append(ready.Rollouts, m.Rollout)
+			} else {
+				if ready.Masked == nil {
+					ready.Masked = map[string]string{}
+				}
+				ready.Masked[m.Rollout] = why
 			}
 		}
 	}

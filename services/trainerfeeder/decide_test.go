@@ -18,7 +18,7 @@ func TestBatchesWholeGroupsOldestFirst(t *testing.T) {
 	k.group(1, 0, good...)
 	k.group(2, 0, ending{reward: 1}, ending{failed: true})
 	b := k.batch()
-	if b.Step != 1 || !slices.Equal(b.Groups, []string{"g000003", "g000001"}) || b.RewardMean != 0.5 || b.Samples != 4 || b.Tokens != 28 || b.File == nil {
+	if b.Step != 1 || !slices.Equal(b.Groups, []string{"g000003", "g000001"}) || b.RewardMean != 0.5 || b.Samples != 4 || b.Tokens != 28 || len(b.Files) != 1 {
 		t.Errorf("batch %+v", b)
 	}
 	if want := []string{"g000003-0", "g000003-1", "g000001-0", "g000001-1"}; !slices.Equal(b.Rollouts, want) {
@@ -177,23 +177,36 @@ func TestFeedsAreApart(t *testing.T) {
 }
 
 func TestStateShrinks(t *testing.T) {
-	k := newDesk(t)
+	for name, policy := range map[string]string{"drop": events.StaleDrop, "wait": events.StaleWait} {
+		t.Run(name, func(t *testing.T) {
+			k := newDesk(t, func(cfg *events.RunConfig) { cfg.Staleness.Policy = policy })
+			stateShrinks(t, k)
+		})
+	}
+}
+
+func stateShrinks(t *testing.T, k *desk) {
 	k.version(5)
-	for n := range int64(12) {
+	for n := range int64(16) {
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 0), events.RolloutAnnotated{Text: "too early"})
 		switch n % 4 {
 		case 0:
 			k.group(n+1, 0, good...) // stale
 		case 1:
-			k.group(n+1, 5, ending{failed: true}, ending{failed: true})
+			k.open(n+1, 5, 2)
+			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1), events.RolloutAnnotated{Text: "in time"})
+			k.end(n+1, 5, ending{failed: true}, ending{failed: true})
 		default:
 			k.group(n+1, 5, good...)
+			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1), events.RolloutAnnotated{Text: "in time"})
 		}
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 7), events.RolloutAnnotated{Text: "of nobody"})
 		k.Happen(events.RolloutInvalidatedType, events.RolloutID(events.GroupID(n+1), 0), events.RolloutInvalidated{Reason: "late"})
 		k.Settle()
 		k.consumed(99)
 		k.Settle()
 	}
-	for _, prefix := range []string{episodes, waiting, placeOf} {
+	for _, prefix := range []string{episodes, waiting, placeOf, flights, remarked} {
 		n := 0
 		for _, err := range projection.Scan[any](k.View(), prefix) {
 			if err != nil {

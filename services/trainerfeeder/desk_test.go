@@ -1,6 +1,7 @@
 package trainerfeeder
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
@@ -19,39 +20,72 @@ type desk struct {
 	d     *Decider
 }
 
-func newDesk(t *testing.T) *desk {
+func newDesk(t *testing.T, changes ...func(*events.RunConfig)) *desk {
 	t.Helper()
 	cfg := events.DefaultRunConfig()
 	cfg.Staleness.Max = 1
 	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "other", GroupsPerBatch: 1}}
+	for _, change := range changes {
+		change(&cfg)
+	}
 	store := natstest.Store(t)
 	d := NewDecider(testRun, cfg, cfg.Feeds[0], store)
 	return &desk{Log: decidertest.New(t, testRun, d), t: t, store: store, d: d}
 }
 
-// member is how a rollout ended, and what happened to it.
+// ending is how a rollout ended, and what happened to it.
 type ending struct {
 	reward      float64
 	failed      bool
 	textOnly    bool
 	invalidated bool
+	// shaped is the reward that was compared, where it is another one.
+	shaped *float64
+	stop   string // finished
+	prompt int    // tokens more than three
+	split  bool   // into two samples
 }
+
+// tokens of the rollout's trajectory, three of which are sampled.
+func (e ending) tokens() int { return 7 + e.prompt }
 
 // group lets a group run from its start at a version to its completion.
 func (k *desk) group(n, version int64, endings ...ending) string {
+	k.t.Helper()
+	k.open(n, version, len(endings))
+	return k.end(n, version, endings...)
+}
+
+// open opens a group and starts its rollouts.
+func (k *desk) open(n, version int64, size int) {
+	k.t.Helper()
+	id := events.GroupID(n)
+	k.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "task", Size: size, PolicyVersion: version})
+	for i := range size {
+		k.Happen(events.RolloutStartedType, events.RolloutID(id, i), events.RolloutStarted{Group: id, Member: i, PolicyVersion: version})
+	}
+}
+
+// end ends the rollouts of an open group, and completes it.
+func (k *desk) end(n, version int64, endings ...ending) string {
 	k.t.Helper()
 	id := events.GroupID(n)
 	completed := events.GroupCompleted{Task: "task"}
 	var sum, scored float64
 	for i, e := range endings {
 		rollout := events.RolloutID(id, i)
-		k.Happen(events.RolloutStartedType, rollout, events.RolloutStarted{Group: id, Member: i, PolicyVersion: version})
 		m := events.Member{Rollout: rollout, Failed: e.failed}
 		if e.failed {
 			k.Happen(events.RolloutFailedType, rollout, events.RolloutFailed{})
 		} else {
-			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: k.trajectory(id, rollout, version, e.textOnly)})
-			m.Reward, m.Advantage = e.reward, e.reward-0.5
+			stop := cmp.Or(e.stop, events.StopFinished)
+			ref := k.trajectory(id, rollout, version, e, stop)
+			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: 3, TextOnly: e.textOnly, Trajectory: ref})
+			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref, Components: map[string]float64{"tests": e.reward}})
+			m.Reward, m.Shaped, m.Advantage = e.reward, e.reward, e.reward-0.5
+			if e.shaped != nil {
+				m.Shaped = *e.shaped
+			}
 			sum, scored = sum+e.reward, scored+1
 		}
 		completed.Members = append(completed.Members, m)
@@ -68,22 +102,25 @@ func (k *desk) group(n, version int64, endings ...ending) string {
 	return id
 }
 
-// trajectory stores a small trajectory: a prompt of three tokens, two sampled, a tool's answer, one sampled.
-func (k *desk) trajectory(group, rollout string, version int64, textOnly bool) storage.Ref {
+// trajectory stores a small trajectory: a prompt, two tokens sampled, a tool's answer, one token sampled.
+func (k *desk) trajectory(group, rollout string, version int64, e ending, stop string) storage.Ref {
 	k.t.Helper()
-	tr := &storage.Trajectory{Run: testRun, Group: group, Rollout: rollout, Task: "task", StopReason: "finished", DispatchVersion: version, TextOnly: textOnly}
+	tr := &storage.Trajectory{Run: testRun, Group: group, Rollout: rollout, Task: "task", StopReason: stop, DispatchVersion: version, TextOnly: e.textOnly}
 	for i, m := range []storage.Message{
-		{Role: "user", TokenIDs: []int32{1, 2, 3}, PolicyVersion: -1},
+		{Role: "user", TokenIDs: append([]int32{1, 2, 3}, make([]int32, e.prompt)...), PolicyVersion: -1},
 		{Role: "assistant", TokenIDs: []int32{4, 5}, LossMask: []bool{true, true}, Logprobs: []float32{-0.1, -0.2}, PolicyVersion: version},
 		{Role: "tool", TokenIDs: []int32{6}, PolicyVersion: -1},
-		{Role: "assistant", TokenIDs: []int32{7}, LossMask: []bool{true}, Logprobs: []float32{-0.3}, PolicyVersion: version + 1},
+		{Role: "assistant", Turn: 1, TokenIDs: []int32{7}, LossMask: []bool{true}, Logprobs: []float32{-0.3}, PolicyVersion: version + 1},
 	} {
 		m.Index = int32(i)
 		if m.LossMask == nil {
 			m.LossMask, m.Logprobs = make([]bool, len(m.TokenIDs)), make([]float32, len(m.TokenIDs))
 		}
-		if textOnly {
+		if e.textOnly {
 			m.TokenIDs, m.LossMask, m.Logprobs = nil, nil, nil
+		}
+		if e.split && i > 1 {
+			m.Segment = 1
 		}
 		tr.Messages = append(tr.Messages, m)
 	}
@@ -96,6 +133,23 @@ func (k *desk) trajectory(group, rollout string, version int64, textOnly bool) s
 		k.t.Fatal(err)
 	}
 	return ref
+}
+
+// files reads the files of a batch.
+func (k *desk) files(b events.BatchReady) (files []*storage.Batch) {
+	k.t.Helper()
+	for _, ref := range b.Files {
+		data, err := storage.GetBlob(k.t.Context(), k.store, ref)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		file, err := storage.DecodeBatch(data)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
 }
 
 func (k *desk) version(n int64) {
@@ -124,3 +178,8 @@ func (k *desk) nothing(why string) {
 }
 
 var good = []ending{{reward: 1}, {reward: 0}}
+
+// feed changes the first feed of a desk.
+func feed(change func(*events.Feed)) func(*events.RunConfig) {
+	return func(cfg *events.RunConfig) { change(&cfg.Feeds[0]) }
+}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Complete writes the file of a decided batch and names it in the fact. The file follows from immutable
+// Complete writes the files of a decided batch and names them in the fact. The files follow from immutable
 // trajectories and the folded state alone, so completing the same fact again gives the same bytes.
 func (d *Decider) Complete(ctx context.Context, v projection.View, fact events.Event) (events.Event, error) {
 	if fact.Type != events.BatchReadyType {
@@ -20,31 +23,90 @@ func (d *Decider) Complete(ctx context.Context, v projection.View, fact events.E
 	if err != nil {
 		return fact, err
 	}
-	batch, err := d.assemble(ctx, v, ready)
-	if err != nil {
+	if err := d.complete(ctx, v, &ready); err != nil {
 		return fact, fmt.Errorf("batch %d of feed %s: %w", ready.Step, d.feed.Name, err)
-	}
-	data, err := storage.EncodeBatch(batch)
-	if err != nil {
-		return fact, fmt.Errorf("batch %d of feed %s: %w", ready.Step, d.feed.Name, err)
-	}
-	key := fmt.Sprintf("runs/%s/batches/%s/%s", d.run, d.feed.Name, events.StepKey(ready.Step))
-	ref, err := storage.PutNamed(ctx, d.store, key, ".arrow", data)
-	if err != nil {
-		return fact, fmt.Errorf("batch %d of feed %s: %w", ready.Step, d.feed.Name, err)
-	}
-	ready.File, ready.Samples = &ref, len(batch.Samples)
-	for _, s := range batch.Samples {
-		ready.Tokens += int64(len(s.Tokens))
 	}
 	fact.Data, err = json.Marshal(ready)
 	return fact, err
 }
 
-// assemble reads the trajectories of a batch's members into samples, in the order of the fact.
-func (d *Decider) assemble(ctx context.Context, v projection.View, ready events.BatchReady) (*storage.Batch, error) {
-	batch := &storage.Batch{Run: d.run, Feed: d.feed.Name, Step: ready.Step}
-	for _, id := range ready.Groups {
+func (d *Decider) complete(ctx context.Context, v projection.View, ready *events.BatchReady) error {
+	groups, err := d.load(ctx, v, *ready)
+	if err != nil {
+		return err
+	}
+	ranks, err := d.spread(groups)
+	if err != nil {
+		return err
+	}
+	ready.Rollouts, ready.MicroBatches = nil, ranks[0].MicroBatches
+	var all []*trained
+	for r := range ranks {
+		all = append(all, ranks[r].members...)
+	}
+	d.credit(all)
+	whole := storage.Counts{}
+	for r := range ranks {
+		ranks[r].fill()
+		whole = whole.Plus(storage.Count(ranks[r].Samples))
+	}
+	for _, m := range all {
+		ready.Rollouts = append(ready.Rollouts, m.Rollout)
+	}
+	ready.Samples, ready.Sampled = int(whole.Samples), whole.SampledTokens
+	for r := range ranks {
+		batch := &ranks[r].Batch
+		batch.Run, batch.Feed, batch.Step, batch.Rank, batch.Ranks, batch.Whole = d.run, d.feed.Name, ready.Step, r, len(ranks), whole
+		for i := range batch.Samples {
+			ready.Tokens += int64(len(batch.Samples[i].Tokens))
+		}
+		file, err := d.write(ctx, batch)
+		if err != nil {
+			return err
+		}
+		ready.Files = append(ready.Files, file)
+	}
+	return nil
+}
+
+// write stores the file of one rank.
+func (d *Decider) write(ctx context.Context, b *storage.Batch) (storage.Ref, error) {
+	data, err := storage.EncodeBatch(b)
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	name := events.StepKey(b.Step)
+	if b.Ranks > 1 {
+		name += fmt.Sprintf("-r%d", b.Rank)
+	}
+	return storage.PutNamed(ctx, d.store, fmt.Sprintf("runs/%s/batches/%s/%s", b.Run, b.Feed, name), ".arrow", data)
+}
+
+// trained is a member of a batch with its samples.
+type trained struct {
+	member
+	remarks remarks
+	samples []storage.Sample
+}
+
+// sampled is the number of tokens that the rollout's advantage is given to.
+func (t *trained) sampled() int {
+	if len(t.samples) == 0 {
+		return 0
+	}
+	return int(t.samples[0].RolloutSampled)
+}
+
+// loading bounds the trajectories that are read at once.
+const loading = 16
+
+// load reads the trajectories of a batch's members, by group in the order of the fact.
+func (d *Decider) load(ctx context.Context, v projection.View, ready events.BatchReady) ([][]*trained, error) {
+	version := ready.Staleness + ready.MinVersion
+	groups := make([][]*trained, len(ready.Groups))
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(loading)
+	for i, id := range ready.Groups {
 		place, _, err := projection.Get[string](v, placeOf+id)
 		if err != nil {
 			return nil, err
@@ -57,21 +119,26 @@ func (d *Decider) assemble(ctx context.Context, v projection.View, ready events.
 			return nil, fmt.Errorf("group %s is not waiting", id)
 		}
 		for _, m := range g.Members {
-			if m.Skip != "" {
+			if d.mask(m) != "" {
 				continue
 			}
-			samples, err := d.samples(ctx, m, ready.Staleness+ready.MinVersion-g.DispatchVersion)
-			if err != nil {
+			t := &trained{member: m}
+			if t.remarks, _, err = projection.Get[remarks](v, remarked+m.Rollout); err != nil {
 				return nil, err
 			}
-			batch.Samples = append(batch.Samples, samples...)
+			groups[i] = append(groups[i], t)
+			work.Go(func() error {
+				var err error
+				t.samples, err = d.samples(ctx, m, version)
+				return err
+			})
 		}
 	}
-	return batch, nil
+	return groups, work.Wait()
 }
 
-// samples reads one member's trajectory; every sample of it carries the member's reward and advantage.
-func (d *Decider) samples(ctx context.Context, m member, staleness int64) ([]storage.Sample, error) {
+// samples reads one member's trajectory; every sample of it carries the member's reward.
+func (d *Decider) samples(ctx context.Context, m member, version int64) ([]storage.Sample, error) {
 	data, err := storage.GetBlob(ctx, d.store, m.Trajectory)
 	if err != nil {
 		return nil, fmt.Errorf("trajectory of %s: %w", m.Rollout, err)
@@ -83,13 +150,10 @@ func (d *Decider) samples(ctx context.Context, m member, staleness int64) ([]sto
 	samples := trajectory.Samples()
 	for i := range samples {
 		s := &samples[i]
-		s.Reward, s.Staleness = float32(m.Reward), int32(staleness)
-		s.Advantages = make([]float32, len(s.Tokens))
-		for t, trained := range s.LossMask {
-			if trained {
-				s.Advantages[t] = float32(m.Advantage)
-			}
-		}
+		s.Run, s.Group, s.Rollout, s.DispatchVersion = d.run, events.GroupOf(m.Rollout), m.Rollout, m.Version
+		s.Reward, s.RewardComponents = number32(m.Reward), m.Components
+		s.Staleness, s.Temperature = int32(min(version-m.Version, math.MaxInt32)), number32(d.cfg.Sampling.Temperature)
+		d.flag(s, version)
 	}
 	return samples, nil
 }

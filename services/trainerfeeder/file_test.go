@@ -22,12 +22,12 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready := decidertest.Data[events.BatchReady](t, fact)
-	first, err := storage.GetBlob(t.Context(), k.store, *ready.File)
+	first, err := storage.GetBlob(t.Context(), k.store, ready.Files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "runs/r/batches/trainer/000000000001-"; !strings.HasPrefix(ready.File.Key, want) {
-		t.Errorf("the file is called %s, want %s…", ready.File.Key, want)
+	if want := "runs/r/batches/trainer/000000000001-"; !strings.HasPrefix(ready.Files[0].Key, want) {
+		t.Errorf("the file is called %s, want %s…", ready.Files[0].Key, want)
 	}
 	// Later, from the same facts in another store: the same bytes under the same name.
 	elsewhere := newDesk(t)
@@ -36,12 +36,12 @@ func TestFile(t *testing.T) {
 	elsewhere.group(2, 1, good...)
 	elsewhere.version(1)
 	again := elsewhere.batch()
-	second, err := storage.GetBlob(t.Context(), elsewhere.store, *again.File)
+	second, err := storage.GetBlob(t.Context(), elsewhere.store, again.Files[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *again.File != *ready.File || string(first) != string(second) {
-		t.Errorf("completing the fact again gives another file: %+v, then %+v", *ready.File, *again.File)
+	if again.Files[0] != ready.Files[0] || string(first) != string(second) {
+		t.Errorf("completing the fact again gives another file: %+v, then %+v", ready.Files[0], again.Files[0])
 	}
 	checkBatch(t, first)
 }
@@ -85,7 +85,7 @@ func TestMissingTrajectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := k.d.Complete(t.Context(), k.View(), fact); err == nil || !strings.Contains(err.Error(), "batch 1 of feed trainer: trajectory of g000001-0") {
+	if _, err := k.d.Complete(t.Context(), k.View(), fact); err == nil || !strings.Contains(err.Error(), "batch 1 of feed trainer: trajectory of g00000") {
 		t.Errorf("a batch without its trajectories: %v", err)
 	}
 }

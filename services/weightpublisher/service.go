@@ -74,7 +74,7 @@ func (s *Service) take(ctx context.Context, m runtime.Message, submitted events.
 	err = s.state(ctx, events.Catalogue, published)
 	if errors.Is(err, errOld) {
 		// It may be this very version, sent twice, or one that another submission brought in between.
-		if known, _, currentErr := s.current(ctx, events.Catalogue, policy); currentErr != nil || known.Manifest == published.Manifest {
+		if known, _, currentErr := s.log.Published(ctx, events.Catalogue, policy); currentErr != nil || known.Manifest == published.Manifest {
 			return known, currentErr
 		}
 		return published, &rejection{fmt.Errorf("version %d: %w; versions only grow", submitted.Version, err)}
@@ -164,26 +164,13 @@ func (s *Service) state(ctx context.Context, run string, published events.Weight
 	}
 	fact.Source = events.WeightPublisher
 	_, _, err = s.log.AppendLast(ctx, fact, func(*events.Event) error {
-		known, found, err := s.current(ctx, run, published.Policy)
+		known, found, err := s.log.Published(ctx, run, published.Policy)
 		if err == nil && found && known.Version >= published.Version {
 			return errOld
 		}
 		return err
 	})
 	return err
-}
-
-// current is the version of a policy that a run, or the catalogue, knows.
-func (s *Service) current(ctx context.Context, run, policy string) (known events.WeightsPublished, found bool, err error) {
-	last, err := s.log.LastOfType(ctx, run, events.WeightsPublishedType, policy)
-	if errors.Is(err, eventlog.ErrNotFound) {
-		return known, false, nil
-	}
-	if err != nil {
-		return known, false, err
-	}
-	known, err = events.Data[events.WeightsPublished](last)
-	return known, err == nil, err
 }
 
 // tell puts weights_published on the log of a run, unless that is as far.
@@ -235,7 +222,7 @@ func (s *Service) greet(ctx context.Context, opening events.Event) error {
 	if err != nil {
 		return runtime.Permanent(err)
 	}
-	published, found, err := s.current(ctx, events.Catalogue, opened.Config.Policy)
+	published, found, err := s.log.Published(ctx, events.Catalogue, opened.Config.Policy)
 	if err != nil || !found {
 		return err
 	}

@@ -59,7 +59,7 @@ func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(stor
 		if err != nil {
 			return stop(yield, s.failed("list", prefix, err))
 		}
-		if !yield(storage.Info{Key: key, Size: info.Size()}, nil) {
+		if !yield(storage.Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil) {
 			return false
 		}
 	}

@@ -180,7 +180,11 @@ func (s *Store) stat(ctx context.Context, key string) (storage.Info, error) {
 		return storage.Info{}, err
 	}
 	defer file.Close()
-	info := storage.Info{Key: key, Size: size}
+	held, err := file.Stat()
+	if err != nil {
+		return storage.Info{}, err
+	}
+	info := storage.Info{Key: key, Size: size, Modified: held.ModTime()}
 	if size > storage.MaxPointer {
 		return info, nil
 	}

@@ -125,7 +125,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 			if storage.ValidateKey(key) != nil {
 				continue
 			}
-			if !yield(storage.Info{Key: key, Size: object.Size, ETag: strings.Trim(object.ETag, `"`)}, nil) {
+			if !yield(storage.Info{Key: key, Size: object.Size, ETag: strings.Trim(object.ETag, `"`), Modified: object.LastModified}, nil) {
 				return
 			}
 		}

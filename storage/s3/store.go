@@ -117,7 +117,7 @@ func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	if err != nil {
 		return storage.Info{}, s.failed("stat", key, err)
 	}
-	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag}, nil
+	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified}, nil
 }
 
 func (s *Store) stat(ctx context.Context, key string) (minio.ObjectInfo, error) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -35,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 		{"Limits", limits},
 		{"Cancelled", cancelled},
 		{"Blobs", blobs},
+		{"Modified", modified},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -286,6 +288,23 @@ func blobs(t *testing.T, s storage.Store) {
 	_, err = storage.PutBlob(t.Context(), s, data)
 	must(t, err)
 	wantObject(t, s, ref.Key, data)
+}
+
+// modified: garbage is collected by age.
+func modified(t *testing.T, s storage.Store) {
+	must(t, s.Put(t.Context(), "k", []byte("x")))
+	stated, err := s.Stat(t.Context(), "k")
+	must(t, err)
+	listed := storage.Info{}
+	for info, err := range s.List(t.Context(), "k") {
+		must(t, err)
+		listed = info
+	}
+	for _, info := range []storage.Info{stated, listed} {
+		if age := time.Since(info.Modified); age < -2*time.Second || age > time.Minute {
+			t.Errorf("%+v was written %s ago", info, age)
+		}
+	}
 }
 
 func must(t *testing.T, err error) {

@@ -1,10 +1,11 @@
-"""Reads a trajectory or batch file with pyarrow and prints it as JSON, or writes a trajectory file as a foreign harness would."""
+"""Reads a trajectory, batch or Parquet file with pyarrow and prints it as JSON, or writes a trajectory file as a foreign harness would."""
 
 import json
 import sys
 
 import pyarrow as pa
 import pyarrow.ipc
+import pyarrow.parquet
 
 
 def read(path):
@@ -19,6 +20,21 @@ def read(path):
         "metadata": {k.decode(): v.decode() for k, v in reader.schema.metadata.items()},
         "types": {field.name: str(field.type) for field in reader.schema},
         "batches": reader.num_record_batches,
+        "rows": table.to_pylist(),
+    }
+
+
+def read_parquet(path):
+    file = pyarrow.parquet.ParquetFile(path)
+    table = file.read()
+    table.validate(full=True)
+    types = {field.name: str(field.type) for field in table.schema}
+    if "started_at" in types:
+        table = table.set_column(table.column_names.index("started_at"), "started_at", table.column("started_at").cast(pa.int64()))
+    return {
+        "metadata": {k.decode(): v.decode() for k, v in file.metadata.metadata.items()},
+        "types": types,
+        "batches": file.num_row_groups,
         "rows": table.to_pylist(),
     }
 
@@ -62,5 +78,7 @@ def write(path, compression):
 
 if sys.argv[1] == "read":
     json.dump(read(sys.argv[2]), sys.stdout)
+elif sys.argv[1] == "parquet":
+    json.dump(read_parquet(sys.argv[2]), sys.stdout)
 else:
     write(sys.argv[2], sys.argv[3])

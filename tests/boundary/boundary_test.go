@@ -1,6 +1,6 @@
 // Package boundary holds the packages to the direction in which imports may point:
 //
-//	cmd → services → {sandbox, index, weights, advantage, policy, tasks} → {storage, events, schemas}
+//	cmd → services → {sandbox, index, inference, weights, advantage, evaluation, policy, tasks} → {storage, events, schemas}
 package boundary
 
 import (
@@ -21,7 +21,7 @@ const module = "github.com/rondo-rl/rondo/"
 var layers = [][]string{
 	{"cmd"},
 	{"services"},
-	{"sandbox", "index", "weights", "advantage", "policy", "tasks"},
+	{"sandbox", "index", "inference", "weights", "advantage", "evaluation", "policy", "tasks"},
 	{"storage", "events", "schemas"},
 }
 
@@ -38,7 +38,7 @@ var peers = map[string][]string{
 // checker knows the log and the store alone.
 var exceptions = map[string][]string{
 	"cmd/rondo":     {"tests/checker"},
-	"tests/checker": {"events", "events/eventlog", "events/ledger", "storage"},
+	"tests/checker": {"advantage", "events", "events/eventlog", "events/ledger", "storage"},
 }
 
 // goPackage is what `go list -json` says of a package. Tests may import what they like.

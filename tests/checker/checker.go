@@ -22,6 +22,8 @@ const (
 	RuleOutcome   = "outcome"   // a rollout has one outcome, and nothing happens after it
 	RuleGroup     = "group"     // a completed group has the rewards that were scored
 	RuleBatch     = "batch"     // steps have no gaps, no rollout stands in two batches of a feed, files hold what facts say
+	RuleMembers   = "members"   // every scored member of a batched group is trained on or masked, for the reason that holds
+	RuleAdvantage = "advantage" // advantages and annotations in a batch's files follow from the facts
 	RuleObject    = "object"    // referenced objects are there with their digest
 	RuleDecision  = "decision"  // a decision was made on what stood on the log before it
 	RuleLedger    = "ledger"    // started = trained + stale + filtered + failed + in flight

@@ -13,6 +13,18 @@ type rolloutState struct {
 	finished bool
 	outcome  events.Type
 	reward   float64
+	version  int64 // at dispatch
+	episode  events.RolloutFinished
+	scored   events.RolloutScored
+	// invalidated is the sequence of the first fact that says so.
+	invalidated uint64
+	remarks     []remark
+}
+
+// remark is an annotation and its sequence.
+type remark struct {
+	events.RolloutAnnotated
+	seq uint64
 }
 
 // rollout checks the order of an episode.
@@ -26,7 +38,17 @@ func (c *Checker) rollout(e events.Event) {
 		}
 	}
 	switch e.Type {
-	case events.RolloutAnnotatedType, events.RolloutInvalidatedType:
+	case events.RolloutAnnotatedType:
+		annotated, err := events.Data[events.RolloutAnnotated](e)
+		if err != nil {
+			c.find(RuleTurns, e, "%v", err)
+		}
+		r.remarks = append(r.remarks, remark{annotated, e.Seq})
+		return
+	case events.RolloutInvalidatedType:
+		if r.invalidated == 0 {
+			r.invalidated = e.Seq
+		}
 		return
 	}
 	if r.outcome != "" {
@@ -39,12 +61,16 @@ func (c *Checker) rollout(e events.Event) {
 
 func (c *Checker) progress(r *rolloutState, e events.Event) error {
 	switch e.Type {
+	case events.RolloutStartedType:
+		started, err := events.Data[events.RolloutStarted](e)
+		r.version = started.PolicyVersion
+		return err
 	case events.TurnSampledType:
 		turn, err := events.Data[events.TurnSampled](e)
 		if err != nil {
 			return err
 		}
-		return r.sampled(turn)
+		return r.sampled(turn, events.External(e.Entity))
 	case events.ToolsCompletedType:
 		tools, err := events.Data[events.ToolsCompleted](e)
 		if err != nil {
@@ -55,7 +81,12 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		if r.finished || r.awaiting != nil {
 			return fmt.Errorf("it ends an episode that is over or waits for tools")
 		}
-		r.finished = true
+		finished, err := events.Data[events.RolloutFinished](e)
+		r.finished, r.episode = true, finished
+		if err == nil && r.turns > 0 && finished.Turns != r.turns {
+			err = fmt.Errorf("it says that there were %d turns, but there were %d", finished.Turns, r.turns)
+		}
+		return err
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)
 		if err != nil {
@@ -64,14 +95,15 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		if !r.finished {
 			return fmt.Errorf("it scores an episode that is not over")
 		}
-		r.outcome, r.reward = e.Type, scored.Reward
+		r.outcome, r.reward, r.scored = e.Type, scored.Reward, scored
 	case events.RolloutFailedType:
 		r.outcome = e.Type
 	}
 	return nil
 }
 
-func (r *rolloutState) sampled(turn events.TurnSampled) error {
+// sampled checks a turn. Tools of external rollouts run elsewhere, so nobody's answer is awaited.
+func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 	switch {
 	case turn.Turn != r.turns:
 		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
@@ -81,6 +113,9 @@ func (r *rolloutState) sampled(turn events.TurnSampled) error {
 		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
 	}
 	r.turns++
+	if external {
+		return nil
+	}
 	for _, call := range turn.ToolCalls {
 		r.awaiting = append(r.awaiting, call.ID)
 	}

@@ -59,7 +59,7 @@ func TestExcerpts(t *testing.T) {
 	readme := read(t, filepath.Join(root, "README.md"))
 	found := 0
 	for _, c := range []struct{ block, file string }{
-		{"```python\n    batches = ", "examples/trainer.py"},
+		{"```python\nstep = ", "examples/trainer.py"},
 		{"```yaml\npolicy: ", "examples/run.yaml"},
 	} {
 		_, rest, ok := strings.Cut(readme, c.block)

@@ -14,7 +14,7 @@ import (
 // trainer half way: the second one goes on from the checkpoint.
 func TestTrainerOfYourOwn(t *testing.T) {
 	needSandbox(t)
-	py := python(t)
+	py := python(t, "rondo", "torch")
 	dir := t.TempDir()
 	plane := filepath.Join(dir, ".rondo")
 	up := background(t, dir, rondo, "up")
@@ -38,7 +38,7 @@ func TestTrainerOfYourOwn(t *testing.T) {
 		return err
 	})
 	trainer := func(t *testing.T) func() string {
-		return background(t, dir, py, filepath.Join(root, "examples/trainer.py"), at.NATS, at.Store, "mine", "trainer", "my-model")
+		return background(t, dir, py, filepath.Join(root, "examples/trainer.py"), "mine", plane)
 	}
 	var shown struct {
 		State         string

@@ -62,14 +62,15 @@ func needSandbox(t *testing.T) {
 	}
 }
 
-// python is an interpreter that has the modules of examples/requirements.txt.
-func python(t *testing.T) string {
+// python is an interpreter that has the modules of examples/requirements.txt, this repository's client, and some more.
+func python(t *testing.T, modules ...string) string {
 	t.Helper()
+	t.Setenv("PYTHONPATH", filepath.Join(root, "clients/python"))
 	program := os.Getenv("RONDO_PYTHON")
 	if program == "" {
 		program = "python3"
 	}
-	if out, err := exec.Command(program, "-c", "import nats, pyarrow").CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, "-c", "import "+strings.Join(append(modules, "nats", "pyarrow"), ", ")).CombinedOutput(); err != nil {
 		missing(t, "%s lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", program, err, out)
 	}
 	return program

@@ -50,9 +50,20 @@ func (l *Log) Happen(t events.Type, entity string, data any) events.Event {
 	return l.put(e)
 }
 
+// Put puts an event of another log on this one, as it stood there.
+func (l *Log) Put(e events.Event) {
+	l.t.Helper()
+	l.fold(e)
+}
+
 func (l *Log) put(e events.Event) events.Event {
 	l.t.Helper()
 	e.Seq, e.Time = uint64(len(l.Events)+1), l.Now
+	return l.fold(e)
+}
+
+func (l *Log) fold(e events.Event) events.Event {
+	l.t.Helper()
 	tx := l.db.Begin()
 	if err := l.decider.Apply(tx, e); err != nil {
 		l.t.Fatalf("fold %s: %v", e.ID, err)

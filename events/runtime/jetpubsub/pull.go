@@ -35,7 +35,7 @@ var errGone = errors.New("the consumer is not there")
 type puller struct {
 	nc       *nats.Conn
 	next     string // subject of requests
-	slots    *Slots
+	slots    party
 	room     int
 	statuses chan nats.Status
 	// accept takes a message over, with its slot, and reports how many wait behind it.
@@ -59,7 +59,7 @@ type pull struct {
 }
 
 // newPuller makes a puller of pulls of at most room messages.
-func newPuller(nc *nats.Conn, c Consumer, slots *Slots, room int, accept func(*nats.Msg) uint64) *puller {
+func newPuller(nc *nats.Conn, c Consumer, slots party, room int, accept func(*nats.Msg) uint64) *puller {
 	return &puller{
 		nc: nc, next: nextSubject + c.Stream + "." + c.Durable, slots: slots, room: room,
 		statuses: nc.StatusChanged(nats.CONNECTED), accept: accept, vain: vainRest,

@@ -8,18 +8,31 @@ import (
 
 // Slots bounds how many messages are in work at once, over all subscriptions that share it. A pull holds as
 // many slots as it asks for messages, so never more messages are on their way than there are free slots.
+//
+// Subscriptions with a backlog are served by the party that they belong to, the one with the fewest slots first: who has
+// much to do, or takes long, cannot keep the slots from others, and has them all while nobody else needs one.
 type Slots struct {
 	mu      sync.Mutex
 	free    int
-	waiting []*request // in the order of their coming
-	resting []*loan    // loans of pulls that wait for something to happen, the oldest first
+	inUse   map[string]int // by party
+	waiting []*request     // in the order of their coming
+	resting []*loan        // loans of pulls that wait for something to happen, the oldest first
 }
 
 // NewSlots makes n slots.
-func NewSlots(n int) *Slots { return &Slots{free: n} }
+func NewSlots(n int) *Slots { return &Slots{free: n, inUse: map[string]int{}} }
+
+// party is what one of those that share the slots sees of them.
+type party struct {
+	*Slots
+	name string
+}
+
+func (s *Slots) party(name string) party { return party{s, name} }
 
 // request is a puller's wish for slots.
 type request struct {
+	party   string
 	want    int
 	hot     bool // it knows that messages wait for it
 	granted chan *loan
@@ -27,7 +40,8 @@ type request struct {
 
 // loan is a number of slots on loan to one pull.
 type loan struct {
-	n int
+	n     int
+	party string
 	// patience is how long the pull may wait for its first message; 0: it takes what is there.
 	patience time.Duration
 	// recall tells a resting pull that another one needs its slots.
@@ -53,8 +67,8 @@ const (
 )
 
 // ask asks for slots: as many as wanted when they are free, at least one. The loan comes when there are any.
-func (s *Slots) ask(want int, hot bool) *request {
-	r := &request{want: want, hot: hot, granted: make(chan *loan, 1)}
+func (s party) ask(want int, hot bool) *request {
+	r := &request{party: s.name, want: want, hot: hot, granted: make(chan *loan, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = append(s.waiting, r)
@@ -87,25 +101,34 @@ func (s *Slots) end(l *loan, unused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resting = slices.DeleteFunc(s.resting, func(other *loan) bool { return other == l })
-	s.free += unused
-	s.grant()
+	s.giveBack(l.party, unused)
 }
 
 // release gives back the slot of a message that was settled.
-func (s *Slots) release() {
+func (s party) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free++
+	s.giveBack(s.name, 1)
+}
+
+// giveBack takes slots back. The caller holds mu.
+func (s *Slots) giveBack(party string, n int) {
+	s.free += n
+	if s.inUse[party] -= n; s.inUse[party] == 0 {
+		delete(s.inUse, party)
+	}
 	s.grant()
 }
 
 // grant hands free slots to those that wait, and calls back slots that pulls rest on when there are none.
 func (s *Slots) grant() {
 	for s.free > 0 && len(s.waiting) > 0 {
-		r := s.waiting[0]
-		s.waiting = slices.Delete(s.waiting, 0, 1)
+		i := s.next()
+		r := s.waiting[i]
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 		l := s.loanFor(r)
 		s.free -= l.n
+		s.inUse[r.party] += l.n
 		if l.patience > 0 {
 			s.resting = append(s.resting, l)
 		}
@@ -123,20 +146,33 @@ func (s *Slots) grant() {
 	}
 }
 
-// loanFor sizes a loan. Subscriptions with a backlog share what is free; a quiet one gets a slot to look, and
-// may rest on it while nobody needs it.
-func (s *Slots) loanFor(r *request) *loan {
-	hot := 0
-	for _, other := range s.waiting {
-		if other.hot {
-			hot++
+// next finds the request to serve: the first one, or, where that knows of a backlog, the first of the party with a backlog
+// that has the fewest slots. A quiet subscription waits for its turn: it may have nothing to do.
+func (s *Slots) next() int {
+	best := 0
+	for i, r := range s.waiting {
+		if s.waiting[0].hot && r.hot && s.inUse[r.party] < s.inUse[s.waiting[best].party] {
+			best = i
 		}
 	}
-	l := &loan{n: 1, recall: make(chan struct{})}
+	return best
+}
+
+// loanFor sizes a loan. Parties with a backlog share what is free, and each one's subscriptions share that; a quiet
+// subscription gets a slot to look, and may rest on it while nobody needs it.
+func (s *Slots) loanFor(r *request) *loan {
+	hot := map[string]int{}
+	for _, other := range s.waiting {
+		if other.hot {
+			hot[other.party]++
+		}
+	}
+	l := &loan{n: 1, party: r.party, recall: make(chan struct{})}
 	switch {
 	case r.hot:
-		l.n = min(r.want, max(1, s.free/(hot+1)))
-	case hot > 0:
+		hot[r.party]++
+		l.n = min(r.want, max(1, s.free/(len(hot)*hot[r.party])))
+	case len(hot) > 0:
 	case s.free > len(s.waiting):
 		l.patience = patience
 	default:

@@ -27,6 +27,8 @@ type Consumer struct {
 // Config of a subscriber.
 type Config struct {
 	Slots *Slots
+	// Party names who the subscription's use of slots is counted for.
+	Party string
 	// Room is the number of slots: the most that one pull can ask for.
 	Room int
 	// Ensure makes a topic's consumer where it is missing. It is called again when the consumer is gone; an error
@@ -106,6 +108,7 @@ type subscription struct {
 	topic    string
 	consumer Consumer
 	acks     *acks
+	slots    party
 	// out has room for all messages that can be in work, so that handing out never waits.
 	out chan *message.Message
 
@@ -123,7 +126,7 @@ func newSubscription(ctx context.Context, nc *nats.Conn, cfg Config, topic strin
 	if err != nil {
 		return nil, err
 	}
-	s := &subscription{nc: nc, cfg: cfg, topic: topic, consumer: consumer, acks: acks, out: make(chan *message.Message, cfg.Room), delivered: map[*Delivery]struct{}{}}
+	s := &subscription{nc: nc, cfg: cfg, topic: topic, consumer: consumer, acks: acks, slots: cfg.Slots.party(cfg.Party), out: make(chan *message.Message, cfg.Room), delivered: map[*Delivery]struct{}{}}
 	s.working, s.stopWork = context.WithCancel(ctx)
 	return s, nil
 }
@@ -165,7 +168,7 @@ const confirmWithin = time.Second
 
 // pull pulls until something is wrong and sees to that. It reports whether to go on.
 func (s *subscription) pull(ctx context.Context) bool {
-	err := newPuller(s.nc, s.consumer, s.cfg.Slots, s.cfg.Room, func(m *nats.Msg) uint64 { return s.accept(ctx, m) }).run(ctx)
+	err := newPuller(s.nc, s.consumer, s.slots, s.cfg.Room, func(m *nats.Msg) uint64 { return s.accept(ctx, m) }).run(ctx)
 	switch {
 	case errors.Is(err, errGone):
 		rest(ctx, ensureAgainAfter)
@@ -186,12 +189,12 @@ func (s *subscription) pull(ctx context.Context) bool {
 func (s *subscription) accept(ctx context.Context, m *nats.Msg) (pending uint64) {
 	d, err := newDelivery(m)
 	if err != nil {
-		s.cfg.Slots.release() // no message of a consumer
+		s.slots.release() // no message of a consumer
 		return 0
 	}
 	if ctx.Err() != nil {
 		_ = s.nc.Publish(d.reply, nak(s.cfg.HandOver))
-		s.cfg.Slots.release()
+		s.slots.release()
 		return 0
 	}
 	working, cancel := context.WithCancel(s.working)
@@ -239,10 +242,10 @@ func (s *subscription) settle(d *Delivery, m *message.Message, cancel context.Ca
 	delete(s.delivered, d)
 	s.mu.Unlock()
 	if confirm {
-		s.acks.send(d.reply, body, s.cfg.Slots.release)
+		s.acks.send(d.reply, body, s.slots.release)
 	} else {
 		_ = s.nc.Publish(d.reply, body)
-		s.cfg.Slots.release()
+		s.slots.release()
 	}
 	cancel()
 }

@@ -1,0 +1,42 @@
+"""Rondo in Python: the batches of a feed, and everything that a trainer, a harness or a product states at the door.
+
+    with rondo.Feed("mine", "trainer", dir="/srv/rondo", after=step) as feed:
+        for batch in feed:
+            feed.consumed(batch)
+            …
+
+`Feed` and `Client` block; `AsyncFeed` and `AsyncClient` are the same on asyncio. See Feed for how a trainer resumes.
+"""
+
+from .batch import Batch, open_batch
+from .client import AsyncClient
+from .columns import Ragged, Spans
+from .door import Answer
+from .errors import ConnectError, Damaged, DoorError, NotFound, RondoError, WeightsRejected
+from .feed import AsyncFeed
+from .sync import Client, Feed
+from .trajectory import Message, Trajectory
+from .versions import Version
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "AsyncFeed",
+    "Batch",
+    "Client",
+    "ConnectError",
+    "Damaged",
+    "DoorError",
+    "Feed",
+    "Message",
+    "NotFound",
+    "Ragged",
+    "RondoError",
+    "Spans",
+    "Trajectory",
+    "Version",
+    "WeightsRejected",
+    "open_batch",
+]

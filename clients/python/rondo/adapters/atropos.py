@@ -1,0 +1,41 @@
+"""Atropos: lists by group; the mask is the token where it was sampled, and -100 elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..batch import Batch
+
+__all__ = ["to_atropos"]
+
+#: What a loss ignores.
+IGNORED = -100
+
+
+def to_atropos(batch: Batch) -> list[dict[str, Any]]:
+    """The groups of a batch, in their order, each with lists of its G samples.
+
+    tokens, masks: integers [G][S]; scores: rewards [G]; advantages, inference_logprobs: floats [G][S] (1 where not
+    sampled, as Atropos has it). Nothing is shifted or padded. env_id is None.
+    """
+    mask = batch.loss_mask
+    labels = np.where(mask.values, batch.tokens.values, IGNORED)
+    logprobs = np.where(mask.values, batch.sampler_logprobs.values, np.float32(1))
+    bounds = list(zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True))
+    groups: list[dict[str, Any]] = []
+    for number in range(int(batch.groups.max()) + 1 if len(batch) else 0):
+        rows = np.flatnonzero(batch.groups == number)
+        places = [bounds[i] for i in rows]
+        groups.append(
+            {
+                "tokens": [batch.tokens.values[a:b].tolist() for a, b in places],
+                "masks": [labels[a:b].tolist() for a, b in places],
+                "scores": batch.rewards[rows].tolist(),
+                "advantages": [batch.advantages.values[a:b].tolist() for a, b in places],
+                "inference_logprobs": [logprobs[a:b].tolist() for a, b in places],
+                "env_id": None,
+            }
+        )
+    return groups

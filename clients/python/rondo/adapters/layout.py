@@ -1,0 +1,61 @@
+"""What the adapters share: cutting prompts from responses, padding on the left, and one advantage for each sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..batch import Batch
+from ..columns import Array, Ragged
+
+__all__ = ["cut", "left_padded", "one_advantage", "positions", "shifted"]
+
+
+def positions(column: Ragged) -> npt.NDArray[np.int64]:
+    """Place of each entry in its row: int64 [N]."""
+    found: npt.NDArray[np.int64] = np.arange(len(column.values)) - np.repeat(column.offsets[:-1].astype(np.int64), column.lengths)
+    return found
+
+
+def cut(batch: Batch, column: Ragged) -> tuple[Ragged, Ragged]:
+    """A per-token column before and from the first sampled token of each row: prompts and responses."""
+    prompts: npt.NDArray[np.int32] = batch["prompt_length"]
+    before = positions(column) < np.repeat(prompts, column.lengths)
+    return Ragged(column.values[before], _offsets(prompts)), Ragged(column.values[~before], _offsets(column.lengths - prompts))
+
+
+def shifted(column: Ragged) -> Ragged:
+    """Rows without their first entries: what belongs to the token that each position predicts."""
+    return Ragged(column.values[positions(column) > 0], _offsets(np.maximum(column.lengths - 1, 0)))
+
+
+def left_padded(column: Ragged, fill: float = 0, width: int | None = None) -> Array:
+    """Rows filled up on the left: [B, width]; width is that of the longest row unless given."""
+    lengths = column.lengths
+    longest = int(lengths.max()) if len(lengths) else 0
+    out = np.full((len(lengths), longest if width is None else width), fill, column.values.dtype)
+    out[np.arange(out.shape[1]) >= out.shape[1] - lengths[:, None]] = column.values
+    return out
+
+
+def one_advantage(batch: Batch) -> npt.NDArray[np.float32]:
+    """The advantage of each sample: float32 [B], 0 where nothing was sampled.
+
+    ValueError where the sampled tokens of a sample have different ones (rewards of turns or spans): a trainer that takes one number for
+    each sample cannot be told so.
+    """
+    values = batch.advantages.values
+    mask = batch.loss_mask.values
+    rows = np.repeat(np.arange(len(batch)), batch.lengths)[mask]
+    first = np.zeros(len(batch), np.float32)
+    first[rows[::-1]] = values[mask][::-1]  # the first of each row is written last
+    if not np.array_equal(first[rows], values[mask]):
+        raise ValueError("tokens of one sample have different advantages, and this trainer takes one for each sample")
+    return first
+
+
+def _offsets(lengths: Any) -> npt.NDArray[np.int32]:
+    offsets: npt.NDArray[np.int32] = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return offsets

@@ -1,0 +1,35 @@
+"""slime and miles: lists by sample, masks and log-probabilities of the response only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..batch import Batch
+from .layout import cut, one_advantage
+
+__all__ = ["to_slime"]
+
+
+def to_slime(batch: Batch) -> dict[str, Any]:
+    """The training data of a rollout step: lists with one entry for each of B samples.
+
+    tokens: the whole sequence; response_lengths: tokens from the first sampled one on, R of a sample; loss_masks: R integers;
+    rollout_log_probs: R floats; rewards: the advantage, which slime calls the normalised reward; raw_reward; truncated: 0 or 1;
+    sample_indices; rollout_ids: the samples of one rollout share it; rollout_mask_sums: sampled tokens over all samples of the rollout.
+    """
+    _, masks = cut(batch, batch.loss_mask)
+    _, logprobs = cut(batch, batch.sampler_logprobs)
+    return {
+        "tokens": [row.tolist() for row in batch.tokens.rows()],
+        "response_lengths": masks.lengths.tolist(),
+        "rewards": one_advantage(batch).tolist(),
+        "raw_reward": batch.rewards.tolist(),
+        "truncated": batch["truncated"].astype(np.int64).tolist(),
+        "sample_indices": list(range(len(batch))),
+        "rollout_ids": batch.rollouts.tolist(),
+        "loss_masks": [row.astype(np.int64).tolist() for row in masks.rows()],
+        "rollout_mask_sums": batch.rollout_sampled.tolist(),
+        "rollout_log_probs": [row.tolist() for row in logprobs.rows()],
+    }

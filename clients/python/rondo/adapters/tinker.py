@@ -1,0 +1,33 @@
+"""Tinker: one datum for each sample. The input lacks the last token, and what is said of tokens lacks the first one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..batch import Batch
+
+__all__ = ["to_tinker"]
+
+
+def to_tinker(batch: Batch) -> list[dict[str, Any]]:
+    """The parts of a Datum for each sample of S tokens that has two tokens or more.
+
+    model_input: int64 [S - 1]. loss_fn_inputs: target_tokens int64, logprobs, advantages, mask (1: sampled) float32, all [S - 1]; entry t
+    is about the token that follows input t.
+    """
+    rows = zip(batch.tokens.rows(), batch.sampler_logprobs.rows(), batch.advantages.rows(), batch.loss_mask.rows(), strict=True)
+    return [
+        {
+            "model_input": ids[:-1].astype(np.int64),
+            "loss_fn_inputs": {
+                "target_tokens": ids[1:].astype(np.int64),
+                "logprobs": logprobs[1:].copy(),
+                "advantages": advantages[1:].copy(),
+                "mask": mask[1:].astype(np.float32),
+            },
+        }
+        for ids, logprobs, advantages, mask in rows
+        if len(ids) > 1
+    ]

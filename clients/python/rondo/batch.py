@@ -1,0 +1,240 @@
+"""A training batch: the file that a feed gives one rank for one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from .columns import Array, Ragged, Spans, dense, ragged, spans
+from .errors import Damaged
+
+if TYPE_CHECKING:
+    from .tensors import Tensors
+
+__all__ = ["Batch", "open_batch"]
+
+#: Versions of the file's columns that this package reads.
+SCHEMA_VERSIONS = ("2",)
+
+_TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
+
+
+class Batch:
+    """B samples with N tokens in all. A sample is one row; entry i of a per-token column belongs to token i.
+
+    `column(name)` gives any column of the file (schemas/arrow.md describes them) as numpy arrays; the attributes below name
+    the ones that training needs. Arrays are views of the file's memory, and read-only.
+    """
+
+    def __init__(self, record: pa.RecordBatch, metadata: Mapping[str, str], ready: Mapping[str, Any]) -> None:
+        self._record = record
+        self._columns: dict[str, Any] = {}
+        #: The file's metadata.
+        self.metadata = metadata
+        #: The fact `batch.ready`: groups, masked rollouts with their reasons, counts over all ranks. Empty for a file opened by hand.
+        self.ready = ready
+        #: Run and feed that the batch belongs to, and its number in the feed, from 1.
+        self.run: str = metadata.get("run_id", "")
+        self.feed: str = metadata.get("feed", "")
+        self.step = int(metadata.get("step", 0))
+        #: Data-parallel rank that the file is for, and how many there are.
+        self.rank = int(metadata.get("rank", 0))
+        self.ranks = int(metadata.get("ranks", 1))
+
+    def __len__(self) -> int:
+        """Samples: B."""
+        return int(self._record.num_rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Batch {self.run}/{self.feed}/{self.step} rank {self.rank} of {self.ranks}: {len(self)} samples, {self.token_count} tokens>"
+        )
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The whole batch as an Arrow table."""
+        return pa.Table.from_batches([self._record])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the file's columns."""
+        return list(self._record.schema.names)
+
+    def column(self, name: str) -> Any:
+        """A column: an array [B]; for lists Ragged (values [N], offsets [B + 1]); for lists of spans Spans."""
+        if name not in self._columns:
+            try:
+                column = self._record.column(name)
+            except KeyError:
+                version = self.metadata.get("schema_version")
+                raise KeyError(f"a batch file of schema version {version} has no column {name!r}") from None
+            self._columns[name] = _arrays(column)
+        return self._columns[name]
+
+    __getitem__ = column
+
+    @property
+    def tokens(self) -> Ragged:
+        """Token ids: int32."""
+        return self._ragged("tokens")
+
+    @property
+    def loss_mask(self) -> Ragged:
+        """True where the model sampled the token: bool."""
+        return self._ragged("loss_mask")
+
+    @property
+    def sampler_logprobs(self) -> Ragged:
+        """Natural log-probability under the policy that sampled the token, 0 where not sampled: float32."""
+        return self._ragged("sampler_logprobs")
+
+    @property
+    def advantages(self) -> Ragged:
+        """Advantage of each token, 0 where not sampled: float32."""
+        return self._ragged("advantages")
+
+    def _ragged(self, name: str) -> Ragged:
+        found: Ragged = self.column(name)
+        return found
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float32]:
+        """Reward of each sample's rollout: float32 [B]."""
+        found: npt.NDArray[np.float32] = self.column("reward")
+        return found
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int32]:
+        """Where each sample's tokens begin in the per-token values: int32 [B + 1]."""
+        return self.tokens.offsets
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of each sample: int32 [B]."""
+        return self.tokens.lengths
+
+    @property
+    def token_count(self) -> int:
+        """Tokens in all: N."""
+        return len(self.tokens.values)
+
+    @cached_property
+    def groups(self) -> npt.NDArray[np.int64]:
+        """Number of each sample's group within the batch, in order of appearance: int64 [B]."""
+        return _numbered(self._record.column("group_id"))
+
+    @cached_property
+    def rollouts(self) -> npt.NDArray[np.int64]:
+        """Number of each sample's rollout within the batch, in order of appearance: int64 [B]."""
+        return _numbered(self._record.column("rollout_id"))
+
+    @cached_property
+    def token_versions(self) -> Ragged:
+        """Policy version that sampled each token, -1 where not sampled: int64."""
+        found: Spans = self.column("policy_versions")
+        return found.per_token("version", self.offsets)
+
+    @cached_property
+    def token_turns(self) -> Ragged:
+        """Model generation, from 0, that each token was sampled in, -1 where not sampled: int32."""
+        found: Spans = self.column("turns")
+        return found.per_token("turn", self.offsets)
+
+    @cached_property
+    def rollout_sampled(self) -> npt.NDArray[np.int32]:
+        """Sampled tokens of each sample's rollout over all of its samples, the normaliser of one that split: int32 [B]."""
+        found: npt.NDArray[np.int32] = self.column("rollout_sampled")
+        return found
+
+    @property
+    def micro_batch_count(self) -> int:
+        """Micro-batches, as many on every rank; 0 when the feed leaves packing to the trainer."""
+        return int(self.metadata.get("micro_batches", 0))
+
+    def micro_batches(self) -> Iterator[Batch]:
+        """The micro-batches that the feed packed, in order; some may be empty, so that all ranks have as many.
+
+        A batch that the feed did not pack is one micro-batch.
+        """
+        if self.micro_batch_count == 0:
+            yield self
+            return
+        numbers = self.column("micro_batch")
+        for number in range(self.micro_batch_count):
+            yield self.select(np.flatnonzero(numbers == number))
+
+    def select(self, rows: npt.NDArray[np.intp]) -> Batch:
+        """A batch of some rows, given by their numbers; neighbours are not copied."""
+        if len(rows) == 0:
+            return Batch(self._record.slice(0, 0), self.metadata, self.ready)
+        if np.all(np.diff(rows) == 1):
+            return Batch(self._record.slice(int(rows[0]), len(rows)), self.metadata, self.ready)
+        return Batch(self._record.take(pa.array(rows)), self.metadata, self.ready)
+
+    def to_torch(self, packed: bool = False, *, device: Any = None, pad_id: int = 0, width: int | None = None) -> Tensors:
+        """The batch as torch tensors, by name and as attributes.
+
+        Padded (on the right, S tokens wide): input_ids int64, attention_mask int64, position_ids int64, loss_mask bool,
+        sampler_logprobs float32, advantages float32, all [B, S]. Packed: the samples one after the other, input_ids,
+        position_ids, loss_mask, sampler_logprobs, advantages, all [N], with cu_seqlens int32 [B + 1] and max_seqlen (int).
+        Both: rewards float32, lengths, prompt_lengths, groups, samples_in_rollout int64, all [B].
+
+        pad_id: token id of the padding. width: S, where it should be larger than the longest sample.
+        """
+        from .tensors import packed as to_packed
+        from .tensors import padded as to_padded
+
+        return to_packed(self, device) if packed else to_padded(self, device, pad_id, width)
+
+
+def _arrays(column: pa.Array) -> Array | Ragged | Spans:
+    if not pa.types.is_list(column.type):
+        return dense(column)
+    return spans(column) if pa.types.is_struct(column.type.value_type) else ragged(column)
+
+
+def _numbered(column: pa.Array) -> npt.NDArray[np.int64]:
+    numbers: npt.NDArray[np.int64] = column.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def open_batch(data: bytes, ready: Mapping[str, Any] | None = None) -> Batch:
+    """Open the bytes of a batch file. Damaged when they are none, or one whose columns disagree."""
+    try:
+        reader = pa.ipc.open_file(pa.py_buffer(data))
+        metadata = {k.decode(): v.decode() for k, v in (reader.schema.metadata or {}).items()}
+        if metadata.get("kind") != "batch":
+            raise Damaged(f"a file of kind {metadata.get('kind')!r}, want a batch")
+        if metadata.get("schema_version") not in SCHEMA_VERSIONS:
+            raise Damaged(
+                f"a batch of schema version {metadata.get('schema_version')!r}; this package reads {' and '.join(SCHEMA_VERSIONS)}"
+            )
+        if reader.num_record_batches != 1:
+            raise Damaged(f"{reader.num_record_batches} record batches, want 1")
+        record = reader.get_batch(0)
+        _check(record)
+        return Batch(record, metadata, ready or {})
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+        raise Damaged(f"not a batch file: {error}") from None
+
+
+def _check(record: pa.RecordBatch) -> None:
+    """What training relies on: the per-token columns are there, have their types, and are equally long in every row."""
+    record.validate(full=False)
+    offsets = None
+    for name, kind in _TOKEN_COLUMNS.items():
+        index = record.schema.get_field_index(name)
+        if index < 0 or record.schema.field(index).type != pa.list_(record.schema.field(index).type.value_field.with_type(kind)):
+            raise Damaged(f"column {name} is missing or not a list of {kind}")
+        column = record.column(index)
+        if column.null_count or column.values.null_count:
+            raise Damaged(f"column {name} has nulls")
+        if offsets is None:
+            offsets = column.offsets
+        elif not offsets.equals(column.offsets):
+            raise Damaged(f"columns tokens and {name} are not equally long in every row")

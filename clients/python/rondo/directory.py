@@ -1,0 +1,84 @@
+"""The store in a directory: every object is a file at its key."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+from .objects import missing, too_large
+
+__all__ = ["Directory"]
+
+
+class Directory:
+    """A store in a directory of this machine, or of a file system that several machines share."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._root = Path(path)
+        self._alive = -1
+
+    def get(self, key: str, limit: int) -> bytes:
+        """Read an object of at most limit bytes."""
+        try:
+            with open(self._root / key, "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > limit:
+                    raise too_large(key, size, limit)
+                return file.readall()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise missing(key) from None
+
+    def stat(self, key: str) -> tuple[int, float] | None:
+        """Bytes of an object, and when it was written; None where there is none."""
+        try:
+            told = (self._root / key).stat()
+            return told.st_size, told.st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write to a temporary file, sync, rename, and sync the folder: after a crash there is all of it or nothing."""
+        self._enter()
+        part, path = self._root / ".rondo" / "tmp" / secrets.token_hex(16), self._root / key
+        _make_folder(path.parent)
+        try:
+            with open(part, "xb", buffering=0) as file:
+                view, at = memoryview(data), 0
+                while at < len(data):
+                    at += file.write(view[at:])
+                os.fsync(file.fileno())
+            os.rename(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+    def _enter(self) -> None:
+        """Hold the store's lock as every writer does: who finds nobody holding it removes temporary files."""
+        if self._alive < 0:
+            _make_folder(self._root / ".rondo" / "tmp")
+            self._alive = os.open(self._root / ".rondo" / "alive", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._alive, fcntl.LOCK_SH)
+
+    def __del__(self) -> None:
+        if self._alive >= 0:
+            os.close(self._alive)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and its parents, each durable before the next: a synced file in a lost folder is lost."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,84 @@
+"""Bringing rollouts that ran elsewhere: their facts, in the order in which Rondo's own services state them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from .errors import DoorError
+from .facts import subject
+from .objects import Ref, put_named
+from .trajectory import Trajectory, encode, figures
+
+if TYPE_CHECKING:
+    from .client import AsyncClient
+
+__all__ = ["bring", "open_group"]
+
+#: Begins the names of groups and rollouts of outsiders.
+PREFIX = "x"
+
+_NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
+
+
+async def open_group(client: AsyncClient, run: str, group: str, task: str, size: int, policy_version: int) -> str:
+    """Open a group, unless it is open; its id."""
+    if not _NAME.fullmatch(group):
+        raise ValueError(f"group {group!r}: use letters, digits and _, at most 48")
+    opened = {"task": task, "size": size, "policy_version": policy_version}
+    await _once(client, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
+    return PREFIX + group
+
+
+async def bring(client: AsyncClient, run: str, group: str, member: int, task: str, trajectory: Trajectory) -> str:
+    """Hand in a member of an open group; the rollout's id. What was handed in before is not handed in again."""
+    rollout = f"{group}-{member}"
+    started = {
+        "group": group,
+        "member": member,
+        "task": task,
+        "policy_version": trajectory.policy_version,
+        "seed": 0,
+        "deadline": (datetime.now(timezone.utc) + timedelta(seconds=30)).isoformat(),
+    }
+    data = b"" if trajectory.failure else await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
+    await _once(client, run, "rollout.started", rollout, started, same=("policy_version",))
+    if trajectory.failure:
+        failed = {"stage": "harness", "class": "internal", "message": trajectory.failure[:1000]}
+        await _once(client, run, "rollout.failed", rollout, failed)
+        return rollout
+    ref = await asyncio.to_thread(put_named, client.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
+    await _once(client, run, "rollout.finished", rollout, _finished(task, trajectory, ref), same=("trajectory",))
+    if trajectory.reward is not None:
+        await _once(client, run, "rollout.scored", rollout, _scored(trajectory, ref), same=("reward",))
+    return rollout
+
+
+def _finished(task: str, trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
+    return {"task": task, "trajectory": ref.told(), **figures(trajectory)}
+
+
+def _scored(trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
+    return {
+        "reward": trajectory.reward,
+        "components": dict(trajectory.components),
+        "exit_code": 0,
+        "task_digest": "",
+        "duration_ms": 0,
+        "trajectory": ref.told(),
+        "text_only": figures(trajectory)["text_only"],
+    }
+
+
+async def _once(client: AsyncClient, run: str, type: str, entity: str, data: Mapping[str, Any], same: Sequence[str] = ()) -> None:
+    """State a fact that happens once. One that is on the log must say the same in the fields that matter."""
+    known = await client.log.last(run, subject(run, type, entity))
+    if known is None:
+        await client.door.state(run, type, entity, data)
+        return
+    for name in same:
+        if known.data.get(name) != data[name]:
+            raise DoorError(f"{type} of {entity} was stated before with {name} {known.data.get(name)}, not {data[name]}")

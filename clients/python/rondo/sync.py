@@ -1,0 +1,273 @@
+"""Client and feed for programs that are not on asyncio: the same calls, which block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from .batch import Batch
+from .client import AsyncClient
+from .door import Answer
+from .feed import AsyncFeed
+from .loop import LoopThread
+from .trajectory import Message, Trajectory
+from .versions import Version
+from .weights import Weights
+
+__all__ = ["Client", "Feed"]
+
+
+class Client:
+    """AsyncClient for programs that are not on asyncio. It connects at once, and may be used by several threads."""
+
+    def __init__(
+        self,
+        dir: str | os.PathLike[str] | None = None,
+        *,
+        nats: str | None = None,
+        store: str | None = None,
+        source: str = "python",
+        timeout: float | None = 60.0,
+    ) -> None:
+        self.asynchronous = AsyncClient(dir, nats=nats, store=store, source=source, timeout=timeout)
+        self.loop = LoopThread(self.asynchronous.close)
+        try:
+            self.loop.run(self.asynchronous.open())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.loop.stop()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def state(self, run: str, type: str, entity: str, data: Mapping[str, Any], *, id: str | None = None) -> Answer:
+        """See AsyncClient.state."""
+        return self.loop.run(self.asynchronous.state(run, type, entity, data, id=id))
+
+    def config(self, run: str) -> dict[str, Any]:
+        """See AsyncClient.config."""
+        return self.loop.run(self.asynchronous.config(run))
+
+    def pause(self, run: str, reason: str = "") -> Answer:
+        """See AsyncClient.pause."""
+        return self.loop.run(self.asynchronous.pause(run, reason))
+
+    def resume(self, run: str, reason: str = "") -> Answer:
+        """See AsyncClient.resume."""
+        return self.loop.run(self.asynchronous.resume(run, reason))
+
+    def publish_weights(
+        self,
+        policy: str,
+        weights: Weights,
+        *,
+        run: str,
+        version: int | None = None,
+        through_step: int,
+        metadata: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """See AsyncClient.publish_weights."""
+        call = self.asynchronous.publish_weights(
+            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, timeout=timeout
+        )
+        return self.loop.run(call)
+
+    def published(self, policy: str) -> Version | None:
+        """See AsyncClient.published."""
+        return self.loop.run(self.asynchronous.published(policy))
+
+    def versions(self, policy: str, after: int = 0) -> Iterator[Version]:
+        """See AsyncClient.versions."""
+        published = self.asynchronous.versions(policy, after)
+        while True:
+            yield self.loop.run(_version(published))
+
+    def activated(self, policy: str, version: int, replica: str | None = None) -> Answer:
+        """See AsyncClient.activated."""
+        return self.loop.run(self.asynchronous.activated(policy, version, replica))
+
+    def invalidate(self, run: str, rollout: str, reason: str) -> Answer:
+        """See AsyncClient.invalidate."""
+        return self.loop.run(self.asynchronous.invalidate(run, rollout, reason))
+
+    def annotate(
+        self,
+        run: str,
+        rollout: str,
+        *,
+        turn: int | None = None,
+        start: int | None = None,
+        length: int | None = None,
+        reward: float | None = None,
+        text: str = "",
+        values: Mapping[str, float] | None = None,
+        id: str | None = None,
+    ) -> Answer:
+        """See AsyncClient.annotate."""
+        call = self.asynchronous.annotate(
+            run, rollout, turn=turn, start=start, length=length, reward=reward, text=text, values=values, id=id
+        )
+        return self.loop.run(call)
+
+    def publish_group(self, run: str, *, group: str, task: str, trajectories: Sequence[Trajectory], policy_version: int = 0) -> list[str]:
+        """See AsyncClient.publish_group."""
+        call = self.asynchronous.publish_group(run, group=group, task=task, trajectories=trajectories, policy_version=policy_version)
+        return self.loop.run(call)
+
+    def publish_trajectory(
+        self,
+        run: str,
+        *,
+        group: str,
+        member: int,
+        size: int,
+        task: str,
+        messages: Sequence[Message | Mapping[str, Any]],
+        reward: float | None = None,
+        components: Mapping[str, float] | None = None,
+        policy_version: int = 0,
+        stop_reason: str = "finished",
+        failure: str = "",
+    ) -> str:
+        """See AsyncClient.publish_trajectory."""
+        call = self.asynchronous.publish_trajectory(
+            run,
+            group=group,
+            member=member,
+            size=size,
+            task=task,
+            messages=messages,
+            reward=reward,
+            components=components,
+            policy_version=policy_version,
+            stop_reason=stop_reason,
+            failure=failure,
+        )
+        return self.loop.run(call)
+
+    def submit_query(self, run: str, instruction: str, *, task: str, verify: bool = False, name: str | None = None) -> str:
+        """See AsyncClient.submit_query."""
+        return self.loop.run(self.asynchronous.submit_query(run, instruction, task=task, verify=verify, name=name))
+
+    def record_feedback(
+        self, run: str, rollout: str, signal: str, *, reward: float | None = None, text: str = "", id: str | None = None
+    ) -> Answer:
+        """See AsyncClient.record_feedback."""
+        return self.loop.run(self.asynchronous.record_feedback(run, rollout, signal, reward=reward, text=text, id=id))
+
+
+class Feed:
+    """AsyncFeed for programs that are not on asyncio. It opens at once.
+
+    A trainer that was killed anywhere loses and repeats nothing if it does this in this order:
+
+        step, weights = load_checkpoint()                          # (0, initial weights) at first
+        with rondo.Feed("mine", "trainer", dir="/srv/rondo", after=step) as feed:
+            if step:                                               # it may have been killed before it said so
+                feed.publish_weights(weights, version=step, through_step=step)
+            for batch in feed:
+                feed.consumed(batch)                               # lets the feed go on
+                weights = train(weights, batch)
+                save_checkpoint(batch.step, weights)               # write, sync, rename
+                feed.publish_weights(weights, version=batch.step, through_step=batch.step)
+                feed.checkpointed(batch)
+
+    See AsyncFeed for the arguments, and for trainers whose checkpoints are rarer than their steps.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        feed: str,
+        *,
+        client: Client | None = None,
+        dir: str | os.PathLike[str] | None = None,
+        nats: str | None = None,
+        store: str | None = None,
+        rank: int = 0,
+        observe: bool = False,
+        after: int = 0,
+        prefetch: int = 2,
+        timeout: float | None = None,
+    ) -> None:
+        self._own = Client(dir, nats=nats, store=store, source=f"python-{feed}"[:64]) if client is None else None
+        chosen = client or self._own
+        assert chosen is not None
+        self.client = chosen
+        try:
+            self.asynchronous = AsyncFeed(
+                run, feed, client=chosen.asynchronous, rank=rank, observe=observe, after=after, prefetch=prefetch, timeout=timeout
+            )
+            chosen.loop.run(self.asynchronous.open())
+        except BaseException:
+            if self._own is not None:
+                self._own.close()
+            raise
+
+    def close(self) -> None:
+        """Stop fetching, and disconnect unless the client is the caller's."""
+        self.client.loop.run(self.asynchronous.close())
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __iter__(self) -> Feed:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = self.client.loop.run(_next(self.asynchronous))
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The run's configuration."""
+        return self.asynchronous.config
+
+    @property
+    def policy(self) -> str:
+        """Name of the policy that the run trains."""
+        return self.asynchronous.policy
+
+    def consumed(self, batch: Batch | int) -> None:
+        """See AsyncFeed.consumed."""
+        self.client.loop.run(self.asynchronous.consumed(batch))
+
+    def checkpointed(self, batch: Batch | int) -> None:
+        """See AsyncFeed.checkpointed."""
+        self.client.loop.run(self.asynchronous.checkpointed(batch))
+
+    def rewound(self, batch: Batch | int) -> None:
+        """See AsyncFeed.rewound."""
+        self.client.loop.run(self.asynchronous.rewound(batch))
+
+    def publish_weights(
+        self, weights: Weights, *, version: int | None = None, through_step: int, metadata: Mapping[str, str] | None = None
+    ) -> int | None:
+        """See AsyncFeed.publish_weights."""
+        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata)
+        return self.client.loop.run(call)
+
+
+async def _next(feed: AsyncFeed) -> Batch | None:
+    return await anext(feed, None)
+
+
+async def _version(published: AsyncGenerator[Version, None]) -> Version:
+    return await anext(published)

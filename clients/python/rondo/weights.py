@@ -1,0 +1,127 @@
+"""Weights as safetensors files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from json import dumps
+from os import PathLike
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+from safetensors import TensorSpec, serialize
+
+from .objects import MAX_OBJECT
+
+__all__ = ["NAME", "SHARD", "File", "Weights", "files"]
+
+#: What may be published: arrays or torch tensors by name, or a path.
+Weights = Union[Mapping[str, Any], str, "PathLike[str]"]
+
+#: Bytes of tensors in a file; more go into several files, as inference servers expect them.
+SHARD = 512 << 20
+
+#: What a file may be called.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a version, under the name that an inference server looks for."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    name: str
+    spec: TensorSpec
+    keep: Any  # owns the memory that the spec points to
+
+
+def files(weights: Weights, metadata: Mapping[str, str], shard: int = SHARD) -> Iterator[File]:
+    """The files of some weights, one after the other, so that only one of them is in memory.
+
+    shard: bytes of tensors in a file, unless one tensor alone is larger.
+    """
+    if not isinstance(weights, Mapping):
+        return _read(Path(weights))
+    if not weights:
+        raise ValueError("there are no weights: the mapping is empty")
+    return _write(weights, metadata, shard)
+
+
+def _read(path: Path) -> Iterator[File]:
+    paths = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith(".")) if path.is_dir() else [path]
+    if not any(p.suffix == ".safetensors" for p in paths):
+        raise ValueError(f"{path}: no file ends in .safetensors")
+    for p in paths:
+        if not NAME.fullmatch(p.name) or not p.suffix.strip("."):
+            raise ValueError(f"{p}: want a name of letters, digits and ._-, with an extension")
+        if (size := p.stat().st_size) > MAX_OBJECT:
+            raise ValueError(f"{p}: {size} bytes are more than a file's {MAX_OBJECT}: write it in shards")
+        yield File(p.name, p.read_bytes())
+
+
+def _write(weights: Mapping[str, Any], metadata: Mapping[str, str], shard: int) -> Iterator[File]:
+    shards = _shards(weights, shard)
+    marked = dict(metadata) or None
+    if len(shards) == 1:
+        yield File("model.safetensors", _serialize(weights, shards[0], marked))
+        return
+    index: dict[str, str] = {}
+    for i, names in enumerate(shards, 1):
+        file = f"model-{i:05}-of-{len(shards):05}.safetensors"
+        index.update(dict.fromkeys(names, file))
+        yield File(file, _serialize(weights, names, marked))
+    total = sum(_nbytes(weights[name]) for name in index)
+    text = dumps({"metadata": {"total_size": total}, "weight_map": index}, indent=2, sort_keys=True)
+    yield File("model.safetensors.index.json", text.encode())
+
+
+def _shards(weights: Mapping[str, Any], shard: int) -> list[list[str]]:
+    """Names by file: in order of name, each file as full as it may be."""
+    shards: list[list[str]] = []
+    room = 0
+    for name in sorted(weights):
+        size = _nbytes(weights[name])
+        if size > MAX_OBJECT - (1 << 20):
+            raise ValueError(f"tensor {name}: {size} bytes do not fit into a file of {MAX_OBJECT}")
+        if not shards or size > room:
+            shards.append([])
+            room = shard
+        shards[-1].append(name)
+        room -= size
+    return shards
+
+
+def _nbytes(tensor: Any) -> int:
+    if _is_torch(tensor):
+        return int(tensor.numel() * tensor.element_size())
+    return int(np.asarray(tensor).nbytes)
+
+
+def _serialize(weights: Mapping[str, Any], names: list[str], metadata: dict[str, str] | None) -> bytes:
+    tensors = [_tensor(name, weights[name]) for name in names]
+    return bytes(serialize({t.name: t.spec for t in tensors}, metadata))
+
+
+def _is_torch(tensor: Any) -> bool:
+    return type(tensor).__module__.partition(".")[0] == "torch" and hasattr(tensor, "data_ptr")
+
+
+def _tensor(name: str, tensor: Any) -> _Tensor:
+    if _is_torch(tensor):
+        keep = tensor.detach().to("cpu").contiguous()
+        kind, pointer = str(keep.dtype).partition(".")[2], keep.data_ptr()
+    else:
+        keep = np.ascontiguousarray(tensor).reshape(np.shape(tensor))  # ascontiguousarray makes a vector of a scalar
+        keep = keep.astype(keep.dtype.newbyteorder("<"), copy=False)
+        kind, pointer = keep.dtype.name, keep.ctypes.data
+    try:
+        return _Tensor(name, TensorSpec(dtype=kind, shape=list(keep.shape), data_ptr=pointer, data_len=_nbytes(keep)), keep)
+    except Exception as error:
+        raise ValueError(f"tensor {name} of type {kind}: {error}") from None

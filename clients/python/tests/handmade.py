@@ -1,0 +1,111 @@
+"""Batch files written by hand, as schemas/arrow.md says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import rondo
+
+VERSIONS = pa.list_(pa.struct([("start", pa.int32()), ("length", pa.int32()), ("version", pa.int64()), ("stale", pa.bool_())]))
+TURNS = pa.list_(pa.struct([("start", pa.int32()), ("length", pa.int32()), ("turn", pa.int32())]))
+
+SCHEMA = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("run_id", "group_id", "rollout_id", "task", "stop_reason")],
+        *[(name, pa.int32()) for name in ("sample_index", "samples_in_rollout", "prompt_length")],
+        ("truncated", pa.bool_()),
+        ("text_only", pa.bool_()),
+        ("tokens", pa.list_(pa.int32())),
+        ("loss_mask", pa.list_(pa.bool_())),
+        ("sampler_logprobs", pa.list_(pa.float32())),
+        ("advantages", pa.list_(pa.float32())),
+        ("policy_versions", VERSIONS),
+        ("reward", pa.float32()),
+        ("reward_components", pa.string()),
+        ("dispatch_version", pa.int64()),
+        ("staleness", pa.int32()),
+        ("rollout_sampled", pa.int32()),
+        ("micro_batch", pa.int32()),
+        ("temperature", pa.float32()),
+        ("turns", TURNS),
+        ("annotations", pa.string()),
+    ]
+)
+
+
+def sample(group: str, member: int, mask: str, first: int, **changes: Any) -> dict[str, Any]:
+    """A row from its mask: a digit is the turn that sampled the token, a dot a token that was not sampled.
+
+    Token t has the id first + t, and where sampled log-probability -(t + 1) / 8 and the row's advantage.
+    """
+    sampled = [c != "." for c in mask]
+    spans = [(t, int(c)) for t, c in enumerate(mask) if c != "."]
+    runs: list[dict[str, int]] = []
+    for t, turn in spans:
+        if runs and runs[-1]["turn"] == turn and runs[-1]["start"] + runs[-1]["length"] == t:
+            runs[-1]["length"] += 1
+        else:
+            runs.append({"start": t, "length": 1, "turn": turn})
+    advantage = changes.pop("advantage", 0.5)
+    row = {
+        "run_id": "mine",
+        "group_id": group,
+        "rollout_id": f"{group}-{member}",
+        "task": "mend",
+        "stop_reason": "finished",
+        "sample_index": 0,
+        "samples_in_rollout": 1,
+        "prompt_length": sampled.index(True) if any(sampled) else len(mask),
+        "truncated": False,
+        "text_only": False,
+        "tokens": [first + t for t in range(len(mask))],
+        "loss_mask": sampled,
+        "sampler_logprobs": [-(t + 1) / 8 if s else 0.0 for t, s in enumerate(sampled)],
+        "advantages": [advantage if s else 0.0 for s in sampled],
+        "policy_versions": [{"start": r["start"], "length": r["length"], "version": 3 + r["turn"], "stale": False} for r in runs],
+        "reward": 1.0,
+        "reward_components": "",
+        "dispatch_version": 3,
+        "staleness": 1,
+        "rollout_sampled": sum(sampled),
+        "micro_batch": -1,
+        "temperature": 1.0,
+        "turns": runs,
+        "annotations": "",
+    }
+    return {**row, **changes}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Two groups: a sample of two turns, a truncated one, a rollout of two samples."""
+    return [
+        sample("g000001", 0, "..00.11", 100),
+        sample("g000001", 1, "..0", 200, advantage=-0.5, reward=0.0, truncated=True, stop_reason="length", temperature=0.5),
+        sample("g000002", 0, ".00", 300, advantage=1.0, samples_in_rollout=2, rollout_sampled=5),
+        sample("g000002", 0, "....111", 400, advantage=1.0, samples_in_rollout=2, sample_index=1, rollout_sampled=5),
+    ]
+
+
+def file(samples: list[dict[str, Any]], schema: pa.Schema = SCHEMA, **metadata: str) -> bytes:
+    told = {
+        "kind": "batch",
+        "schema_version": "2",
+        "run_id": "mine",
+        "feed": "trainer",
+        "step": "7",
+        "rank": "0",
+        "ranks": "1",
+        "micro_batches": "0",
+    }
+    record = pa.RecordBatch.from_pylist(samples, schema=schema.with_metadata({**told, **metadata}))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, record.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(record)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def batch(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rondo.Batch:
+    return rondo.open_batch(file(rows() if samples is None else samples, **metadata))

@@ -1,0 +1,187 @@
+"""Weights as files, and their way to a published version."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import deserialize
+from safetensors.numpy import load, save_file
+
+import rondo
+from rondo import weights
+
+from .conftest import Plane
+
+
+def written(tensors: dict[str, Any], shard: int = weights.SHARD, **metadata: str) -> dict[str, bytes]:
+    return {file.name: file.data for file in weights.files(tensors, metadata, shard)}
+
+
+def test_arrays_of_all_kinds_come_back() -> None:
+    rng = np.random.default_rng(0)
+    tensors: dict[str, Any] = {
+        "float": rng.random((3, 4), np.float32),
+        "half": rng.random(5).astype(np.float16),
+        "transposed": rng.random((3, 4)).T,
+        "big-endian": rng.random(3).astype(">f4"),
+        "integers": np.arange(4),
+        "bytes": np.arange(3, dtype=np.uint8),
+        "bools": np.array([True, False]),
+        "scalar": np.float32(2.5),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+    [(name, data)] = written(tensors, format="pt").items()
+    assert name == "model.safetensors"
+    back = load(data)
+    assert back.keys() == tensors.keys()
+    for key, value in tensors.items():
+        assert back[key].shape == np.shape(value) and np.array_equal(back[key], value)
+    assert data == written(dict(reversed(tensors.items())), format="pt")[name]  # the same tensors are the same bytes
+    assert b'"__metadata__":{"format":"pt"}' in data[:400]
+
+
+def test_a_state_dict_comes_back() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Linear(3, 2).to(torch.bfloat16)
+    state = {
+        **model.state_dict(),
+        "other": torch.arange(6, dtype=torch.float32).reshape(2, 3).t(),
+        "trained": torch.nn.Parameter(torch.ones(2)),
+    }
+    told = dict(deserialize(written(state)["model.safetensors"]))  # type: ignore[no-untyped-call]
+    assert told["weight"]["dtype"] == "BF16" and told["weight"]["shape"] == [2, 3]
+    assert bytes(told["weight"]["data"]) == state["weight"].contiguous().view(torch.int16).numpy().tobytes()
+    assert told["other"]["shape"] == [3, 2]
+    assert bytes(told["other"]["data"]) == state["other"].contiguous().numpy().tobytes()
+    assert bytes(told["trained"]["data"]) == np.ones(2, np.float32).tobytes()
+
+
+def test_large_weights_go_into_several_files() -> None:
+    tensors = {f"layer{i:02}": np.full(100, i, np.float32) for i in range(7)}
+    told = written({**tensors, "wide": np.zeros(300, np.float32)}, shard=1000)
+    index = json.loads(told.pop("model.safetensors.index.json"))
+    assert list(told) == [f"model-{i:05}-of-00005.safetensors" for i in range(1, 6)]
+    assert index["metadata"]["total_size"] == 4000
+    for name, file in index["weight_map"].items():
+        assert name in load(told[file])
+    assert {name: value.tolist() for data in told.values() for name, value in load(data).items() if name != "wide"} == {
+        name: value.tolist() for name, value in tensors.items()
+    }
+    assert all(len(load(data)) <= 2 for data in told.values())
+
+
+def test_what_cannot_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="there are no weights"):
+        written({})
+    with pytest.raises(ValueError, match="tensor words of type"):
+        written({"words": np.array(["a"])})
+    with pytest.raises(ValueError, match="no file ends in .safetensors"):
+        list(weights.files(tmp_path, {}))
+    (tmp_path / "a b.safetensors").write_bytes(b"x")
+    with pytest.raises(ValueError, match="letters, digits and ._-"):
+        list(weights.files(tmp_path, {}))
+    monkeypatch.setattr(weights, "MAX_OBJECT", (1 << 20) + 100)
+    with pytest.raises(ValueError, match="tensor w: 400 bytes do not fit"):
+        written({"w": np.zeros(100, np.float32)})
+    (tmp_path / "m.safetensors").write_bytes(b"x" * ((1 << 20) + 101))
+    with pytest.raises(ValueError, match="write it in shards"):
+        list(weights.files(tmp_path / "m.safetensors", {}))
+
+
+def test_versions_only_grow(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+
+    def publish(value: float, version: int | None) -> int:
+        return client.publish_weights(f"policy-{run}", {"w": np.full(3, value)}, run=run, version=version, through_step=0, timeout=60)
+
+    assert publish(1, 1) == 1
+    assert publish(1, 1) == 1  # the same again
+    assert publish(3, 3) == 3
+    assert publish(1, 1) == 1  # a trainer that trains again what it had published
+    assert publish(4, None) == 4
+    with pytest.raises(rondo.WeightsRejected, match="version 3 has other content, and version 4 is published already"):
+        publish(2, 3)
+    with pytest.raises(rondo.WeightsRejected, match="version 2 was left out, and version 4 is published already"):
+        publish(2, 2)
+
+
+def test_files_of_a_folder_are_published_as_they_are(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
+    run = plane.open_run(client)
+    save_file({"w": np.ones(2, np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text("{}")
+    assert client.publish_weights(f"policy-{run}", tmp_path, run=run, through_step=0) == 1
+    manifest = json.loads((plane.dir / f"objects/weights/policy-{run}/v000001/manifest.json").read_text())
+    assert [f["name"] for f in manifest["files"]] == ["config.json", "model.safetensors"]
+    for f in manifest["files"]:
+        assert (plane.dir / "objects" / f["ref"]).read_bytes() == (tmp_path / f["name"]).read_bytes()
+
+
+def test_what_the_publisher_finds_wrong(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
+    run = plane.open_run(client)
+    (tmp_path / "model.safetensors").write_bytes(b"not at all")
+    with pytest.raises(rondo.WeightsRejected, match="safetensors"):
+        client.publish_weights(f"policy-{run}", tmp_path / "model.safetensors", run=run, through_step=0, timeout=60)
+
+
+def test_an_inference_server_takes_up_what_is_published(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
+    run = plane.open_run(client)
+    policy = f"policy-{run}"
+
+    def publish(value: int) -> None:
+        client.publish_weights(policy, {"w": np.full(2, value)}, run=run, version=value, through_step=value, timeout=60)
+
+    assert client.published(policy) is None
+    publish(1)
+    publish(2)
+    taken: queue.Queue[rondo.Version] = queue.Queue()
+    go_on = threading.Semaphore(0)
+
+    def serve() -> None:
+        for version in client.versions(policy):
+            taken.put(version)
+            client.activated(policy, version.version, "replica")
+            if version.version == 5:
+                return
+            go_on.acquire()
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    second = taken.get(timeout=60)
+    assert (second.version, second.run, second.through_step, list(second.files)) == (2, run, 2, ["model.safetensors"])
+    for value in (3, 4):
+        publish(value)
+    go_on.release(10)
+    assert taken.get(timeout=60).version == 4  # 3 was replaced meanwhile
+    publish(5)
+    fifth = taken.get(timeout=60)
+    server.join(60)
+    assert fifth == client.published(policy)
+    assert fifth.load()["w"].tolist() == [5, 5]
+    assert load((fifth.download(tmp_path / "five") / "model.safetensors").read_bytes())["w"].tolist() == [5, 5]
+    with pytest.raises(rondo.NotFound, match="no file 'tokenizer.json', but model.safetensors"):
+        fifth.read("tokenizer.json")
+
+
+def test_a_download_goes_on_and_is_verified(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
+    run = plane.open_run(client)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.safetensors").write_bytes(written({name: np.arange(3)})["model.safetensors"])
+    client.publish_weights(f"policy-{run}", tmp_path, run=run, through_step=0)
+    version = client.published(f"policy-{run}")
+    assert version is not None and sorted(version.load()) == ["a", "b"]
+    folder = version.download(tmp_path / "here")
+    (folder / "b.safetensors").unlink()
+    stored = plane.dir / "objects" / version.files["a.safetensors"].key
+    whole = stored.read_bytes()
+    stored.chmod(0o600)
+    stored.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    assert (version.download(folder) / "b.safetensors").exists()  # a was there already
+    with pytest.raises(rondo.Damaged, match="sha256"):
+        version.download(tmp_path / "there")
+    assert not (tmp_path / "there" / "a.safetensors").exists()

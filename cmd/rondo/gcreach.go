@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/weights"
+)
+
+// mark reads everything that refers to objects.
+func (c *collector) mark(ctx context.Context) error {
+	for _, run := range c.abandoned {
+		_, err := c.log.Reach(ctx, run, 1, func(string) error { return nil })
+		if err == nil {
+			return fmt.Errorf("--abandon %s: its history is whole", run)
+		}
+		if !eventlog.Lost(err) {
+			return fmt.Errorf("--abandon %s: whether its history is lost cannot be told now: %w", run, err)
+		}
+	}
+	if err := c.markHistories(ctx); err != nil {
+		return err
+	}
+	if err := c.markStored(ctx); err != nil {
+		return err
+	}
+	return c.markWeights(ctx)
+}
+
+// markHistories reads what is new in the catalogue, all runs and the door since it was called last.
+func (c *collector) markHistories(ctx context.Context) error {
+	runs, err := knownRuns(ctx, c.log)
+	if err != nil {
+		return err
+	}
+	// The catalogue comes last: it names the segments of runs that were archived and deleted in the meantime.
+	for _, run := range append(runs, events.Catalogue) {
+		if slices.Contains(c.abandoned, run) {
+			continue
+		}
+		c.show.show("reading run %s", run)
+		in, err := c.log.Incarnation(ctx, run)
+		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+			return unreadable(run, err)
+		}
+		before := c.read[run]
+		if !before.created.Equal(in.Created) {
+			before.last = 0 // its stream was made again, or deleted
+		}
+		last, err := c.log.Reach(ctx, run, before.last+1, c.marks.reach)
+		if err != nil {
+			return unreadable(run, err)
+		}
+		c.read[run] = position{in.Created, last}
+	}
+	return c.log.ReachDoor(ctx, c.marks.reach)
+}
+
+func unreadable(run string, err error) error {
+	return fmt.Errorf("the history of run %s cannot be read whole, so nobody can say what it needs, and nothing is deleted "+
+		"(rondo archive verify %s tells more; when it is lost for good: --abandon %s): %w", run, run, run, err)
+}
+
+// knownRuns lists the runs that have a stream, and those that the catalogue has ever heard of.
+func knownRuns(ctx context.Context, log *eventlog.Log) ([]string, error) {
+	runs, err := allRuns(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range log.All(ctx, events.Catalogue, 1) {
+		if err != nil {
+			return nil, unreadable(events.Catalogue, err)
+		}
+		if e.Type == events.RunOpenedType && !slices.Contains(runs, e.Entity) {
+			runs = append(runs, e.Entity)
+		}
+	}
+	slices.Sort(runs)
+	return runs, nil
+}
+
+// markStored reads the archives of runs that lie in the store, but that the log knows nothing of: the catalogue was lost, or the
+// store belongs to another server, too.
+func (c *collector) markStored(ctx context.Context) error {
+	last := ""
+	for info, err := range c.store.List(ctx, "runs/") {
+		if err != nil {
+			return err
+		}
+		_, run := kindOf(info.Key)
+		if run == "" || run == last || slices.Contains(c.abandoned, run) {
+			continue
+		}
+		last = run
+		if _, known := c.read[run]; known {
+			continue
+		}
+		sealed, err := c.log.Stored(ctx, run)
+		if err == nil && len(sealed) == 0 {
+			err = errors.New("there are objects of it in the store, but neither a stream nor an archive; is the store that of another server?")
+		}
+		if err == nil {
+			_, err = c.log.ReachArchive(ctx, run, sealed, 1, c.marks.reach)
+		}
+		if err != nil {
+			return unreadable(run, err)
+		}
+	}
+	return nil
+}
+
+// manifestPath is how weights.ManifestKey writes it.
+var manifestPath = regexp.MustCompile(`^weights/([^/]+)/v(\d+)/manifest\.json$`)
+
+// markWeights reads the manifests of all published weights, which are kept, as are the pointers.
+func (c *collector) markWeights(ctx context.Context) error {
+	for info, err := range c.store.List(ctx, "weights/") {
+		if err != nil {
+			return err
+		}
+		found := manifestPath.FindStringSubmatch(info.Key)
+		if found == nil {
+			continue
+		}
+		version, err := strconv.ParseInt(found[2], 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", info.Key, err)
+		}
+		m, err := weights.FetchManifest(ctx, c.store, found[1], version)
+		if err != nil {
+			return fmt.Errorf("nothing is deleted: %w", err)
+		}
+		for _, file := range m.Files {
+			if err := c.marks.reach(file.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

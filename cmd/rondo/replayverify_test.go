@@ -1,0 +1,43 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// TestVerifyWritesNothing: objects that a writer would make young again stay as they are.
+func TestVerifyWritesNothing(t *testing.T) {
+	r := newRecorded(t, deciding...)
+	r.whole(1, "fix-a", 0, 1, 0)
+	r.batch("trainer", 1)
+	r.batch("shadow", 1)
+	old := time.Now().Add(-2 * storage.RefreshAfter)
+	objects := filepath.Join(r.dir, "objects")
+	each := func(do func(path string, info fs.FileInfo) error) {
+		t.Helper()
+		err := filepath.Walk(objects, func(path string, info fs.FileInfo, err error) error {
+			if err != nil || info.IsDir() {
+				return err
+			}
+			return do(path, info)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	each(func(path string, _ fs.FileInfo) error { return os.Chtimes(path, old, old) })
+	if output, err := rondo(t, "replay", "first", "--verify", "--dir", r.dir, "--json"); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	each(func(path string, info fs.FileInfo) error {
+		if filepath.Base(path) != "alive" && info.ModTime().After(old.Add(time.Minute)) {
+			t.Errorf("%s was written", path)
+		}
+		return nil
+	})
+}

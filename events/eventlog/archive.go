@@ -1,0 +1,267 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Size of a segment, before compression.
+const (
+	segmentBytes  = 32 << 20
+	segmentEvents = 250_000
+)
+
+// ErrBroken: an archive does not hold together.
+var ErrBroken = errors.New("archive is broken")
+
+// Segments lists what is archived of a run, from its first event on.
+func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
+	last, err := l.Last(ctx, events.Catalogue, events.SegmentSealedType.Kind(), run)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	links, err := l.History(ctx, events.Catalogue, last.Seq)
+	if err != nil {
+		return nil, err
+	}
+	var sealed []events.SegmentSealed
+	for _, e := range links {
+		s, err := events.Data[events.SegmentSealed](e)
+		if err != nil {
+			return nil, err
+		}
+		sealed = append(sealed, s)
+	}
+	return sealed, nil
+}
+
+// ReadSegment reads a segment and checks that it is the one that was sealed.
+func (l *Log) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
+	data, err := storage.GetBlob(ctx, l.store, s.Segment)
+	if err != nil {
+		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
+	}
+	segment, err := storage.DecodeSegment(data)
+	if err != nil {
+		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
+	}
+	first, last := segment.Records[0].Sequence, segment.Records[len(segment.Records)-1].Sequence
+	if segment.Run != run || first != int64(s.First) || last != int64(s.Last) || segment.Previous != s.Previous {
+		return nil, fmt.Errorf("segment %d to %d of run %s: %w: the file holds %d to %d of run %s behind %.16q", s.First, s.Last, run, ErrBroken, first, last, segment.Run, segment.Previous)
+	}
+	return segment, nil
+}
+
+// CheckSegments checks that segments follow each other without gaps, each naming the one before it.
+func CheckSegments(run string, sealed []events.SegmentSealed) error {
+	next, previous := uint64(1), ""
+	for _, s := range sealed {
+		if s.First != next || s.Last < s.First || s.Previous != previous {
+			return fmt.Errorf("run %s: %w: a segment of %d to %d behind %.16q where %d and %.16q should come", run, ErrBroken, s.First, s.Last, s.Previous, next, previous)
+		}
+		next, previous = s.Last+1, s.Segment.SHA256
+	}
+	return nil
+}
+
+// archived reads an archived run as All reads a stream.
+func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(events.Event, error) bool) {
+	sealed, err := l.Segments(ctx, run)
+	if err == nil && len(sealed) == 0 {
+		err = fmt.Errorf("run %s: %w", run, errNoRun)
+	}
+	if err == nil {
+		err = CheckSegments(run, sealed)
+	}
+	if err != nil {
+		yield(events.Event{}, err)
+		return
+	}
+	for segment, err := range l.readAhead(ctx, run, from, sealed) {
+		if err != nil {
+			yield(events.Event{}, err)
+			return
+		}
+		for _, r := range segment.Records {
+			if uint64(r.Sequence) < from {
+				continue
+			}
+			e, err := l.Decode(ctx, r.Subject, r.Header, r.Data, uint64(r.Sequence))
+			if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
+				e, err = events.Event{Run: run, Type: Unreadable, Seq: uint64(r.Sequence), Data: r.Data}, nil
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last smaller one if all
+// is set. It gives the segments that it made. Two that seal at once make the same first segment, and one of them states it.
+func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
+	sealed, err := l.Segments(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	in, err := l.Incarnation(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	next, previous := uint64(1), ""
+	if n := len(sealed); n > 0 {
+		next, previous = sealed[n-1].Last+1, sealed[n-1].Segment.SHA256
+	}
+	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next) {
+		return nil, nil
+	}
+	part, size := &storage.Segment{Run: run, Previous: previous}, 0
+	seal := func() error {
+		s, err := l.seal(ctx, part)
+		if err != nil {
+			return err
+		}
+		made = append(made, s)
+		part, size = &storage.Segment{Run: run, Previous: s.Segment.SHA256}, 0
+		return nil
+	}
+	r := &reader{log: l, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		part.Records = append(part.Records, record(m, meta))
+		if size += len(m.Data()) + 512; size < segmentBytes && len(part.Records) < segmentEvents {
+			return nil
+		}
+		return seal()
+	}}
+	if err := r.read(ctx); err != nil {
+		return made, fmt.Errorf("seal run %s: %w", run, err)
+	}
+	if all && len(part.Records) > 0 {
+		if err := seal(); err != nil {
+			return made, fmt.Errorf("seal run %s: %w", run, err)
+		}
+	}
+	return made, nil
+}
+
+// fillsSegment estimates whether the last n events of a run are as large as a segment.
+func (l *Log) fillsSegment(ctx context.Context, run string, n uint64) bool {
+	info, err := l.info(ctx, run)
+	return err == nil && info.State.Msgs > 0 && (n >= segmentEvents || info.State.Bytes/info.State.Msgs*n >= segmentBytes)
+}
+
+func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
+	r := storage.Record{
+		Sequence: int64(meta.Sequence.Stream), Time: meta.Timestamp.UTC(), Subject: m.Subject(), Header: map[string][]string{}, Data: slices.Clone(m.Data()),
+	}
+	for name, values := range m.Headers() {
+		if !strings.HasPrefix(name, "Nats-") { // the conditions of its append are of no more use
+			r.Header[name] = values
+		}
+	}
+	if e, err := events.Parse(m.Subject(), m.Headers(), m.Data()); err == nil {
+		r.Type, r.ID = string(e.Type), e.ID
+	}
+	return r
+}
+
+func (l *Log) seal(ctx context.Context, part *storage.Segment) (events.SegmentSealed, error) {
+	data, err := storage.EncodeSegment(part)
+	if err != nil {
+		return events.SegmentSealed{}, err
+	}
+	first, last := uint64(part.Records[0].Sequence), uint64(part.Records[len(part.Records)-1].Sequence)
+	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", part.Run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
+	if err != nil {
+		return events.SegmentSealed{}, err
+	}
+	sealed := events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: part.Previous}
+	fact, err := events.New(events.Catalogue, events.SegmentSealedType, part.Run, fmt.Sprint(first), sealed)
+	if err != nil {
+		return sealed, err
+	}
+	fact.Source = events.Archiver
+	stored, _, err := l.AppendLast(ctx, fact, func(link *events.Event) error {
+		return follows(link, sealed)
+	})
+	if err != nil {
+		return sealed, err
+	}
+	// Who was faster may have cut the segment elsewhere: its cut counts.
+	return events.Data[events.SegmentSealed](stored)
+}
+
+// errRaced: somebody else has sealed on, so what was read is void.
+var errRaced = errors.New("somebody else sealed on")
+
+func follows(link *events.Event, s events.SegmentSealed) error {
+	if link == nil {
+		if s.First != 1 {
+			return errRaced
+		}
+		return nil
+	}
+	before, err := events.Data[events.SegmentSealed](*link)
+	if err == nil && (before.Last+1 != s.First || before.Segment.SHA256 != s.Previous) {
+		err = errRaced
+	}
+	return err
+}
+
+// Stored finds the segments of a run in the store, when the catalogue that lists them is lost.
+func (l *Log) Stored(ctx context.Context, run string) (sealed []events.SegmentSealed, err error) {
+	for info, err := range l.store.List(ctx, "runs/"+run+"/log/") {
+		if err != nil {
+			return nil, err
+		}
+		data, err := l.store.Get(ctx, info.Key)
+		if err != nil {
+			return nil, err
+		}
+		segment, err := storage.DecodeSegment(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", info.Key, err)
+		}
+		sealed = append(sealed, events.SegmentSealed{
+			First: uint64(segment.Records[0].Sequence), Last: uint64(segment.Records[len(segment.Records)-1].Sequence),
+			Segment: storage.Ref{Key: info.Key, SHA256: storage.Digest(data), Size: int64(len(data))}, Previous: segment.Previous,
+		})
+	}
+	return chained(sealed), nil
+}
+
+// chained picks, of segments in the order of their keys, those that follow each other: two that sealed at once may have left one more.
+func chained(found []events.SegmentSealed) (sealed []events.SegmentSealed) {
+	next, previous := uint64(1), ""
+	for {
+		at := slices.IndexFunc(found, func(s events.SegmentSealed) bool { return s.First == next && s.Previous == previous })
+		if at < 0 {
+			return sealed
+		}
+		sealed = append(sealed, found[at])
+		next, previous = found[at].Last+1, found[at].Segment.SHA256
+	}
+}
+
+// atRestAfter is how long nothing must happen in a closed run before its log is complete.
+const atRestAfter = 35 * time.Second
+
+// AtRest says how long to wait until a closed run may have come to rest, 0 when it has.
+func (l *Log) AtRest(ctx context.Context, run string) (wait time.Duration, err error) {
+	info, err := l.info(ctx, run)
+	if err != nil {
+		return 0, err
+	}
+	return max(0, atRestAfter-time.Since(info.State.LastTime)), nil
+}

@@ -1,0 +1,164 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Objects is what a check of an archived run's objects found.
+type Objects struct {
+	Count int   `json:"objects"`
+	Bytes int64 `json:"object_bytes"`
+	// Findings name each object that is not what an event says, and that event.
+	Findings []string `json:"findings"`
+}
+
+// readingObjects is how many objects are read at once: a store may be far away.
+const readingObjects = 8
+
+// VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
+// too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
+// read are left to VerifyArchive. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
+func (l *Log) VerifyObjects(ctx context.Context, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (Objects, error) {
+	c := &objectCheck{log: l, seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
+	for _, s := range sealed {
+		segment, err := l.ReadSegment(ctx, run, s)
+		if wrong(err) {
+			continue
+		}
+		if err == nil {
+			err = c.segment(ctx, segment)
+		}
+		if err != nil {
+			return c.found, fmt.Errorf("objects of run %s: %w", run, err)
+		}
+		if progress != nil {
+			progress(s.Last)
+		}
+	}
+	return c.found, nil
+}
+
+// objectCheck is a check at work. What it has seen takes 32 bytes for each object.
+type objectCheck struct {
+	log   *Log
+	mu    sync.Mutex
+	seen  map[[sha256.Size]byte]bool
+	found Objects
+}
+
+// finding is one that is put in order before it is told.
+type finding struct {
+	seq  int64
+	text string
+}
+
+func (c *objectCheck) segment(ctx context.Context, s *storage.Segment) error {
+	var mu sync.Mutex
+	var all []finding
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readingObjects)
+	for _, r := range s.Records {
+		group.Go(func() error {
+			texts, err := c.record(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, text := range texts {
+				all = append(all, finding{r.Sequence, fmt.Sprintf("run %s: sequence %d: %s: %s", s.Run, r.Sequence, r.ID, text)})
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	slices.SortStableFunc(all, func(a, b finding) int { return int(a.seq - b.seq) })
+	for _, f := range all {
+		c.found.Findings = append(c.found.Findings, f.text)
+	}
+	return err
+}
+
+// record checks what one event refers to.
+func (c *objectCheck) record(ctx context.Context, r storage.Record) (findings []string, err error) {
+	payload := r.Data
+	if len(r.Header[events.HeaderDataRef]) > 0 {
+		var body storage.Ref
+		if err := json.Unmarshal(r.Data, &body); err != nil {
+			return []string{fmt.Sprintf("body reference: %v", err)}, nil
+		}
+		if payload, err = c.read(ctx, body); err != nil {
+			return found(err)
+		}
+	}
+	refs, err := storage.References(payload)
+	if err != nil {
+		return nil, nil // no event of ours; the segment's digest vouches for its bytes
+	}
+	for _, ref := range refs {
+		content, err := c.once(ctx, ref)
+		if err == nil && content != nil && r.Type == string(events.WeightsPublishedType) {
+			err = c.manifest(ctx, content)
+		}
+		texts, err := found(err)
+		if err != nil {
+			return findings, err
+		}
+		findings = append(findings, texts...)
+	}
+	return findings, nil
+}
+
+// manifest checks the files of a set of weights.
+func (c *objectCheck) manifest(ctx context.Context, content []byte) error {
+	files, err := storage.References(content)
+	if err != nil {
+		return fmt.Errorf("manifest: %w: %w", storage.ErrCorrupt, err)
+	}
+	for _, file := range files {
+		if _, err := c.once(ctx, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found turns what is wrong with an object into a finding.
+func found(err error) ([]string, error) {
+	if wrong(err) {
+		return []string{err.Error()}, nil
+	}
+	return nil, err
+}
+
+// once reads an object, unless it was read before: nil content.
+func (c *objectCheck) once(ctx context.Context, ref storage.Ref) ([]byte, error) {
+	id := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", ref.Key, ref.SHA256, ref.Size))
+	c.mu.Lock()
+	seen := c.seen[id]
+	c.seen[id] = true
+	c.mu.Unlock()
+	if seen {
+		return nil, nil
+	}
+	return c.read(ctx, ref)
+}
+
+func (c *objectCheck) read(ctx context.Context, ref storage.Ref) ([]byte, error) {
+	content, err := storage.GetBlob(ctx, c.log.store, ref)
+	if err != nil && !wrong(err) {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.found.Count++
+	c.found.Bytes += int64(len(content))
+	return content, err
+}

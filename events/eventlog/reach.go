@@ -1,0 +1,178 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// ErrGap: a history is not whole, so nobody can say what it refers to.
+var ErrGap = errors.New("the history has a gap")
+
+// Lost reports whether an error of Reach says that the history itself is damaged or gone, as opposed to a server or a store that fails.
+func Lost(err error) bool {
+	return errors.Is(err, ErrGap) || errors.Is(err, errNoRun) || errors.Is(err, events.ErrMalformed) || wrong(err)
+}
+
+// Reach tells key of every object that a run's history refers to from a sequence on (at least 1), perhaps more than once: bodies that
+// are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream or,
+// when that is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
+// where events are missing.
+func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
+	from = max(from, 1)
+	in, err := l.Incarnation(ctx, run)
+	if errors.Is(err, ErrNotFound) {
+		sealed, err := l.Segments(ctx, run)
+		if err == nil && len(sealed) == 0 {
+			err = fmt.Errorf("run %s: %w, and nothing of it is archived", run, errNoRun)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return l.ReachArchive(ctx, run, sealed, from, key)
+	}
+	if err != nil || in.LastSeq < from {
+		return in.LastSeq, err
+	}
+	next := from
+	r := &reader{log: l, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if meta.Sequence.Stream != next {
+			return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap, meta.Sequence.Stream, next)
+		}
+		next++
+		return l.reachMessage(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, key)
+	}}
+	if err := r.read(ctx); err != nil {
+		return 0, err
+	}
+	if next != in.LastSeq+1 {
+		return 0, fmt.Errorf("run %s: %w: it ends at %d instead of %d", run, ErrGap, next-1, in.LastSeq)
+	}
+	return in.LastSeq, nil
+}
+
+// ReachArchive is Reach over segments, and names the segments, too.
+func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.SegmentSealed, from uint64, key func(key string) error) (last uint64, err error) {
+	if err := CheckSegments(run, sealed); err != nil {
+		return 0, err
+	}
+	for _, s := range sealed {
+		if err := key(s.Segment.Key); err != nil {
+			return 0, err
+		}
+		if last = s.Last; s.Last < from {
+			continue
+		}
+		segment, err := l.ReadSegment(ctx, run, s)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range segment.Records {
+			if err := l.reachMessage(ctx, r.Subject, r.Header, r.Data, uint64(r.Sequence), key); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return last, nil
+}
+
+// ReachDoor tells key of what the messages refer to that wait at the door.
+func (l *Log) ReachDoor(ctx context.Context, key func(key string) error) error {
+	door, err := l.js.Stream(ctx, events.DoorStream)
+	if err != nil {
+		return fmt.Errorf("look at the door: %w", err)
+	}
+	for seq := uint64(1); ; seq++ {
+		m, err := door.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.DoorPrefix+">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read message %d at the door: %w", seq, err)
+		}
+		seq = m.Sequence
+		_, err = l.reachBody(ctx, m.Header, m.Data, key)
+		if err != nil && !wrong(err) && !errors.Is(err, events.ErrMalformed) { // the intake will refuse what is wrong with it
+			return fmt.Errorf("message %d at the door: %w", seq, err)
+		}
+	}
+}
+
+// reachMessage tells of the objects that one message of a stream refers to.
+func (l *Log) reachMessage(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64, key func(string) error) error {
+	e, err := events.Parse(subject, h, body)
+	isEvent := err == nil
+	e.Data, err = l.reachBody(ctx, h, body, key)
+	if errors.Is(err, events.ErrMalformed) && !isEvent {
+		return nil // a foreign message refers to nothing that anybody could read
+	}
+	if err == nil && e.Type == events.RolloutFinishedType && events.External(e.Entity) {
+		err = l.reachTrajectory(ctx, e, key)
+	}
+	if err != nil {
+		return fmt.Errorf("sequence %d (%s): %w", seq, subject, err)
+	}
+	return nil
+}
+
+// reachBody gives the body itself where the message only refers to it.
+func (l *Log) reachBody(ctx context.Context, h nats.Header, body []byte, key func(string) error) ([]byte, error) {
+	if len(h[events.HeaderDataRef]) > 0 {
+		var ref storage.Ref
+		if err := json.Unmarshal(body, &ref); err != nil {
+			return nil, fmt.Errorf("body reference: %w: %w", events.ErrMalformed, err)
+		}
+		if err := key(ref.Key); err != nil {
+			return nil, err
+		}
+		var err error
+		if body, err = storage.GetBlob(ctx, l.store, ref); err != nil {
+			return nil, err
+		}
+	}
+	refs, err := storage.References(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", events.ErrMalformed, err)
+	}
+	for _, ref := range refs {
+		if err := key(ref.Key); err != nil {
+			return nil, err
+		}
+	}
+	return body, nil
+}
+
+// reachTrajectory tells of the workspaces that an outsider's trajectory file names: no fact does.
+func (l *Log) reachTrajectory(ctx context.Context, e events.Event, key func(string) error) error {
+	if err := upcast(&e); err != nil {
+		return err
+	}
+	f, err := events.Data[events.RolloutFinished](e)
+	if err != nil {
+		return err
+	}
+	data, err := storage.GetBlob(ctx, l.store, f.Trajectory)
+	if err != nil {
+		return err
+	}
+	t, err := storage.DecodeTrajectory(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Trajectory.Key, err)
+	}
+	for _, m := range t.Messages {
+		if m.Workspace == "" {
+			continue
+		}
+		if err := key(m.Workspace); err != nil {
+			return err
+		}
+	}
+	return nil
+}

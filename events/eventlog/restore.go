@@ -1,0 +1,105 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Restore makes a run's stream again from its archive, each event at its sequence, and lists run and segments in a
+// catalogue that does not know them. A restoration that was interrupted goes on. It refuses a stream that is as long as
+// the archive already.
+func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSealed) (count int, err error) {
+	if err := CheckSegments(run, sealed); err != nil {
+		return 0, err
+	}
+	in, err := l.Incarnation(ctx, run)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, err
+	}
+	if len(sealed) == 0 || in.LastSeq >= sealed[len(sealed)-1].Last {
+		return 0, fmt.Errorf("run %s has a stream of %d events: there is nothing to restore", run, in.LastSeq)
+	}
+	if err := l.EnsureRun(ctx, run); err != nil {
+		return 0, err
+	}
+	for _, s := range sealed {
+		if s.Last <= in.LastSeq {
+			continue
+		}
+		segment, err := l.ReadSegment(ctx, run, s)
+		if err != nil {
+			return count, err
+		}
+		for _, r := range segment.Records {
+			if uint64(r.Sequence) <= in.LastSeq {
+				continue
+			}
+			if err := l.put(ctx, run, r); err != nil {
+				return count, fmt.Errorf("restore sequence %d of run %s: %w", r.Sequence, run, err)
+			}
+			count++
+		}
+	}
+	return count, l.list(ctx, run, sealed)
+}
+
+// put publishes a record where it was: behind the one before it, and nowhere else.
+func (l *Log) put(ctx context.Context, run string, r storage.Record) error {
+	msg := nats.NewMsg(r.Subject)
+	msg.Data = r.Data
+	for name, values := range r.Header {
+		msg.Header[name] = slices.Clone(values)
+	}
+	ack, err := l.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(events.RunStream(run)), jetstream.WithExpectLastSequence(uint64(r.Sequence)-1))
+	if err == nil && ack.Sequence != uint64(r.Sequence) {
+		err = fmt.Errorf("%w: it came to stand at %d", ErrBroken, ack.Sequence)
+	}
+	return err
+}
+
+// list states in the catalogue what it has lost.
+func (l *Log) list(ctx context.Context, run string, sealed []events.SegmentSealed) error {
+	for _, t := range []events.Type{events.RunOpenedType, events.RunClosedType} {
+		e, err := l.LastOfType(ctx, run, t, run)
+		if errors.Is(err, ErrNotFound) {
+			continue // an open run
+		}
+		if err == nil {
+			err = l.ListRun(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	known, err := l.Segments(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, s := range sealed[min(len(known), len(sealed)):] {
+		fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, fmt.Sprint(s.First), s)
+		if err != nil {
+			return err
+		}
+		fact.Source = events.Archiver
+		if _, err := l.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ListRun copies a run's opening or closing to the catalogue, unless that has it.
+func (l *Log) ListRun(ctx context.Context, e events.Event) error {
+	listed := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: e.Source, Time: e.Time, Data: e.Data}
+	_, err := l.AppendOnce(ctx, listed, time.Time{}, nil)
+	return err
+}

@@ -1,0 +1,85 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Ways to divide the books of a feed.
+const (
+	ByTask   = "task"   // the task of the rollout
+	ByReason = "reason" // why it is where it is: filter, mask, class of failure
+	ByStage  = "stage"  // which stage has it, or had it last
+)
+
+// Divisions lists the ways to divide the books.
+var Divisions = []string{ByTask, ByReason, ByStage}
+
+// Row is one part of a feed's books. The rows of a division add up to the feed's balance.
+type Row struct {
+	Key      string `json:"key"`
+	Started  int    `json:"started"`
+	Trained  int    `json:"trained"`
+	Stale    int    `json:"stale"`
+	Filtered int    `json:"filtered"`
+	Failed   int    `json:"failed"`
+	InFlight int    `json:"in_flight"`
+}
+
+// Books are a feed's books, divided.
+type Books struct {
+	Feed string `json:"feed"`
+	By   string `json:"by"`
+	Rows []Row  `json:"rows"`
+}
+
+// Books divides the books of a feed. Rows are sorted by their key.
+func (l *Ledger) Books(feedName, by string) (Books, error) {
+	if !slices.Contains(Divisions, by) {
+		return Books{}, fmt.Errorf("the books cannot be divided by %q: use %s", by, strings.Join(Divisions, ", "))
+	}
+	rows := map[string]*Row{}
+	for r := range l.All() {
+		entry := l.Entry(feedName, r.ID)
+		key := entry.key(by, r.Task)
+		if rows[key] == nil {
+			rows[key] = &Row{Key: key}
+		}
+		rows[key].add(entry.Outcome)
+	}
+	b := Books{Feed: feedName, By: by, Rows: []Row{}}
+	for _, row := range rows {
+		b.Rows = append(b.Rows, *row)
+	}
+	slices.SortFunc(b.Rows, func(a, b Row) int { return strings.Compare(a.Key, b.Key) })
+	return b, nil
+}
+
+func (e Entry) key(by, task string) string {
+	switch {
+	case by == ByTask:
+		return task
+	case by == ByStage:
+		return e.Stage
+	case e.Reason == "" || e.Reason == string(e.Outcome):
+		return string(e.Outcome)
+	}
+	return string(e.Outcome) + ": " + e.Reason
+}
+
+func (r *Row) add(o Outcome) {
+	r.Started++
+	switch o {
+	case Trained:
+		r.Trained++
+	case Stale:
+		r.Stale++
+	case Filtered:
+		r.Filtered++
+	case Failed:
+		r.Failed++
+	case InFlight:
+		r.InFlight++
+	}
+}

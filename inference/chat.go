@@ -1,0 +1,160 @@
+// Package inference speaks with OpenAI-compatible inference servers, and reads from their answers exactly which tokens were sampled.
+package inference
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The wire format is OpenAI's chat completions with the fields that inference servers add for training: token ids,
+// log-probabilities and the weights' version.
+//
+// vLLM (0.10.2 and later) takes return_token_ids, and answers with prompt_token_ids beside the choices, token_ids in
+// each choice, and the log-probabilities where OpenAI has them, in logprobs.content.
+//
+// SGLang (0.5.13 and later) takes return_prompt_token_ids and return_meta_info, and answers with prompt_token_ids and
+// meta_info.output_token_logprobs in each choice; newer versions know return_token_ids too. The weights' version
+// stands in meta_info and in metadata.
+
+// Request asks for one turn.
+type Request struct {
+	Model                string    `json:"model"`
+	Messages             []Message `json:"messages"`
+	Tools                []Tool    `json:"tools,omitempty"`
+	Temperature          float64   `json:"temperature"`
+	MaxTokens            int       `json:"max_tokens"`
+	Seed                 int64     `json:"seed"`
+	Logprobs             bool      `json:"logprobs"`
+	ReturnTokenIDs       bool      `json:"return_token_ids"`
+	ReturnPromptTokenIDs bool      `json:"return_prompt_token_ids"`
+	ReturnMetaInfo       bool      `json:"return_meta_info"`
+}
+
+// Message is one message of a conversation.
+type Message struct {
+	Role       string     `json:"role"`
+	Content    string     `json:"content"`
+	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+// ToolCall is one call that a message asks for.
+type ToolCall struct {
+	ID       string   `json:"id"`
+	Type     string   `json:"type"`
+	Function Function `json:"function"`
+}
+
+// Function is what is called.
+type Function struct {
+	Name string `json:"name"`
+	// Arguments are JSON text in requests. Models write what they like, and servers pass on a text or an object.
+	Arguments Arguments `json:"arguments"`
+}
+
+// Arguments is the text of a tool call's arguments as the model wrote it.
+type Arguments string
+
+// UnmarshalJSON takes any JSON value: what is wrong with it is for the tool to say.
+func (a *Arguments) UnmarshalJSON(data []byte) error {
+	var text *string
+	switch err := json.Unmarshal(data, &text); {
+	case err != nil:
+		*a = Arguments(data)
+	case text != nil:
+		*a = Arguments(*text)
+	}
+	return nil
+}
+
+// ForServer is the text as servers accept it in a conversation: they read it before they render it, and answer 400
+// to all but a JSON object.
+func (a Arguments) ForServer() Arguments {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(a), &object) == nil && object != nil {
+		return a
+	}
+	if strings.TrimSpace(string(a)) == "" {
+		return "{}"
+	}
+	wrapped, _ := json.Marshal(map[string]string{"malformed_arguments": string(a)}) // a map of texts is always JSON
+	return Arguments(wrapped)
+}
+
+// Tool is a tool that the model may call.
+type Tool struct {
+	Type     string      `json:"type"`
+	Function Description `json:"function"`
+}
+
+// Description says what a tool does; Parameters is a JSON Schema.
+type Description struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// Response is an answer.
+type Response struct {
+	arrived        time.Time
+	PromptTokenIDs []int32  `json:"prompt_token_ids"`
+	Choices        []Choice `json:"choices"`
+	Usage          struct {
+		PromptTokens     int `json:"prompt_tokens"`
+		CompletionTokens int `json:"completion_tokens"`
+	} `json:"usage"`
+	WeightVersion version `json:"weight_version"` // where the built-in policy puts it
+	Metadata      struct {
+		WeightVersion version `json:"weight_version"`
+	} `json:"metadata"`
+}
+
+// Choice is what was sampled.
+type Choice struct {
+	FinishReason string `json:"finish_reason"`
+	Message      struct {
+		Content string `json:"content"`
+		// Reasoning of models that think before they answer; servers use either name.
+		Reasoning        string     `json:"reasoning"`
+		ReasoningContent string     `json:"reasoning_content"`
+		ToolCalls        []ToolCall `json:"tool_calls"`
+	} `json:"message"`
+	TokenIDs       []int32 `json:"token_ids"`
+	PromptTokenIDs []int32 `json:"prompt_token_ids"`
+	Logprobs       struct {
+		Content []struct {
+			Token   string   `json:"token"`
+			Logprob *float32 `json:"logprob"`
+		} `json:"content"`
+	} `json:"logprobs"`
+	MetaInfo struct {
+		WeightVersion version `json:"weight_version"`
+		// OutputTokenLogprobs are [logprob, token id, text or null].
+		OutputTokenLogprobs [][]json.RawMessage `json:"output_token_logprobs"`
+	} `json:"meta_info"`
+}
+
+// version reads a policy version that servers write as a number or as text. One that is no version, such as SGLang's
+// "default", says nothing.
+type version struct {
+	number int64
+	known  bool
+}
+
+func (v *version) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
+	v.number, v.known = n, err == nil && n >= 0
+	return nil
+}
+
+// policyVersion is the version of the weights that the answer was sampled with.
+func (r *Response) policyVersion(otherwise int64) int64 {
+	for _, v := range []version{r.WeightVersion, r.Choices[0].MetaInfo.WeightVersion, r.Metadata.WeightVersion} {
+		if v.known {
+			return v.number
+		}
+	}
+	return otherwise
+}

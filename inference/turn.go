@@ -1,0 +1,56 @@
+package inference
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// Turn is the answer as the turn with a number, sampled with the version `otherwise` unless the server says with which one. Where
+// the turn's prompt stands in its rollout is the caller's to say: the prompt's tokens come beside it, nil for a turn that is text
+// only. With an ErrTokens the turn is whole but for its tokens.
+func (r *Response) Turn(number int, otherwise int64, started time.Time) (t events.TurnSampled, prompt []int32, err error) {
+	latency := max(0, r.arrived.Sub(started))
+	if len(r.Choices) != 1 {
+		return t, nil, fmt.Errorf("%d choices instead of 1", len(r.Choices))
+	}
+	choice := r.Choices[0]
+	switch {
+	case choice.FinishReason == "abort":
+		return t, nil, errors.New("the server aborted the turn") // as servers do that take up new weights
+	case len(choice.Message.ToolCalls) > MaxToolCalls:
+		return t, nil, fmt.Errorf("%d tool calls in one turn, at most %d are allowed", len(choice.Message.ToolCalls), MaxToolCalls)
+	}
+	t = events.TurnSampled{
+		Turn: number, FinishReason: choice.FinishReason, PolicyVersion: r.policyVersion(otherwise),
+		PromptTokens: max(0, r.Usage.PromptTokens), CompletionTokens: max(0, r.Usage.CompletionTokens),
+		StartedAt: started.UTC(), LatencyMS: float64(latency) / float64(time.Millisecond), Content: choice.Message.Content,
+		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
+	}
+	prompt, ids, logprobs, err := r.tokens()
+	if err != nil || prompt == nil {
+		t.TextOnly = true
+		return t, nil, err
+	}
+	t.TokenIDs, t.Logprobs = ids, logprobs
+	t.PromptTokens, t.CompletionTokens = len(prompt), len(ids)
+	return t, prompt, nil
+}
+
+// toolCalls takes a turn's calls over as the model wrote them. Results are matched by id, so each call gets one of
+// its own where the server gave none.
+func toolCalls(turn int, asked []ToolCall) []events.ToolCall {
+	var calls []events.ToolCall
+	taken := map[string]bool{"": true}
+	for i, c := range asked {
+		id := c.ID
+		for n := i; taken[id]; n++ {
+			id = fmt.Sprintf("call_%d_%d", turn, n)
+		}
+		taken[id] = true
+		calls = append(calls, events.ToolCall{ID: id, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
+	}
+	return calls
+}

@@ -1,0 +1,225 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
+// a client that wants a stream gets the whole answer in pieces, when the turn is on the log: nobody has seen what is not recorded.
+func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
+	ro, err := g.find(r, t)
+	if err != nil {
+		return err
+	}
+	if err := ro.open(); err != nil {
+		return err
+	}
+	if err := t.begin(time.Now()); err != nil {
+		return err
+	}
+	defer t.end()
+	if err := g.gate.enter(r.Context(), t.Priority); err != nil {
+		return err
+	}
+	left := false
+	leave := func() {
+		if !left {
+			left = true
+			g.gate.leave()
+		}
+	}
+	defer leave()
+	body, err := g.body(w, r, maxBody)
+	if err != nil {
+		return err
+	}
+	a, err := d.read(body)
+	if err != nil {
+		return problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
+	}
+	if err := ro.within(a); err != nil {
+		return err
+	}
+	n, err := g.sample(w, r, t, ro, a)
+	if err != nil {
+		return err
+	}
+	leave() // others need no client that reads
+	if !a.stream {
+		return reply(w, http.StatusOK, d.whole(a, n))
+	}
+	for p := range d.pieces(a, n) {
+		if err := w.event(p); err != nil {
+			return nil // it is gone or does not read; the turn is on the log
+		}
+	}
+	return nil
+}
+
+// body reads a request.
+func (g *Gateway) body(w *stream, r *http.Request, most int64) ([]byte, error) {
+	w.control.SetReadDeadline(time.Now().Add(bodyTime))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	w.control.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return nil, problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", large.Limit)
+	}
+	if err != nil {
+		return nil, problem(http.StatusBadRequest, "invalid_request_error", "read the request: %v", err)
+	}
+	return body, nil
+}
+
+// within refuses a call when the rollout has used up what the run allows.
+func (r *rollout) within(a *ask) error {
+	if len(r.Turns) >= r.cfg.Limits.Turns {
+		return problem(http.StatusBadRequest, events.StopMaxTurns, "rollout %s has had %d turns, as many as run %s allows: finish it", r.ID, len(r.Turns), r.Run)
+	}
+	if !r.Started.Deadline.IsZero() && !time.Now().Before(r.Started.Deadline) {
+		return problem(http.StatusConflict, "rollout_over", "the time of rollout %s was up at %s", r.ID, r.Started.Deadline.Format(time.RFC3339))
+	}
+	after := continued(newTree(r.Turns).ends(a.conversation))
+	if after < 0 {
+		return nil
+	}
+	if used := r.Turns[after].PromptTokens + r.Turns[after].CompletionTokens; used >= r.cfg.Limits.Tokens {
+		return problem(http.StatusBadRequest, "context_length_exceeded", "the conversation has %d tokens; the maximum context length of run %s is %d", used, r.Run, r.cfg.Limits.Tokens)
+	}
+	return nil
+}
+
+// patience is how long a client that wants a stream waits for the first sign: until then a failure is still an error of HTTP.
+const patience = 10 * time.Second
+
+// sample asks the inference server and puts the turn on the log.
+func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask) (*answer, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), g.opts.CallTimeout)
+	defer cancel()
+	if !ro.Started.Deadline.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, ro.Started.Deadline)
+		defer stop()
+	}
+	type outcome struct {
+		n   *answer
+		err error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		n, err := g.ask(ctx, t, ro, a)
+		done <- outcome{n, err}
+	}()
+	signs := time.NewTicker(patience)
+	defer signs.Stop()
+	for {
+		select {
+		case o := <-done:
+			return o.n, o.err
+		case <-signs.C:
+			if a.stream && w.wait() != nil {
+				cancel() // the client is gone
+			}
+		}
+	}
+}
+
+func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*answer, error) {
+	endpoint, err := g.endpoint(ro)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	response, err := g.client.Complete(ctx, endpoint, request(ro, a))
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	n, err := g.record(ctx, t, ro, a, response, started)
+	if err != nil {
+		return nil, err
+	}
+	t.used(n.turn.PromptTokens+n.turn.CompletionTokens, time.Now())
+	g.metrics.tokens.WithLabelValues("prompt").Add(float64(n.turn.PromptTokens))
+	g.metrics.tokens.WithLabelValues("sampled").Add(float64(n.turn.CompletionTokens))
+	return n, nil
+}
+
+func (g *Gateway) endpoint(ro *rollout) (string, error) {
+	switch {
+	case ro.cfg.Endpoint == "":
+		return "", problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
+	case ro.cfg.Endpoint == events.BuiltinEndpoint:
+		return g.opts.Builtin, nil
+	}
+	return ro.cfg.Endpoint, nil
+}
+
+// request is what the inference server is asked. How it samples is the run's to say, whatever the client wishes: the model, the
+// temperature, and a seed that is another one for each turn and for each member of a group.
+func request(ro *rollout, a *ask) map[string]any {
+	body := map[string]any{}
+	for field, value := range a.forward {
+		body[field] = value
+	}
+	body["model"] = ro.cfg.Model()
+	body["temperature"] = ro.cfg.Sampling.Temperature
+	body["max_tokens"] = ro.cfg.Sampling.MaxTokens
+	if a.maxTokens > 0 {
+		body["max_tokens"] = min(a.maxTokens, ro.cfg.Sampling.MaxTokens)
+	}
+	body["seed"] = ro.Started.Seed + int64(len(ro.Turns))
+	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info"} {
+		body[field] = true
+	}
+	return body
+}
+
+// failed turns a failure of the inference server into an answer: OpenAI's clients come again by themselves after 429 and 5xx.
+func failed(ctx context.Context, err error) error {
+	var f *inference.Failure
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return problem(http.StatusGatewayTimeout, "timeout", "the inference server did not answer in time")
+	case !errors.As(err, &f):
+		return err
+	case f.Permanent:
+		return problem(http.StatusBadRequest, "invalid_request_error", "%v", f)
+	case f.Status == http.StatusTooManyRequests:
+		return later(max(f.After, time.Second), "rate_limit_exceeded", "%v", f)
+	}
+	return &refusal{status: http.StatusBadGateway, code: f.Class, message: f.Error(), after: f.After}
+}
+
+// models lists the one model that a rollout has.
+func (g *Gateway) models(w *stream, r *http.Request, t *tenant) error {
+	ro, err := g.find(r, t)
+	if err != nil {
+		return err
+	}
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	return reply(w, http.StatusOK, map[string]any{"object": "list", "data": []model{{ro.cfg.Policy, "model", 0, "rondo"}}})
+}
+
+// forwarded takes the fields over that a request has.
+func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
+	kept := map[string]json.RawMessage{}
+	for field, value := range fields {
+		if len(value) > 0 && string(value) != "null" {
+			kept[field] = value
+		}
+	}
+	return kept
+}

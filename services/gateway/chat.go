@@ -1,0 +1,308 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// chatDialect is OpenAI's chat completions.
+type chatDialect struct{}
+
+// Bounds of a request.
+const (
+	maxMessages = 10000
+	maxTools    = 1024
+)
+
+type chatAsk struct {
+	Messages            []json.RawMessage `json:"messages"`
+	Tools               []json.RawMessage `json:"tools"`
+	ToolChoice          json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls   json.RawMessage   `json:"parallel_tool_calls"`
+	ResponseFormat      json.RawMessage   `json:"response_format"`
+	Stop                json.RawMessage   `json:"stop"`
+	ReasoningEffort     json.RawMessage   `json:"reasoning_effort"`
+	ChatTemplateKwargs  json.RawMessage   `json:"chat_template_kwargs"`
+	Functions           json.RawMessage   `json:"functions"`
+	MaxTokens           *int              `json:"max_tokens"`
+	MaxCompletionTokens *int              `json:"max_completion_tokens"`
+	N                   *int              `json:"n"`
+	Logprobs            bool              `json:"logprobs"`
+	TopLogprobs         int               `json:"top_logprobs"`
+	Stream              bool              `json:"stream"`
+	StreamOptions       struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+func (chatDialect) read(body []byte) (*ask, error) {
+	var c chatAsk
+	if err := json.Unmarshal(body, &c); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	switch {
+	case len(c.Messages) == 0 || len(c.Messages) > maxMessages:
+		return nil, fmt.Errorf("messages: %d of them, want 1 to %d", len(c.Messages), maxMessages)
+	case len(c.Tools) > maxTools:
+		return nil, fmt.Errorf("tools: %d of them, at most %d", len(c.Tools), maxTools)
+	case c.N != nil && *c.N != 1:
+		return nil, fmt.Errorf("n: %d, but a rollout goes on with one answer; start more members of its group", *c.N)
+	case len(c.Functions) > 0 && string(c.Functions) != "null":
+		return nil, errors.New("functions: give tools instead")
+	case c.TopLogprobs > 0:
+		return nil, errors.New("top_logprobs: only the sampled tokens' log-probabilities are kept")
+	}
+	a := &ask{stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs}
+	for _, most := range []*int{c.MaxTokens, c.MaxCompletionTokens} {
+		if most != nil {
+			if *most < 1 {
+				return nil, fmt.Errorf("max_tokens: %d, must be positive", *most)
+			}
+			a.maxTokens = *most
+		}
+	}
+	messages := make([]json.RawMessage, len(c.Messages))
+	for i, raw := range c.Messages {
+		m, forServer, err := readMessage(raw)
+		if err != nil {
+			return nil, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		messages[i] = forServer
+		a.conversation = append(a.conversation, m)
+	}
+	list, err := json.Marshal(messages)
+	if err != nil {
+		return nil, err
+	}
+	var tools json.RawMessage
+	if len(c.Tools) > 0 {
+		if tools, err = json.Marshal(c.Tools); err != nil {
+			return nil, err
+		}
+	}
+	a.forward = forwarded(map[string]json.RawMessage{
+		"messages": list, "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls, "response_format": c.ResponseFormat,
+		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,
+	})
+	return a, nil
+}
+
+// readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
+// the server could not read.
+func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.RawMessage, err error) {
+	var in struct {
+		Role       string               `json:"role"`
+		Content    json.RawMessage      `json:"content"`
+		Name       string               `json:"name"`
+		ToolCallID string               `json:"tool_call_id"`
+		ToolCalls  []inference.ToolCall `json:"tool_calls"`
+	}
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return m, nil, err
+	}
+	switch in.Role {
+	case "system", "developer", "user", "assistant", "tool":
+	default:
+		return m, nil, fmt.Errorf("role: %.40q, want system, developer, user, assistant or tool", in.Role)
+	}
+	if len(in.Name) > maxName || len(in.ToolCallID) > maxName {
+		return m, nil, fmt.Errorf("name and tool_call_id: at most %d bytes", maxName)
+	}
+	content, err := contentText(in.Content)
+	if err != nil {
+		return m, nil, err
+	}
+	m = events.PromptMessage{Role: in.Role, Content: content, Name: in.Name, ToolCallID: in.ToolCallID}
+	bad := false
+	for i, c := range in.ToolCalls {
+		m.ToolCalls = append(m.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
+		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
+		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
+	}
+	if !bad {
+		return m, raw, nil
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return m, nil, err
+	}
+	if fields["tool_calls"], err = json.Marshal(in.ToolCalls); err != nil {
+		return m, nil, err
+	}
+	forServer, err = json.Marshal(fields)
+	return m, forServer, err
+}
+
+// maxName bounds names and ids in bytes.
+const maxName = 128
+
+// contentText is what a content says: text, nothing, or a list of parts, of which those that are no text are named only.
+func contentText(raw json.RawMessage) (string, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return "", nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var list []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return "", errors.New("content: want text, null or a list of parts")
+	}
+	var b strings.Builder
+	for _, p := range list {
+		switch p.Type {
+		case "text", "input_text", "output_text":
+			b.WriteString(p.Text)
+		default:
+			fmt.Fprintf(&b, "[%.40s]", p.Type)
+		}
+	}
+	return b.String(), nil
+}
+
+// The answer, whole and in chunks.
+type (
+	chatAnswer struct {
+		ID      string       `json:"id"`
+		Object  string       `json:"object"`
+		Created int64        `json:"created"`
+		Model   string       `json:"model"`
+		Choices []chatChoice `json:"choices"`
+		Usage   *chatUsage   `json:"usage,omitempty"`
+	}
+	chatChoice struct {
+		Index        int           `json:"index"`
+		Message      *chatMessage  `json:"message,omitempty"`
+		Delta        *chatMessage  `json:"delta,omitempty"`
+		Logprobs     *chatLogprobs `json:"logprobs"`
+		FinishReason *string       `json:"finish_reason"`
+	}
+	chatMessage struct {
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content,omitempty"`
+		Reasoning string     `json:"reasoning_content,omitempty"`
+		ToolCalls []chatCall `json:"tool_calls,omitempty"`
+	}
+	chatCall struct {
+		Index    *int         `json:"index,omitempty"` // in chunks
+		ID       string       `json:"id,omitempty"`
+		Type     string       `json:"type,omitempty"`
+		Function chatFunction `json:"function"`
+	}
+	chatFunction struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	}
+	chatLogprobs struct {
+		Content []chatLogprob `json:"content"`
+	}
+	chatLogprob struct {
+		Token       string   `json:"token"`
+		Logprob     float32  `json:"logprob"`
+		Bytes       []int    `json:"bytes"`
+		TopLogprobs []string `json:"top_logprobs"`
+	}
+	chatUsage struct {
+		PromptTokens     int `json:"prompt_tokens"`
+		CompletionTokens int `json:"completion_tokens"`
+		TotalTokens      int `json:"total_tokens"`
+	}
+)
+
+func chatHead(n *answer, object string, choices ...chatChoice) chatAnswer {
+	return chatAnswer{ID: "chatcmpl-" + n.id, Object: object, Created: n.created.Unix(), Model: n.model, Choices: append([]chatChoice{}, choices...)}
+}
+
+func usageOf(n *answer) *chatUsage {
+	return &chatUsage{n.turn.PromptTokens, n.turn.CompletionTokens, n.turn.PromptTokens + n.turn.CompletionTokens}
+}
+
+// finishReason is the turn's as OpenAI has it: a turn with calls ends for them, whatever the server says.
+func finishReason(n *answer) string {
+	switch reason := n.turn.FinishReason; {
+	case reason == "length" || reason == "content_filter":
+		return reason
+	case len(n.turn.ToolCalls) > 0:
+		return "tool_calls"
+	}
+	return "stop"
+}
+
+func logprobsOf(a *ask, n *answer) *chatLogprobs {
+	if !a.logprobs || n.turn.TextOnly || n.texts == nil {
+		return nil
+	}
+	l := &chatLogprobs{Content: []chatLogprob{}}
+	for i, text := range n.texts {
+		l.Content = append(l.Content, chatLogprob{Token: text, Logprob: n.turn.Logprobs[i], TopLogprobs: []string{}})
+	}
+	return l
+}
+
+func (chatDialect) whole(a *ask, n *answer) any {
+	reason, content := finishReason(n), n.turn.Content
+	message := &chatMessage{Role: "assistant", Content: &content, Reasoning: n.reasoning}
+	for _, c := range n.turn.ToolCalls {
+		message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function", Function: chatFunction{c.Name, c.Arguments}})
+	}
+	whole := chatHead(n, "chat.completion", chatChoice{Message: message, Logprobs: logprobsOf(a, n), FinishReason: &reason})
+	whole.Usage = usageOf(n)
+	return whole
+}
+
+func (chatDialect) pieces(a *ask, n *answer) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		going := true
+		send := func(data any) {
+			going = going && yield(piece{data: data})
+		}
+		chunk := func(delta chatMessage, logprobs *chatLogprobs, reason *string) {
+			send(chatHead(n, "chat.completion.chunk", chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason}))
+		}
+		empty := ""
+		chunk(chatMessage{Role: "assistant", Content: &empty}, nil, nil)
+		for text := range parts(n.reasoning) {
+			chunk(chatMessage{Reasoning: text}, nil, nil)
+		}
+		for text := range parts(n.turn.Content) {
+			chunk(chatMessage{Content: &text}, nil, nil)
+		}
+		for i, c := range n.turn.ToolCalls {
+			chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
+			for text := range parts(c.Arguments) {
+				chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, Function: chatFunction{Arguments: text}}}}, nil, nil)
+			}
+		}
+		reason := finishReason(n)
+		chunk(chatMessage{}, logprobsOf(a, n), &reason)
+		if a.usage {
+			last := chatHead(n, "chat.completion.chunk")
+			last.Usage = usageOf(n)
+			send(last)
+		}
+		send("[DONE]")
+	}
+}
+
+func (chatDialect) failure(r *refusal) piece {
+	kind := "invalid_request_error"
+	switch {
+	case r.status == 429:
+		kind = "rate_limit_error"
+	case r.status == 401:
+		kind = "authentication_error"
+	case r.status >= 500:
+		kind = "server_error"
+	}
+	return piece{data: map[string]any{"error": map[string]any{"message": r.message, "type": kind, "param": nil, "code": r.code}}}
+}

@@ -1,0 +1,208 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// finishAsk is the body of POST /rollouts/{id}/finish.
+type finishAsk struct {
+	// Reward; nil leaves it to feedback.
+	Reward     *float64           `json:"reward"`
+	Components map[string]float64 `json:"components"`
+	// StopReason is why the episode ended; "" follows from its turns.
+	StopReason string `json:"stop_reason"`
+	// Failure is what went wrong, in place of a reward: an infrastructure failure is not a reward of 0.
+	Failure string `json:"failure"`
+}
+
+// Bounds of what a harness says of its rollout, as the door has them.
+const (
+	maxComponents = 100
+	maxFailure    = 4000
+)
+
+func (a *finishAsk) check() error {
+	switch {
+	case a.Failure != "" && (a.Reward != nil || len(a.Components) > 0 || a.StopReason != ""):
+		return problem(http.StatusBadRequest, "invalid_request_error", "failure: a rollout that failed has no reward, components or stop_reason")
+	case len(a.Failure) > maxFailure:
+		return problem(http.StatusBadRequest, "invalid_request_error", "failure: %d bytes, at most %d", len(a.Failure), maxFailure)
+	case a.Reward == nil && len(a.Components) > 0:
+		return problem(http.StatusBadRequest, "invalid_request_error", "components: give the reward, too")
+	case len(a.Components) > maxComponents:
+		return problem(http.StatusBadRequest, "invalid_request_error", "components: %d of them, at most %d", len(a.Components), maxComponents)
+	case a.Reward != nil && math.Abs(*a.Reward) > 1e9:
+		return problem(http.StatusBadRequest, "invalid_request_error", "reward %g: at most 1e9 either way", *a.Reward)
+	case a.StopReason != "" && !events.ValidToken(a.StopReason):
+		return problem(http.StatusBadRequest, "invalid_request_error", "stop_reason %.80q: use letters, digits, - and _, at most 64", a.StopReason)
+	}
+	return nil
+}
+
+// finish ends a rollout: its turns become its trajectory. It may be repeated.
+func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
+	var a finishAsk
+	if err := g.settings(w, r, &a); err != nil {
+		return err
+	}
+	if err := a.check(); err != nil {
+		return err
+	}
+	ro, err := g.find(r, t)
+	if err != nil {
+		return err
+	}
+	defer g.locks.take(name(ro.Run, ro.ID))()
+	if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
+		return err
+	}
+	if a.Failure != "" {
+		err = g.fail(r.Context(), t, ro, a.Failure)
+	} else {
+		err = g.end(r.Context(), t, ro, a)
+	}
+	if err != nil {
+		return err
+	}
+	if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, ro.report())
+}
+
+// fail states what went wrong, unless the rollout has its outcome.
+func (g *Gateway) fail(ctx context.Context, t *tenant, ro *rollout, cause string) error {
+	if ro.Failed != nil && ro.Failed.Message == cause {
+		return nil
+	}
+	if ro.Over() {
+		return ro.open()
+	}
+	return refused(g.state(ctx, t, ro.Run, events.RolloutFailedType, ro.ID, rand.Text(), events.RolloutFailed{Stage: "harness", Class: events.ClassInternal, Message: cause}))
+}
+
+// end states the end of the episode and its reward, whatever of it is not on the log yet.
+func (g *Gateway) end(ctx context.Context, t *tenant, ro *rollout, a finishAsk) error {
+	if ro.Failed != nil {
+		return ro.open()
+	}
+	if ro.Scored != nil && a.Reward != nil && *a.Reward != ro.Scored.Reward {
+		return problem(http.StatusConflict, "rollout_over", "rollout %s is scored already, with reward %g", ro.ID, ro.Scored.Reward)
+	}
+	finished := ro.Finished
+	if finished == nil {
+		if len(ro.Turns) == 0 {
+			return problem(http.StatusConflict, "no_turns", "rollout %s has no turns: state a failure, if it did not come to any", ro.ID)
+		}
+		f, err := g.episode(ctx, ro, a.StopReason)
+		if err != nil {
+			return err
+		}
+		finished = &f
+		if err := g.state(ctx, t, ro.Run, events.RolloutFinishedType, ro.ID, rand.Text(), f); err != nil {
+			now, reload := g.load(ctx, ro.Run, ro.ID, t)
+			if reload != nil || now.Finished == nil {
+				return refused(err)
+			}
+			finished = now.Finished // as a gateway that died had left it at the door
+		}
+	}
+	if a.Reward == nil || ro.Scored != nil {
+		return nil
+	}
+	return refused(g.state(ctx, t, ro.Run, events.RolloutScoredType, ro.ID, rand.Text(), events.RolloutScored{
+		Reward: *a.Reward, Components: a.Components, Trajectory: finished.Trajectory, TextOnly: finished.TextOnly,
+	}))
+}
+
+// episode writes the trajectory's file.
+func (g *Gateway) episode(ctx context.Context, ro *rollout, stopReason string) (events.RolloutFinished, error) {
+	if stopReason == "" {
+		stopReason = ro.stopped()
+	}
+	tr, err := trajectory(&ro.Rollout, stopReason)
+	if err != nil {
+		return events.RolloutFinished{}, err
+	}
+	data, err := storage.EncodeTrajectory(tr)
+	if errors.Is(err, storage.ErrTooLarge) {
+		return events.RolloutFinished{}, problem(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
+	}
+	if err != nil {
+		return events.RolloutFinished{}, err
+	}
+	f := figures(tr, &ro.Rollout)
+	f.Trajectory, err = storage.PutNamed(ctx, g.log.Store(), "runs/"+ro.Run+"/trajectories/"+ro.ID, "arrow", data)
+	if err != nil {
+		return f, fmt.Errorf("store the trajectory of %s: %w", ro.ID, err)
+	}
+	return f, nil
+}
+
+// stopped is why the episode ended, as far as its turns tell.
+func (r *rollout) stopped() string {
+	switch last := r.LastTurn(); {
+	case last.FinishReason == "length":
+		return events.StopLength
+	case len(r.Turns) >= r.cfg.Limits.Turns:
+		return events.StopMaxTurns
+	case last.PromptTokens+last.CompletionTokens >= r.cfg.Limits.Tokens:
+		return events.StopMaxTokens
+	}
+	return events.StopFinished
+}
+
+// report is the answer of GET /rollouts/{id}.
+type report struct {
+	ID       string    `json:"id"`
+	Run      string    `json:"run"`
+	Rollout  string    `json:"rollout"`
+	Task     string    `json:"task"`
+	State    string    `json:"state"` // open, finished, scored, failed
+	Turns    int       `json:"turns"`
+	Samples  int       `json:"samples"` // training samples that its turns make
+	Tokens   int       `json:"tokens"`  // sampled ones
+	TextOnly bool      `json:"text_only"`
+	Deadline time.Time `json:"deadline"`
+	Reward   *float64  `json:"reward,omitempty"`
+	Failure  string    `json:"failure,omitempty"`
+}
+
+func (r *rollout) report() report {
+	p := report{
+		ID: name(r.Run, r.ID), Run: r.Run, Rollout: r.ID, Task: r.Started.Task, State: r.outcome(),
+		Turns: len(r.Turns), Samples: len(newTree(r.Turns).segments), Deadline: r.Started.Deadline,
+	}
+	if p.State == "" {
+		p.State = "open"
+	}
+	for _, t := range r.Turns {
+		p.Tokens += len(t.TokenIDs)
+		p.TextOnly = p.TextOnly || t.TextOnly
+	}
+	if r.Scored != nil {
+		p.Reward = &r.Scored.Reward
+	}
+	if r.Failed != nil {
+		p.Failure = r.Failed.Class + ": " + r.Failed.Message
+	}
+	return p
+}
+
+// show says how a rollout stands.
+func (g *Gateway) show(w *stream, r *http.Request, t *tenant) error {
+	ro, err := g.find(r, t)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, ro.report())
+}

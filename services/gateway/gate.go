@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// gate lets a bounded number of calls through at once. Those who wait come in by priority, then in their order.
+type gate struct {
+	mu      sync.Mutex
+	free    int
+	most    int // that may wait
+	next    uint64
+	waiting queue
+	metrics *metrics
+}
+
+// waiter is one who waits; came is closed when it is its turn.
+type waiter struct {
+	priority int
+	order    uint64
+	index    int // in the queue, -1 when out of it
+	came     chan struct{}
+}
+
+func newGate(slots, waiting int, m *metrics) *gate {
+	return &gate{free: slots, most: waiting, metrics: m}
+}
+
+// enter waits for a slot, which leave gives back.
+func (g *gate) enter(ctx context.Context, priority int) error {
+	g.mu.Lock()
+	if g.free > 0 { // then nobody waits
+		g.free--
+		g.metrics.running.Inc()
+		g.mu.Unlock()
+		return nil
+	}
+	if len(g.waiting) >= g.most {
+		g.mu.Unlock()
+		return later(time.Second, "overloaded", "%d calls are at the inference server or wait for it: try again", g.most)
+	}
+	w := &waiter{priority: priority, order: g.next, came: make(chan struct{})}
+	g.next++
+	heap.Push(&g.waiting, w)
+	g.metrics.waiting.Set(float64(len(g.waiting)))
+	g.mu.Unlock()
+	select {
+	case <-w.came:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.index < 0 { // its turn came at the same moment
+		g.give()
+		return ctx.Err()
+	}
+	heap.Remove(&g.waiting, w.index)
+	g.metrics.waiting.Set(float64(len(g.waiting)))
+	return ctx.Err()
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.give()
+}
+
+// give hands a slot to the first who waits.
+func (g *gate) give() {
+	if len(g.waiting) == 0 {
+		g.free++
+		g.metrics.running.Dec()
+		return
+	}
+	close(heap.Pop(&g.waiting).(*waiter).came)
+	g.metrics.waiting.Set(float64(len(g.waiting)))
+}
+
+// queue implements heap.Interface.
+type queue []*waiter
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	if q[i].priority != q[j].priority {
+		return q[i].priority > q[j].priority
+	}
+	return q[i].order < q[j].order
+}
+func (q queue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+func (q *queue) Push(x any) {
+	w := x.(*waiter)
+	w.index = len(*q)
+	*q = append(*q, w)
+}
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	w := (*q)[last]
+	(*q)[last], w.index = nil, -1
+	*q = (*q)[:last]
+	return w
+}
+
+// locks lets the calls of one rollout state their turns one after the other.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*lock
+}
+
+type lock struct {
+	sync.Mutex
+	users int
+}
+
+// take locks a name until the function that it returns is called.
+func (l *locks) take(name string) (release func()) {
+	l.mu.Lock()
+	if l.held == nil {
+		l.held = map[string]*lock{}
+	}
+	k := l.held[name]
+	if k == nil {
+		k = &lock{}
+		l.held[name] = k
+	}
+	k.users++
+	l.mu.Unlock()
+	k.Lock()
+	return func() {
+		k.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.users--; k.users == 0 {
+			delete(l.held, name)
+		}
+	}
+}

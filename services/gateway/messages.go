@@ -1,0 +1,291 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// messagesDialect is Anthropic's Messages.
+type messagesDialect struct{}
+
+type messagesAsk struct {
+	MaxTokens int             `json:"max_tokens"`
+	System    json.RawMessage `json:"system"`
+	Messages  []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	} `json:"messages"`
+	Tools []struct {
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"input_schema"`
+	} `json:"tools"`
+	ToolChoice *struct {
+		Type            string `json:"type"`
+		Name            string `json:"name"`
+		DisableParallel bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
+	StopSequences []string `json:"stop_sequences"`
+	Stream        bool     `json:"stream"`
+}
+
+// messagesBlock is a part of a message.
+type messagesBlock struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+}
+
+func (messagesDialect) read(body []byte) (*ask, error) {
+	var m messagesAsk
+	if err := json.Unmarshal(body, &m); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	switch {
+	case len(m.Messages) == 0 || len(m.Messages) > maxMessages:
+		return nil, fmt.Errorf("messages: %d of them, want 1 to %d", len(m.Messages), maxMessages)
+	case len(m.Tools) > maxTools:
+		return nil, fmt.Errorf("tools: %d of them, at most %d", len(m.Tools), maxTools)
+	case m.MaxTokens < 1:
+		return nil, fmt.Errorf("max_tokens: %d, must be positive", m.MaxTokens)
+	}
+	system, err := contentText(m.System)
+	if err != nil {
+		return nil, fmt.Errorf("system: %w", err)
+	}
+	var conversation []spokenMessage
+	if system != "" {
+		conversation = append(conversation, spokenMessage{Role: "system", Content: system})
+	}
+	for i, in := range m.Messages {
+		blocks, err := messagesBlocks(in.Content)
+		if err == nil {
+			conversation, err = appendBlocks(conversation, in.Role, blocks)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+	}
+	var tools []inference.Tool
+	for i, t := range m.Tools {
+		if t.Type != "" && t.Type != "custom" {
+			return nil, fmt.Errorf("tools[%d]: type %.40q: only tools that the client runs itself", i, t.Type)
+		}
+		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.InputSchema)}})
+	}
+	extra := map[string]any{}
+	if len(m.StopSequences) > 0 {
+		extra["stop"] = m.StopSequences
+	}
+	if c := m.ToolChoice; c != nil {
+		if c.DisableParallel {
+			extra["parallel_tool_calls"] = false
+		}
+		if extra["tool_choice"], err = messagesChoice(c.Type, c.Name); err != nil {
+			return nil, err
+		}
+	}
+	a, err := spokenAsk(conversation, tools, extra)
+	if err != nil {
+		return nil, err
+	}
+	a.maxTokens, a.stream = m.MaxTokens, m.Stream
+	return a, nil
+}
+
+// messagesBlocks reads a content: text, or a list of blocks.
+func messagesBlocks(raw json.RawMessage) ([]messagesBlock, error) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return []messagesBlock{{Type: "text", Text: text}}, nil
+	}
+	var blocks []messagesBlock
+	if err := json.Unmarshal(raw, &blocks); err != nil {
+		return nil, errors.New("content: want text or a list of blocks")
+	}
+	return blocks, nil
+}
+
+// appendBlocks turns one message into those of a chat: results of tools are messages of their own there, and come before what the
+// user says beside them.
+func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBlock) ([]spokenMessage, error) {
+	if role != "user" && role != "assistant" {
+		return nil, fmt.Errorf("role: %.40q, want user or assistant", role)
+	}
+	m := spokenMessage{Role: role}
+	var text strings.Builder
+	said := false
+	for i, b := range blocks {
+		switch {
+		case b.Type == "text":
+			text.WriteString(b.Text)
+			said = true
+		case b.Type == "tool_result" && role == "user":
+			content, err := contentText(b.Content)
+			if err != nil {
+				return nil, fmt.Errorf("content[%d]: %w", i, err)
+			}
+			conversation = append(conversation, spokenMessage{Role: "tool", ToolCallID: b.ToolUseID, Content: content})
+		case b.Type == "tool_use" && role == "assistant":
+			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: b.ID, Type: "function", Function: inference.Function{Name: b.Name, Arguments: inference.Arguments(b.Input)}})
+		case b.Type == "thinking" && role == "assistant":
+			m.Reasoning += b.Thinking
+		case b.Type == "redacted_thinking":
+		default:
+			return nil, fmt.Errorf("content[%d]: a block of type %.40q in a message of role %s cannot be read", i, b.Type, role)
+		}
+	}
+	if m.Content = text.String(); said || role == "assistant" {
+		conversation = append(conversation, m)
+	}
+	return conversation, nil
+}
+
+func messagesChoice(kind, tool string) (any, error) {
+	switch kind {
+	case "auto", "none":
+		return kind, nil
+	case "any":
+		return "required", nil
+	case "tool":
+		return map[string]any{"type": "function", "function": map[string]string{"name": tool}}, nil
+	}
+	return nil, fmt.Errorf("tool_choice: type %.40q, want auto, any, tool or none", kind)
+}
+
+// The answer's parts.
+type (
+	messagesAnswer struct {
+		ID           string        `json:"id"`
+		Type         string        `json:"type"`
+		Role         string        `json:"role"`
+		Model        string        `json:"model"`
+		Content      []any         `json:"content"`
+		StopReason   *string       `json:"stop_reason"`
+		StopSequence *string       `json:"stop_sequence"`
+		Usage        messagesUsage `json:"usage"`
+	}
+	messagesUsage struct {
+		InputTokens  int `json:"input_tokens"`
+		OutputTokens int `json:"output_tokens"`
+	}
+	textBlock struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	thinkingBlock struct {
+		Type      string `json:"type"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+	}
+	toolBlock struct {
+		Type  string          `json:"type"`
+		ID    string          `json:"id"`
+		Name  string          `json:"name"`
+		Input json.RawMessage `json:"input"`
+	}
+)
+
+func messagesHead(n *answer) messagesAnswer {
+	return messagesAnswer{
+		ID: "msg_" + n.id, Type: "message", Role: "assistant", Model: n.model, Content: []any{},
+		Usage: messagesUsage{n.turn.PromptTokens, n.turn.CompletionTokens},
+	}
+}
+
+func stopReason(n *answer) *string {
+	reason := "end_turn"
+	switch finishReason(n) {
+	case "length":
+		reason = "max_tokens"
+	case "tool_calls":
+		reason = "tool_use"
+	case "content_filter":
+		reason = "refusal"
+	}
+	return &reason
+}
+
+// input is a call's arguments as a JSON object.
+func input(c events.ToolCall) json.RawMessage {
+	return json.RawMessage(inference.Arguments(c.Arguments).ForServer())
+}
+
+func (messagesDialect) whole(_ *ask, n *answer) any {
+	m := messagesHead(n)
+	m.StopReason = stopReason(n)
+	if n.reasoning != "" {
+		m.Content = append(m.Content, thinkingBlock{Type: "thinking", Thinking: n.reasoning})
+	}
+	if n.turn.Content != "" {
+		m.Content = append(m.Content, textBlock{"text", n.turn.Content})
+	}
+	for _, c := range n.turn.ToolCalls {
+		m.Content = append(m.Content, toolBlock{"tool_use", c.ID, c.Name, input(c)})
+	}
+	return m
+}
+
+func (messagesDialect) pieces(_ *ask, n *answer) iter.Seq[piece] {
+	return func(yield func(piece) bool) {
+		going, index := true, 0
+		send := func(name string, data map[string]any) {
+			data["type"] = name
+			going = going && yield(piece{name: name, data: data})
+		}
+		block := func(start any, kind, field, text string) {
+			send("content_block_start", map[string]any{"index": index, "content_block": start})
+			for part := range parts(text) {
+				send("content_block_delta", map[string]any{"index": index, "delta": map[string]string{"type": kind, field: part}})
+			}
+			send("content_block_stop", map[string]any{"index": index})
+			index++
+		}
+		head := messagesHead(n)
+		head.Usage.OutputTokens = 0
+		send("message_start", map[string]any{"message": head})
+		if n.reasoning != "" {
+			block(thinkingBlock{Type: "thinking"}, "thinking_delta", "thinking", n.reasoning)
+		}
+		if n.turn.Content != "" {
+			block(textBlock{Type: "text"}, "text_delta", "text", n.turn.Content)
+		}
+		for _, c := range n.turn.ToolCalls {
+			block(toolBlock{"tool_use", c.ID, c.Name, json.RawMessage("{}")}, "input_json_delta", "partial_json", string(input(c)))
+		}
+		send("message_delta", map[string]any{
+			"delta": map[string]any{"stop_reason": stopReason(n), "stop_sequence": nil},
+			"usage": messagesUsage{n.turn.PromptTokens, n.turn.CompletionTokens},
+		})
+		send("message_stop", map[string]any{})
+	}
+}
+
+func (messagesDialect) failure(r *refusal) piece {
+	kind := "invalid_request_error"
+	switch {
+	case r.status == 401:
+		kind = "authentication_error"
+	case r.status == 404:
+		kind = "not_found_error"
+	case r.status == 413:
+		kind = "request_too_large"
+	case r.status == 429:
+		kind = "rate_limit_error"
+	case r.status >= 500:
+		kind = "api_error"
+	}
+	return piece{name: "error", data: map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": r.message}}}
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// record puts an answer on the log as the rollout's next turn. Calls of one rollout may race, here and in other gateways: then the
+// place of this one is looked for again.
+func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, response *inference.Response, started time.Time) (*answer, error) {
+	defer g.locks.take(name(ro.Run, ro.ID))()
+	for try := 0; ; try++ {
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // nobody waits for it, so it is no turn
+		}
+		now, err := g.load(ctx, ro.Run, ro.ID, t)
+		if err != nil {
+			return nil, err
+		}
+		if err := now.open(); err != nil {
+			return nil, err
+		}
+		turn, prompt, err := response.Turn(len(now.Turns), now.Started.PolicyVersion, started)
+		switch {
+		case errors.Is(err, inference.ErrTokens):
+			g.logger.Warn("a turn is recorded as text only", "run", ro.Run, "rollout", ro.ID, "turn", turn.Turn, "error", err)
+		case err != nil:
+			return nil, problem(http.StatusBadGateway, events.ClassBadResponse, "the inference server's answer cannot be used: %v", err)
+		}
+		if pinned := now.cfg.PolicyVersion; pinned != nil && turn.PolicyVersion != *pinned {
+			return nil, problem(http.StatusBadGateway, events.ClassEndpoint, "the inference server serves version %d of %s; the run pins version %d", turn.PolicyVersion, now.cfg.Policy, *pinned)
+		}
+		newTree(now.Turns).place(a.conversation, prompt, &turn)
+		id, err := contentID(ro, turn)
+		if err != nil {
+			return nil, err
+		}
+		err = g.state(ctx, t, ro.Run, events.TurnSampledType, ro.ID, id, turn)
+		if err == nil {
+			return newAnswer(ro, turn, response), nil
+		}
+		again, reload := g.load(ctx, ro.Run, ro.ID, t)
+		if reload != nil || len(again.Turns) == turn.Turn || try >= ro.cfg.Limits.Turns {
+			return nil, refused(err)
+		}
+		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
+			return newAnswer(ro, turn, response), nil // it is this one, and only the door's answer was lost
+		}
+	}
+}
+
+func newAnswer(ro *rollout, turn events.TurnSampled, response *inference.Response) *answer {
+	n := &answer{id: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), model: ro.cfg.Policy, created: turn.StartedAt, turn: turn}
+	choice := response.Choices[0]
+	if n.reasoning = choice.Message.ReasoningContent; n.reasoning == "" {
+		n.reasoning = choice.Message.Reasoning
+	}
+	if content := choice.Logprobs.Content; len(content) == len(turn.Logprobs) {
+		for _, token := range content {
+			n.texts = append(n.texts, token.Token)
+		}
+	}
+	return n
+}
+
+// contentID is the id under which a turn is stated: two gateways that state different turns in one place must not be taken for one
+// that repeats itself.
+func contentID(ro *rollout, turn events.TurnSampled) (string, error) {
+	body, err := json.Marshal(turn)
+	if err != nil {
+		return "", err
+	}
+	return storage.Digest(append(fmt.Appendf(nil, "%s/%s/", ro.Run, ro.ID), body...)), nil
+}

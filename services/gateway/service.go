@@ -1,0 +1,125 @@
+// Package gateway lets a harness that knows nothing of Rondo make rollouts: it is an endpoint for each rollout, as OpenAI's
+// and Anthropic's clients know it, which asks the run's inference server and states every answer at the door as a turn of that rollout, before the harness sees it.
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// Options of the gateway.
+type Options struct {
+	// Slots is how many calls are at the inference servers at once.
+	Slots int
+	// Waiting is how many more may wait for a slot; what is beyond is told to come again.
+	Waiting int
+	// APIKey is sent to the inference server as a bearer token; it never reaches an event or a log.
+	APIKey string
+	// Builtin is the base URL that a run's endpoint "builtin" stands for.
+	Builtin string
+	// CallTimeout bounds one answer of the inference server.
+	CallTimeout time.Duration
+	// Tenants may use the gateway, each with a key. Without any, everybody may.
+	Tenants []Tenant
+}
+
+// DefaultOptions suit a local inference server.
+func DefaultOptions() Options {
+	return Options{Slots: 64, Waiting: 1024, CallTimeout: 10 * time.Minute}
+}
+
+// Gateway is an http.Handler. It keeps nothing of a rollout: the turns are on the log, so any number of gateways may serve one
+// rollout, and one that died is missed by nobody.
+type Gateway struct {
+	log     *eventlog.Log
+	logger  *slog.Logger
+	opts    Options
+	client  inference.Client
+	tenants []*tenant
+	gate    *gate
+	locks   locks
+	metrics *metrics
+	mux     *http.ServeMux
+}
+
+// New makes a gateway.
+func New(env runtime.Env, opts Options) (*Gateway, error) {
+	tenants, err := newTenants(opts.Tenants)
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(env.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Slots < 1 || opts.Waiting < 0 || opts.CallTimeout <= 0 {
+		return nil, fmt.Errorf("gateway: %d slots, %d waiting, timeout %s: slots and timeout must be positive", opts.Slots, opts.Waiting, opts.CallTimeout)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = opts.Slots
+	g := &Gateway{
+		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
+		client: inference.Client{HTTP: &http.Client{Transport: transport}, APIKey: strings.TrimSpace(opts.APIKey)}, mux: http.NewServeMux(),
+	}
+	g.mux.HandleFunc("GET /healthz", g.health)
+	g.handle("POST /rollouts", chatDialect{}, g.start)
+	g.handle("GET /rollouts/{id}", chatDialect{}, g.show)
+	g.handle("POST /rollouts/{id}/finish", chatDialect{}, g.finish)
+	g.handle("GET /rollouts/{id}/v1/models", chatDialect{}, g.models)
+	for path, d := range map[string]dialect{"chat/completions": chatDialect{}, "messages": messagesDialect{}, "responses": responsesDialect{}} {
+		g.handle("POST /rollouts/{id}/v1/"+path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
+	}
+	g.handle("/", chatDialect{}, func(_ *stream, r *http.Request, _ *tenant) error {
+		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: there are POST /rollouts, GET /rollouts/ID, POST /rollouts/ID/finish, and below /rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
+	})
+	return g, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
+
+// Bounds of what clients and their connections may take.
+const (
+	maxBody     = 32 << 20 // a conversation of a million tokens fits
+	bodyTime    = time.Minute
+	writeTime   = 30 * time.Second // for one piece of an answer
+	maxSettings = 64 << 10         // of a request that is no conversation
+)
+
+// handle serves a pattern for those who may use the gateway; what goes wrong is told in the dialect of the caller.
+func (g *Gateway) handle(pattern string, d dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
+	g.mux.HandleFunc(pattern, func(plain http.ResponseWriter, r *http.Request) {
+		began, w := time.Now(), newStream(plain)
+		t, err := g.authenticate(r)
+		if err == nil {
+			err = serve(w, r, t)
+		}
+		g.metrics.observe(pattern, err, time.Since(began))
+		var p *refusal
+		switch {
+		case err == nil || r.Context().Err() != nil:
+			return // or nobody listens any more
+		case !errors.As(err, &p):
+			g.logger.Error("a request failed", "request", pattern, "rollout", r.PathValue("id"), "error", err)
+			p = &refusal{status: http.StatusServiceUnavailable, code: "unavailable", message: "the gateway cannot reach the log or the store: try again", after: time.Second}
+		}
+		tell(w, d, p)
+	})
+}
+
+// health says whether the connection to the log stands.
+func (g *Gateway) health(w http.ResponseWriter, _ *http.Request) {
+	if !g.log.Conn().IsConnected() {
+		http.Error(w, "not connected to NATS", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}

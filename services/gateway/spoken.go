@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// spokenMessage is a message of a chat that was said in another dialect.
+type spokenMessage struct {
+	Role       string               `json:"role"`
+	Content    string               `json:"content"`
+	Reasoning  string               `json:"reasoning_content,omitempty"`
+	ToolCallID string               `json:"tool_call_id,omitempty"`
+	ToolCalls  []inference.ToolCall `json:"tool_calls,omitempty"`
+}
+
+// spokenAsk makes a chat completion's request of a conversation in another dialect.
+func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[string]any) (*ask, error) {
+	if len(conversation) == 0 || len(conversation) > maxMessages {
+		return nil, fmt.Errorf("the conversation has %d messages, want 1 to %d", len(conversation), maxMessages)
+	}
+	a := &ask{forward: map[string]json.RawMessage{}}
+	for i, m := range conversation {
+		said := events.PromptMessage{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
+		if len(m.ToolCallID) > maxName {
+			return nil, fmt.Errorf("an id of a tool call has %d bytes, at most %d", len(m.ToolCallID), maxName)
+		}
+		for k, c := range m.ToolCalls {
+			said.ToolCalls = append(said.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
+			conversation[i].ToolCalls[k].Function.Arguments = c.Function.Arguments.ForServer()
+		}
+		a.conversation = append(a.conversation, said)
+	}
+	extra["messages"] = conversation
+	if len(tools) > 0 {
+		extra["tools"] = tools
+	}
+	for field, value := range extra {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field, err)
+		}
+		a.forward[field] = raw
+	}
+	return a, nil
+}
+
+// parameters is a tool's schema; a tool without one takes no arguments.
+func parameters(schema json.RawMessage) json.RawMessage {
+	if len(schema) == 0 || string(schema) == "null" {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return schema
+}

@@ -1,0 +1,42 @@
+package generator
+
+import (
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/sandbox/tools"
+)
+
+// systemPrompt tells the model where it is. The task's own words follow as the user's message.
+const systemPrompt = "You are a coding agent. The repository is your working directory, %s. " +
+	"Use the tools to inspect it, run commands and edit files; several calls may stand in one answer. " +
+	"When the task is done, answer without a tool call."
+
+// conversation renders a rollout as chat messages.
+func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
+	messages := []inference.Message{
+		{Role: "system", Content: fmt.Sprintf(systemPrompt, task.Workdir)},
+		{Role: "user", Content: task.Instruction},
+	}
+	for _, turn := range r.Turns {
+		m := inference.Message{Role: "assistant", Content: turn.Content}
+		for _, c := range turn.ToolCalls {
+			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
+		}
+		messages = append(messages, m)
+		for _, result := range r.Tools[turn.Turn].Results {
+			messages = append(messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
+		}
+	}
+	return messages
+}
+
+// toolDefinitions is what every request offers; it never changes while the process runs.
+func toolDefinitions() []inference.Tool {
+	var offered []inference.Tool
+	for _, d := range tools.Definitions() {
+		offered = append(offered, inference.Tool{Type: "function", Function: inference.Description{Name: d.Name, Description: d.Description, Parameters: d.Parameters}})
+	}
+	return offered
+}

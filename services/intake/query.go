@@ -1,0 +1,62 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+)
+
+// admitQuery checks a user's query against the run that is to answer it.
+func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.QuerySubmitted) error {
+	if !strings.HasPrefix(fact.Entity, events.QueryPrefix) {
+		return refuse("query %q: begin its name with %s", fact.Entity, events.QueryPrefix)
+	}
+	if _, err := cfg.Task(fact.Entity); err == nil {
+		return refuse("query %q: the run has a task of that name", fact.Entity)
+	}
+	if cfg.Endpoint == "" {
+		return refuse("run %s has no endpoint: nobody would answer a query", fact.Run)
+	}
+	task, err := cfg.Task(p.Task)
+	if err != nil {
+		return refuse("task: %v", err)
+	}
+	if p.Verify && !task.HasVerifier() {
+		return refuse("verify: task %q has no tests", p.Task)
+	}
+	if err := s.admitClosed(ctx, fact); err != nil {
+		return err
+	}
+	return s.admitFill(ctx, fact)
+}
+
+// admitClosed refuses what a closed run would never take up.
+func (s *Service) admitClosed(ctx context.Context, fact events.Event) error {
+	last, err := s.log.Last(ctx, fact.Run, events.RunOpenedType.Kind(), fact.Run)
+	if err == nil && last.Type == events.RunClosedType {
+		return refuse("run %s is closed", fact.Run)
+	}
+	return err
+}
+
+// admitFeedback checks a user's feedback against the rollout that it is about.
+func (s *Service) admitFeedback(ctx context.Context, fact events.Event, p *events.FeedbackRecorded) error {
+	_, err := s.log.LastOfType(ctx, fact.Run, events.RolloutStartedType, fact.Entity)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return refuseRollout(fact)
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.Signal == events.SignalScore && p.Reward == nil:
+		return refuse("reward: a %s needs one", events.SignalScore)
+	case p.Signal != events.SignalScore && p.Reward != nil:
+		return refuse("reward: only a %s has one; %s says it by itself", events.SignalScore, p.Signal)
+	case p.Reward != nil:
+		return admitReward("reward", *p.Reward)
+	}
+	return nil
+}

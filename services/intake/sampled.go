@@ -1,0 +1,77 @@
+package intake
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// Bounds of a turn that was sampled elsewhere.
+const (
+	maxPrompt    = 10000 // messages
+	maxToolCalls = 64
+)
+
+// promptRoles are the roles of messages in a prompt.
+var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
+// admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
+func (s *Service) admitSampled(ctx context.Context, cfg events.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
+	switch {
+	case p.Turn >= cfg.Limits.Turns:
+		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
+	case p.After != nil && *p.After >= p.Turn:
+		return refuse("after %d: only turns before turn %d can be continued", *p.After, p.Turn)
+	case p.After == nil && !p.NewSegment:
+		return refuse("new_segment: turn %d continues no other one, so a segment begins with it", p.Turn)
+	case len(p.ToolCalls) > maxToolCalls:
+		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
+	case len(p.FinishReason) > maxName:
+		return refuse("finish_reason: %d bytes, at most %d", len(p.FinishReason), maxName)
+	case p.PromptTokens < 0 || p.CompletionTokens < 0 || p.LatencyMS < 0:
+		return refuse("prompt_tokens %d, completion_tokens %d, latency_ms %g: must not be negative", p.PromptTokens, p.CompletionTokens, p.LatencyMS)
+	}
+	if err := admitPrompt(p.Prompt); err != nil {
+		return err
+	}
+	if err := admitTokens(p); err != nil {
+		return err
+	}
+	return s.admitVersion(ctx, cfg, "policy_version", p.PolicyVersion)
+}
+
+func admitPrompt(prompt []events.PromptMessage) error {
+	if len(prompt) > maxPrompt {
+		return refuse("prompt: %d messages, at most %d", len(prompt), maxPrompt)
+	}
+	for i, m := range prompt {
+		if !slices.Contains(promptRoles, m.Role) {
+			return refuse("prompt[%d].role %.40q: must be one of %v", i, m.Role, promptRoles)
+		}
+		if len(m.Name) > maxName || len(m.ToolCallID) > maxName {
+			return refuse("prompt[%d]: name and tool_call_id have at most %d bytes", i, maxName)
+		}
+	}
+	return nil
+}
+
+func admitTokens(p *events.TurnSampled) error {
+	switch {
+	case p.TextOnly && len(p.TokenIDs)+len(p.Logprobs)+len(p.PromptDelta) > 0:
+		return refuse("text_only: the turn has tokens")
+	case len(p.TokenIDs) != len(p.Logprobs):
+		return refuse("token_ids: %d, but %d logprobs", len(p.TokenIDs), len(p.Logprobs))
+	case !p.TextOnly && p.NewSegment && len(p.PromptDelta) == 0:
+		return refuse("prompt_delta: a segment begins with the tokens of its prompt")
+	}
+	for field, ids := range map[string][]int32{"prompt_delta": p.PromptDelta, "token_ids": p.TokenIDs} {
+		if i := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); i >= 0 {
+			return refuse("%s: token %d is %d", field, i, ids[i])
+		}
+	}
+	if i := slices.IndexFunc(p.Logprobs, func(l float32) bool { return !(l <= 0) || l-l != 0 }); i >= 0 {
+		return refuse("logprobs: token %d has %g, which is above 0 or not finite", i, p.Logprobs[i])
+	}
+	return nil
+}

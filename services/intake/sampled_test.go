@@ -1,0 +1,98 @@
+package intake
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// sampledTurn is a turn that a harness elsewhere got from its model.
+func sampledTurn(n int, change func(*events.TurnSampled)) events.TurnSampled {
+	t := events.TurnSampled{
+		Turn: n, Content: "Done.", TokenIDs: []int32{3}, Logprobs: []float32{-1}, PromptDelta: []int32{1, 2}, NewSegment: true,
+		Prompt: []events.PromptMessage{{Role: "user", Content: "Do it."}}, FinishReason: "stop",
+	}
+	if n > 0 {
+		after := n - 1
+		t.After, t.NewSegment = &after, false
+	}
+	if change != nil {
+		change(&t)
+	}
+	return t
+}
+
+// TestSampledTurns: turns of an outsider's rollout follow each other, each once, and nobody runs their tools.
+func TestSampledTurns(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	o := outsider{t, log, "r"}
+	o.must(events.GroupOpenedType, "x1", o.opened())
+	o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	for n := range 3 {
+		o.must(events.TurnSampledType, "x1-0", sampledTurn(n, nil))
+	}
+	for n := range 3 {
+		o.must(events.TurnSampledType, "x1-0", sampledTurn(n, nil)) // who lost the answer asks again
+	}
+	turns := servicetest.All(t, log, "r", events.TurnSampledType)
+	if len(turns) != 4 { // one is the house's
+		t.Errorf("there are %v", servicetest.IDs(turns))
+	}
+	if last := turns[3]; last.ID != "r/rollout.x1-0/turn_sampled/2" || last.Route != events.RouteFinal {
+		t.Errorf("the last turn is %s on %s", last.ID, last.Subject())
+	}
+	for name, c := range map[string]struct {
+		entity string
+		turn   events.TurnSampled
+		want   string
+	}{
+		"of our own rollout":   {"g000001-0", sampledTurn(1, nil), "only Rondo's own services"},
+		"of nobody":            {"x1-1", sampledTurn(0, nil), `"x1-1"`},
+		"as another":           {"x1-0", sampledTurn(1, func(s *events.TurnSampled) { s.Content = "No." }), "x1-0"},
+		"too early":            {"x1-0", sampledTurn(4, nil), "3 turns"},
+		"below 0":              {"x1-0", sampledTurn(-1, nil), "turn"},
+		"after itself":         {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = new(3) }), "after 3"},
+		"after nothing":        {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = nil }), "new_segment"},
+		"without a prompt":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.NewSegment, s.PromptDelta = true, nil }), "prompt_delta"},
+		"with a positive":      {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = 0.5 }), "0.5"},
+		"with a missing":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs = nil }), "0 logprobs"},
+		"with a token below 0": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }), "-7"},
+		"text with tokens":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }), "text_only"},
+		"of weights to come":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }), "policy_version 9"},
+		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
+		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
+		"with a long name":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Name = strings.Repeat("n", 200) }), "128"},
+		"with a long reason":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.FinishReason = strings.Repeat("n", 200) }), "finish_reason"},
+		"with negative tokens": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptTokens = -1 }), "-1"},
+	} {
+		if refused := o.state(events.TurnSampledType, c.entity, c.turn); !strings.Contains(refused, c.want) {
+			t.Errorf("a turn %s: %q does not say %q", name, refused, c.want)
+		}
+	}
+	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", nil)); !strings.Contains(refused, "the log has 3 turns") {
+		t.Errorf("an end with fewer turns than the log has: %q", refused)
+	}
+	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) { tr.Messages[1].Turn = 2 }))
+	o.must(events.TurnSampledType, "x1-0", sampledTurn(2, nil)) // it stands
+	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(3, nil)); !strings.Contains(refused, "finished already") {
+		t.Errorf("a turn after the end: %q", refused)
+	}
+	if n := len(servicetest.All(t, log, "r", events.TurnSampledType)); n != 4 {
+		t.Errorf("%d turns now", n)
+	}
+
+	short := servicetest.Config("a")
+	short.Limits.Turns = 1
+	servicetest.OpenRun(t, log, "short", short)
+	o.run = "short"
+	o.must(events.GroupOpenedType, "x1", o.opened())
+	o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	o.must(events.TurnSampledType, "x1-0", sampledTurn(0, nil))
+	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(1, nil)); !strings.Contains(refused, "at most 1 turns") {
+		t.Errorf("a turn too many: %q", refused)
+	}
+}

@@ -1,0 +1,139 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Bounds of what outsiders put into the store, in bytes.
+const (
+	maxTrajectory = 64 << 20
+	maxWorkspace  = 256 << 20
+)
+
+// decodersAtOnce bounds the trajectory files in memory.
+const decodersAtOnce = 4
+
+// admitFinished checks an episode's trajectory file against what the fact says of it.
+func (s *Service) admitFinished(ctx context.Context, cfg events.RunConfig, r *events.Rollout, p *events.RolloutFinished) error {
+	want := fmt.Sprintf("runs/%s/trajectories/%s-", r.Run, r.ID)
+	if rest, ok := strings.CutPrefix(p.Trajectory.Key, want); !ok || len(p.Trajectory.SHA256) != 64 || rest != p.Trajectory.SHA256[:16]+".arrow" {
+		return refuse("trajectory %.200q: put the file at %s<first 16 digits of its sha256>.arrow", p.Trajectory.Key, want)
+	}
+	if p.Task != r.Started.Task {
+		return refuse("task %.100q: rollout %s was started on task %q", p.Task, r.ID, r.Started.Task)
+	}
+	t, err := s.trajectory(ctx, p.Trajectory)
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		field    string
+		has, own any // the file's, the rollout's
+	}{
+		{"run_id", t.Run, r.Run},
+		{"group_id", t.Group, r.Started.Group},
+		{"rollout_id", t.Rollout, r.ID},
+		{"task", t.Task, r.Started.Task},
+		{"dispatch_version", t.DispatchVersion, r.Started.PolicyVersion},
+	} {
+		if f.has != f.own {
+			return refuse("trajectory: the file's %s is %.100s, the rollout's %v", f.field, fmt.Sprint(f.has), f.own)
+		}
+	}
+	if err := sameFigures(t, r, p); err != nil {
+		return err
+	}
+	if len(r.Turns) > 0 && p.Turns != len(r.Turns) {
+		return refuse("turns %d: the log has %d turns of rollout %s", p.Turns, len(r.Turns), r.ID)
+	}
+	if err := s.admitVersion(ctx, cfg, "max_version", p.MaxVersion); err != nil {
+		return err
+	}
+	if p.Workspace == nil {
+		return nil
+	}
+	_, err = s.object(ctx, "workspace", *p.Workspace, maxWorkspace)
+	return err
+}
+
+func (s *Service) trajectory(ctx context.Context, ref storage.Ref) (*storage.Trajectory, error) {
+	s.decoders <- struct{}{}
+	defer func() { <-s.decoders }()
+	data, err := s.object(ctx, "trajectory", ref, maxTrajectory)
+	if err != nil {
+		return nil, err
+	}
+	t, err := storage.DecodeTrajectory(data)
+	if err != nil {
+		return nil, refuse("trajectory %s: %v", ref.Key, err)
+	}
+	return t, nil
+}
+
+// sameFigures compares what the fact says of the trajectory with the file.
+func sameFigures(t *storage.Trajectory, r *events.Rollout, p *events.RolloutFinished) error {
+	is := events.RolloutFinished{
+		StopReason: t.StopReason, TextOnly: t.TextOnly, Samples: len(t.Samples()),
+		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
+	}
+	for _, m := range t.Messages {
+		is.Tokens += len(m.TokenIDs)
+		for _, sampled := range m.LossMask {
+			if sampled {
+				is.Sampled++
+			}
+		}
+		if m.Role == "assistant" {
+			is.Turns = max(is.Turns, int(m.Turn)+1)
+		}
+		if m.PolicyVersion >= 0 {
+			is.MinVersion, is.MaxVersion = min(is.MinVersion, m.PolicyVersion), max(is.MaxVersion, m.PolicyVersion)
+		}
+	}
+	for _, f := range []struct {
+		field       string
+		stated, has any
+	}{
+		{"stop_reason", p.StopReason, is.StopReason},
+		{"text_only", p.TextOnly, is.TextOnly},
+		{"samples", p.Samples, is.Samples},
+		{"tokens", p.Tokens, is.Tokens},
+		{"sampled", p.Sampled, is.Sampled},
+		{"turns", p.Turns, is.Turns},
+		{"min_version", p.MinVersion, is.MinVersion},
+		{"max_version", p.MaxVersion, is.MaxVersion},
+	} {
+		if f.stated != f.has {
+			return refuse("%s %.100s: the trajectory file has %.100s", f.field, fmt.Sprint(f.stated), fmt.Sprint(f.has))
+		}
+	}
+	return nil
+}
+
+// object fetches what an outsider put into the store, when it is what the reference says and not too large.
+func (s *Service) object(ctx context.Context, field string, ref storage.Ref, most int64) ([]byte, error) {
+	store := s.log.Store()
+	info, err := storage.Info{}, ref.Validate()
+	if err == nil {
+		info, err = store.Stat(ctx, ref.Key)
+	}
+	var data []byte
+	if size := max(info.Size, ref.Size); err == nil && size > most { // the reference may lie
+		err = fmt.Errorf("%s: %w: %d bytes (limit %d)", ref.Key, storage.ErrTooLarge, size, most)
+	}
+	if err == nil {
+		data, err = storage.GetBlob(ctx, store, ref)
+	}
+	for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
+		if errors.Is(err, wrong) {
+			return nil, refuse("%s: %v", field, err)
+		}
+	}
+	return data, err
+}

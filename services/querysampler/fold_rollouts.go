@@ -1,0 +1,181 @@
+package querysampler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage/projection"
+)
+
+// applyQuery puts a query behind those that wait.
+func applyQuery(tx *projection.Tx, e events.Event) error {
+	at := events.StepKey(int64(e.Seq))
+	if err := projection.Put(tx, queryAt+e.Entity, at); err != nil {
+		return err
+	}
+	return projection.Put(tx, queries+at, e.Entity)
+}
+
+func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error {
+	opened, err := events.Data[events.GroupOpened](e)
+	if err != nil {
+		return err
+	}
+	g := newGroup(e.Entity, opened)
+	if events.External(e.Entity) {
+		g.Expires = e.Time.Add(time.Duration(d.cfg.Limits.Timeout)).UTC()
+	} else if err := takeUp(tx, s, opened.Task); err != nil {
+		return err
+	}
+	if err := count(tx, s, e.Entity); err != nil {
+		return err
+	}
+	return projection.Put(tx, halfOpen+e.Entity, g)
+}
+
+// takeUp counts a group of the run's own, and takes its query out of those that wait.
+func takeUp(tx *projection.Tx, s *state, task string) error {
+	s.Groups++
+	at, query, err := projection.Get[string](tx, queryAt+task)
+	if err != nil {
+		return err
+	}
+	if !query {
+		s.Drawn++
+		return nil
+	}
+	if err := tx.Delete(queryAt + task); err != nil {
+		return err
+	}
+	return tx.Delete(queries + at)
+}
+
+func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
+	started, err := events.Data[events.RolloutStarted](e)
+	if err != nil {
+		return err
+	}
+	if err := projection.Put(tx, flying+e.Entity, inFlight{ID: e.Entity, Deadline: started.Deadline}); err != nil {
+		return err
+	}
+	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
+	if !ok || err != nil {
+		return err
+	}
+	g.Missing = slices.DeleteFunc(g.Missing, func(i int) bool { return i == started.Member })
+	if len(g.Missing) == 0 {
+		return tx.Delete(halfOpen + started.Group)
+	}
+	if events.External(g.ID) && started.Deadline.After(g.Expires) {
+		g.Expires = started.Deadline // one member after the other is a way to work, too
+	}
+	return projection.Put(tx, halfOpen+started.Group, g)
+}
+
+// applyFinished remembers the tokens that the first feed would train on, as far as its filters look at the rollout alone.
+func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
+	if d.feed.TokensPerBatch == 0 {
+		return nil
+	}
+	finished, err := events.Data[events.RolloutFinished](e)
+	if err != nil {
+		return err
+	}
+	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
+	if !ok || err != nil {
+		return err
+	}
+	f := d.cfg.FiltersOf(d.feed)
+	masked := finished.TextOnly || f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens
+	if masked {
+		return nil
+	}
+	r.Tokens = int64(finished.Tokens)
+	return projection.Put(tx, flying+e.Entity, r)
+}
+
+func (d *Decider) applyScored(tx *projection.Tx, e events.Event) error {
+	if d.feed.TokensPerBatch > 0 {
+		if err := d.addTokens(tx, e); err != nil {
+			return err
+		}
+	}
+	return tx.Delete(flying + e.Entity)
+}
+
+// addTokens moves a rollout's tokens to its group.
+func (d *Decider) addTokens(tx *projection.Tx, e events.Event) error {
+	scored, err := events.Data[events.RolloutScored](e)
+	if err != nil {
+		return err
+	}
+	r, _, err := projection.Get[inFlight](tx, flying+e.Entity)
+	if err != nil || r.Tokens == 0 || d.feed.MinReward != nil && scored.Reward < *d.feed.MinReward {
+		return err
+	}
+	key := counted + events.GroupOf(e.Entity)
+	p, ok, err := projection.Get[place](tx, key)
+	if !ok || err != nil {
+		return err
+	}
+	if p.Tokens == nil {
+		p.Tokens = map[string]int64{}
+	}
+	p.Tokens[e.Entity] = r.Tokens
+	return projection.Put(tx, key, p)
+}
+
+// applyRetried remembers which rollouts wait for the endpoint: where it hangs, their deadlines end them.
+func applyRetried(tx *projection.Tx, s *state, e events.Event) error {
+	retried, err := events.Data[events.RolloutRetried](e)
+	if err != nil || retried.Class != events.ClassEndpoint {
+		return err
+	}
+	s.LastFailure = retried.Message
+	return applyUnanswered(tx, e.Entity, true)
+}
+
+func applyUnanswered(tx *projection.Tx, rollout string, unanswered bool) error {
+	r, ok, err := projection.Get[inFlight](tx, flying+rollout)
+	if !ok || err != nil || r.Unanswered == unanswered {
+		return err
+	}
+	r.Unanswered = unanswered
+	return projection.Put(tx, flying+rollout, r)
+}
+
+func applyFailed(tx *projection.Tx, s *state, e events.Event) error {
+	failed, err := events.Data[events.RolloutFailed](e)
+	if err != nil {
+		return err
+	}
+	r, _, err := projection.Get[inFlight](tx, flying+e.Entity)
+	if err != nil {
+		return err
+	}
+	switch {
+	case events.External(e.Entity):
+	case failed.Class == events.ClassEndpoint:
+		s.Unanswered++
+		s.LastFailure = failed.Message
+	case failed.Class == events.ClassDeadline && r.Unanswered:
+		s.Unanswered++
+	}
+	return tx.Delete(flying + e.Entity)
+}
+
+// applyInvalidated takes the tokens back that will not be trained on. What stands in a batch stays there.
+func (d *Decider) applyInvalidated(tx *projection.Tx, s *state, e events.Event) error {
+	key := counted + events.GroupOf(e.Entity)
+	p, ok, err := projection.Get[place](tx, key)
+	if !ok || err != nil || p.Batched || p.Tokens[e.Entity] == 0 {
+		return err
+	}
+	before := d.tokens(p)
+	delete(p.Tokens, e.Entity)
+	if p.Complete {
+		s.UncoveredTokens += d.tokens(p) - before
+	}
+	return projection.Put(tx, key, p)
+}

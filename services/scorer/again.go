@@ -1,0 +1,75 @@
+package scorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+)
+
+// ErrNothingToVerify: the rollout did not finish, or an outsider made it and left no workspace behind, or its task has no verifier.
+var ErrNothingToVerify = errors.New("there is nothing to verify")
+
+// Again verifies the final workspace of a recorded rollout once more, with task's tests, and composes the reward as cfg says. The
+// verdict is what the service would have stated, and its log is stored. Where the task has no verifier, recorded feedback is composed
+// again.
+//
+// Where the verifier gives no verdict, the error is one that NoVerdict knows: it would be the same again.
+func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
+	if err := verifiable(task, r); err == nil {
+		return (&Service{log: log, opts: opts}).score(ctx, cfg, task, r)
+	} else if r.Scored == nil || task.HasVerifier() {
+		return events.RolloutScored{}, err
+	}
+	scored := *r.Scored
+	var err error
+	scored.Reward, err = cfg.Scorer.Reward(scored.Components)
+	return scored, err
+}
+
+// verifiable is ErrNothingToVerify where a verifier has nothing to look at.
+func verifiable(task events.TaskSpec, r *events.Rollout) error {
+	if r.Finished == nil || !task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil {
+		return fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
+	}
+	return nil
+}
+
+// NoVerdict is the cause where a verifier gave no verdict and would give none again; nil where the machinery failed.
+func NoVerdict(err error) *verifier.Error {
+	var v *verifier.Error
+	if errors.As(err, &v) && v.Class != verifier.ClassSandbox {
+		return v
+	}
+	return nil
+}
+
+// Outcome is the payload of the fact that the service states of what Again gave: rollout_scored, or rollout_failed where there is no
+// verdict. Any other error is given back.
+func Outcome(scored events.RolloutScored, err error) (events.Type, any, error) {
+	switch v := NoVerdict(err); {
+	case err == nil:
+		return events.RolloutScoredType, scored, nil
+	case v != nil:
+		return events.RolloutFailedType, events.NewRolloutFailed(events.StageScorer, events.ClassVerifier, withLog(v)), nil
+	case errors.Is(err, events.ErrNoComponent):
+		return events.RolloutFailedType, events.NewRolloutFailed(events.StageScorer, events.ClassVerifier, err), nil
+	}
+	return "", nil, err
+}
+
+// Recompose is the verdict of a scored fact with its recorded components composed as s says. What an outsider scored stays as it is.
+func Recompose(s events.Scoring, e events.Event) (events.RolloutScored, error) {
+	scored, err := events.Data[events.RolloutScored](e)
+	if err != nil || runtime.OriginalSource(e) != events.Scorer {
+		return scored, err
+	}
+	if scored.Reward, err = s.Reward(scored.Components); err != nil {
+		return scored, fmt.Errorf("rollout %s: %w", e.Entity, err)
+	}
+	return scored, nil
+}

@@ -1,0 +1,72 @@
+package scorer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+)
+
+// Compare verifies the final workspace of a recorded rollout once more, under the run's own configuration and tests, and compares the
+// verdict with the recorded one: reward, components and exit code. What the tests wrote is not compared, as most of them write how long
+// they took. It states nothing and stores nothing. Rollouts that the scorer gave no outcome are ErrNothingToVerify.
+func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *eventlog.Ended) ([]runtime.Changed, error) {
+	if err := verifiable(task, &r.Rollout); err != nil {
+		return nil, err
+	}
+	noVerdict := r.Failed != nil && r.Failed.Stage == events.StageScorer && r.Failed.Class == events.ClassVerifier
+	if r.Scored == nil && !noVerdict || runtime.OriginalSource(r.Outcome) != events.Scorer {
+		return nil, fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
+	}
+	now, _, err := (&Service{log: log, opts: opts}).verdict(ctx, cfg, task, &r.Rollout)
+	v := NoVerdict(err)
+	if err != nil && v == nil {
+		return nil, fmt.Errorf("verify rollout %s: %w", r.ID, err)
+	}
+	c := comparison{rollout: r.ID}
+	switch {
+	case noVerdict && v == nil:
+		c.value("outcome", r.Failed.Message, "reward "+number(now.Reward))
+	case !noVerdict && v != nil:
+		c.value("outcome", "reward "+number(r.Scored.Reward), v.Error())
+	case !noVerdict:
+		c.value("reward", number(r.Scored.Reward), number(now.Reward))
+		c.value("exit_code", fmt.Sprint(r.Scored.ExitCode), fmt.Sprint(now.ExitCode))
+		c.components(r.Scored.Components, now.Components)
+	}
+	return c.changed, nil
+}
+
+// comparison collects what differs between two verdicts.
+type comparison struct {
+	rollout string
+	changed []runtime.Changed
+}
+
+func (c *comparison) value(field, recorded, now string) {
+	if recorded != now {
+		d := runtime.NewChanged(field, recorded, now)
+		d.Rollout = c.rollout
+		c.changed = append(c.changed, d)
+	}
+}
+
+func (c *comparison) components(recorded, now map[string]float64) {
+	all := map[string]float64{}
+	maps.Copy(all, recorded)
+	maps.Copy(all, now)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c.value("components."+name, component(recorded, name), component(now, name))
+	}
+}
+
+func component(of map[string]float64, name string) string {
+	if v, ok := of[name]; ok {
+		return number(v)
+	}
+	return "none"
+}

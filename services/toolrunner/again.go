@@ -1,0 +1,200 @@
+package toolrunner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Repeated is what running a rollout's tools again has shown.
+type Repeated struct {
+	Turns, Calls int
+	// Changed are the parts of results and workspaces that are not as recorded; none says that all came out the same.
+	Changed []runtime.Changed
+}
+
+// Again runs the tool calls of a recorded rollout again, turn by turn in a sandbox of its own, and compares what they answer and what
+// they leave in the workspace with the record. It states nothing and stores nothing.
+//
+// The sandbox goes on from turn to turn, as a tool runner's does. Where a turn comes out differently, it is tried once more in a new
+// sandbox with the recorded workspace, as the recorded runner may have had to do, and the one with fewer differences counts. After a
+// workspace that differs the next turn begins with the recorded one, so that one difference does not hide, or cause, others.
+//
+// Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
+func Again(ctx context.Context, log *eventlog.Log, opts Options, task events.TaskSpec, r *events.Rollout) (Repeated, error) {
+	a := &again{store: log.Store(), opts: opts, task: task, rollout: r.ID}
+	defer a.end()
+	var found Repeated
+	for _, turn := range r.Turns {
+		recorded, answered := r.Tools[turn.Turn]
+		if !answered {
+			continue
+		}
+		changed, err := a.turn(ctx, turn, recorded)
+		if err != nil {
+			return found, fmt.Errorf("rollout %s: turn %d: %w", r.ID, turn.Turn, err)
+		}
+		found.Turns++
+		found.Calls += len(turn.ToolCalls)
+		found.Changed = append(found.Changed, changed...)
+	}
+	return found, nil
+}
+
+// again is a rollout whose tools run again.
+type again struct {
+	store   storage.Store
+	opts    Options
+	task    events.TaskSpec
+	rollout string
+	before  *storage.Ref     // the recorded workspace before the turn
+	box     *sandbox.Sandbox // with this workspace, nil where one has to be made
+}
+
+func (a *again) end() {
+	if a.box != nil {
+		a.box.Close()
+		a.box = nil
+	}
+}
+
+// attempt is how one turn came out in a sandbox.
+type attempt struct {
+	box     *sandbox.Sandbox
+	changed []runtime.Changed
+	same    bool // the workspace
+}
+
+// turn runs one turn, and leaves behind a sandbox for the next where its workspace is the recorded one.
+func (a *again) turn(ctx context.Context, turn events.TurnSampled, recorded events.ToolsCompleted) ([]runtime.Changed, error) {
+	continued := a.box != nil
+	best, err := a.try(ctx, a.box, turn, recorded)
+	a.box = best.box
+	if continued && (err != nil || len(best.changed) > 0) {
+		fresh, freshErr := a.try(ctx, nil, turn, recorded)
+		if freshErr == nil && (err != nil || len(fresh.changed) < len(best.changed)) {
+			best, fresh, err = fresh, best, nil
+		}
+		a.box = best.box // the continued one where both are the same: it still has what is outside of the workspace
+		if fresh.box != nil {
+			fresh.box.Close()
+		}
+	}
+	if !best.same {
+		a.end()
+	}
+	a.before = recorded.Workspace
+	return best.changed, err
+}
+
+// try runs one turn in a sandbox, nil for a new one, and reports what differs.
+func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnSampled, recorded events.ToolsCompleted) (t attempt, err error) {
+	t.box = box
+	if box == nil {
+		if t.box, err = restore(ctx, a.store, a.opts, a.task, a.rollout, a.before); err != nil {
+			return t, err
+		}
+	}
+	results, err := run(ctx, t.box, turn.ToolCalls)
+	if err != nil {
+		return t, err
+	}
+	workspace, err := a.compareWorkspace(ctx, t.box, recorded.Workspace)
+	t.same = len(workspace) == 0
+	t.changed = append(compareResults(recorded.Results, results), workspace...)
+	for i := range t.changed {
+		t.changed[i].Rollout, t.changed[i].Turn = a.rollout, &turn.Turn
+	}
+	return t, err
+}
+
+func compareResults(recorded, now []events.ToolResult) (changed []runtime.Changed) {
+	if len(recorded) != len(now) {
+		return []runtime.Changed{runtime.NewChanged("results", len(recorded), len(now))}
+	}
+	for i, want := range recorded {
+		got := now[i]
+		for _, f := range []struct {
+			field         string
+			recorded, now any
+		}{
+			{"call_id", want.CallID, got.CallID}, {"name", want.Name, got.Name}, {"exit_code", code(want), code(got)}, {"error", want.Error, got.Error},
+			{"content", want.Content, got.Content}, {"dropped_bytes", want.DroppedBytes, got.DroppedBytes},
+		} {
+			if f.recorded != f.now {
+				c := runtime.NewChanged(f.field, f.recorded, f.now)
+				c.Call, c.Tool = want.CallID, want.Name
+				changed = append(changed, c)
+			}
+		}
+	}
+	return changed
+}
+
+// code is an exit code as it can be compared and read.
+func code(r events.ToolResult) string {
+	if r.ExitCode == nil {
+		return "none"
+	}
+	return fmt.Sprint(*r.ExitCode)
+}
+
+// maxPaths bounds the paths of one workspace that are listed.
+const maxPaths = 20
+
+// compareWorkspace compares what the sandbox holds now with a recorded change, path by path where they differ: the digest of the same
+// change may be another one where another version packed it.
+func (a *again) compareWorkspace(ctx context.Context, box *sandbox.Sandbox, recorded *storage.Ref) ([]runtime.Changed, error) {
+	now, err := box.Changes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if recorded == nil && now == nil || recorded != nil && recorded.Check(now) == nil {
+		return nil, nil
+	}
+	var before []byte
+	if recorded != nil {
+		if before, err = storage.GetBlob(ctx, a.store, *recorded); err != nil {
+			return nil, fmt.Errorf("recorded workspace: %w", err)
+		}
+	}
+	return comparePaths(before, now)
+}
+
+func comparePaths(recorded, now []byte) (changed []runtime.Changed, err error) {
+	want, err := sandbox.Contents(recorded)
+	if err != nil {
+		return nil, fmt.Errorf("recorded workspace: %w", err)
+	}
+	got, err := sandbox.Contents(now)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	more := 0
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case want[path] == got[path]:
+		case len(changed) == maxPaths:
+			more++
+		default:
+			changed = append(changed, runtime.NewChanged("workspace/"+path, inWorkspace(want[path]), inWorkspace(got[path])))
+		}
+	}
+	if more > 0 {
+		changed = append(changed, runtime.NewChanged("workspace", fmt.Sprintf("%d paths more differ", more), ""))
+	}
+	return changed, nil
+}
+
+// inWorkspace is what a change says of a path.
+func inWorkspace(entry string) string { return cmp.Or(entry, "as in the snapshot") }

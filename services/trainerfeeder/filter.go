@@ -1,0 +1,143 @@
+package trainerfeeder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Why a scored member of a batched group is not trained on; it counts in the group's baseline all the same.
+const (
+	maskInvalidated = "invalidated"
+	maskTextOnly    = "no token ids"
+	maskReward      = "min_reward"
+	maskTruncated   = "truncated"
+	maskTooLong     = "max_tokens"
+)
+
+// mask says why a scored member is not trained on, "" for one that is.
+func (d *Decider) mask(m member) string {
+	switch {
+	case m.Invalid || !m.Compared:
+		return maskInvalidated
+	case m.TextOnly:
+		return maskTextOnly
+	case d.feed.MinReward != nil && m.Reward < *d.feed.MinReward:
+		return maskReward
+	case d.filters.Truncated && m.Stop != events.StopFinished:
+		return maskTruncated
+	case d.filters.MaxTokens > 0 && m.Tokens > int64(d.filters.MaxTokens):
+		return maskTooLong
+	}
+	return ""
+}
+
+// trainedTokens are the tokens of the members that are trained on.
+func (d *Decider) trainedTokens(g pending) (tokens int64) {
+	for _, m := range g.Members {
+		if d.mask(m) == "" {
+			tokens += m.Tokens
+		}
+	}
+	return tokens
+}
+
+// Names of the filters in GroupDropped.
+const (
+	filterUntrainable  = "untrainable"
+	filterSurvivors    = "min_survivors"
+	filterZeroVariance = "zero_variance"
+	filterPassRate     = "pass_rate"
+	filterTooLarge     = "too_large"
+	filterClosed       = "closed"
+)
+
+// drop says whether a waiting group can no longer be trained, and why.
+func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
+	dropped := events.GroupDropped{Feed: d.feed.Name}
+	staleness := s.PolicyVersion - g.DispatchVersion
+	filter, detail := d.filter(g)
+	switch {
+	case filter != "":
+		dropped.Reason, dropped.Filter, dropped.Detail = events.DropFiltered, filter, detail
+	case staleness > d.staleness.Max && d.drops():
+		dropped.Reason, dropped.Staleness = events.DropStale, staleness
+		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.staleness.Max)
+	case s.Closed && !d.feed.Export():
+		dropped.Reason, dropped.Filter, dropped.Detail = events.DropStale, filterClosed, "the run was closed before the group was batched"
+	default:
+		return dropped, false
+	}
+	return dropped, true
+}
+
+// filter finds the rule that keeps a group out of every batch.
+func (d *Decider) filter(g pending) (name, detail string) {
+	survivors := g.compared()
+	if least := d.filters.MinSurvivors; survivors < least {
+		return filterSurvivors, fmt.Sprintf("%d of its members have a reward, at least %d must", survivors, least)
+	}
+	if why, ok := d.untrainable(g); ok {
+		return filterUntrainable, "no member can be trained on: " + why
+	}
+	if tokens := d.trainedTokens(g); tokens > storage.MaxArrowTokens {
+		return filterTooLarge, fmt.Sprintf("its %d tokens are more than a batch file holds, which is %d", tokens, storage.MaxArrowTokens)
+	}
+	if d.filters.ZeroVariance {
+		if reward, ok := allEqual(g); ok {
+			return filterZeroVariance, fmt.Sprintf("the rewards of its members are all %g", reward)
+		}
+	}
+	if w := d.filters.PassRate; w != nil {
+		if rate := passRate(g, *w); rate < w.Min || rate > w.Max {
+			return filterPassRate, fmt.Sprintf("%.3g of its members pass, outside of %g to %g", rate, w.Min, w.Max)
+		}
+	}
+	return "", ""
+}
+
+// untrainable reports whether all members are masked, and the reasons.
+func (d *Decider) untrainable(g pending) (why string, ok bool) {
+	reasons := map[string]bool{}
+	for _, m := range g.Members {
+		reason := d.mask(m)
+		if reason == "" {
+			return "", false
+		}
+		reasons[reason] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true
+}
+
+// allEqual looks at what was compared: the shaped rewards.
+func allEqual(g pending) (reward float64, ok bool) {
+	seen := false
+	for _, m := range g.Members {
+		if !m.Compared {
+			continue
+		}
+		if seen && m.Shaped != reward {
+			return 0, false
+		}
+		reward, seen = m.Shaped, true
+	}
+	return reward, true
+}
+
+// passRate is the share of the compared members whose reward passes.
+func passRate(g pending, w events.PassRate) float64 {
+	at, passed := w.At, 0
+	if at == 0 {
+		at = 1
+	}
+	for _, m := range g.Members {
+		if m.Compared && m.Reward >= at {
+			passed++
+		}
+	}
+	return float64(passed) / float64(g.compared())
+}

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored into an empty server, where every
+// decision comes out again; and one changed byte of its archive is found and named.
+func TestArchiveOfKilledRun(t *testing.T) {
+	needSandbox(t)
+	dir, elsewhere, pack := t.TempDir(), t.TempDir(), smallPack(t)
+	up := serving(t, dir)
+	eventually(t, time.Minute, func() error {
+		return run(t.Context(), nil, "run", "open", "killed", "--file", smallRun(t, 4), "--tasks", pack, "--dir", dir)
+	})
+	for i := range 3 {
+		eventually(t, 2*time.Minute, func() error { // each time it has gone on
+			var now runState
+			err := run(t.Context(), &now, "run", "show", "killed", "--dir", dir, "--json")
+			if err == nil && now.State == "open" && now.Events < int64(10+30*i) {
+				err = fmt.Errorf("%d events\n%s", now.Events, up.output)
+			}
+			return err
+		})
+		up.kill()
+		up = serving(t, dir)
+	}
+	objects := filepath.Join(dir, "objects")
+	eventually(t, 3*time.Minute, func() error {
+		_, err := os.Stat(filepath.Join(objects, "runs", "killed", "batches"))
+		return err
+	})
+	eventually(t, 3*time.Minute, func() error { return run(t.Context(), nil, "run", "close", "killed", "--dir", dir) })
+	settle(t, "killed", dir, up)
+	up.stop(t)
+	mustRun(t, nil, "archive", "seal", "killed", "--dir", dir, "--json")
+	var whole struct {
+		Events   int      `json:"events"`
+		Objects  int      `json:"objects"`
+		Findings []string `json:"findings"`
+	}
+	mustRun(t, &whole, "archive", "verify", "killed", "--dir", dir, "--json")
+	if whole.Events == 0 || whole.Objects == 0 || len(whole.Findings) > 0 {
+		t.Errorf("%+v", whole)
+	}
+	for _, folder := range []string{"runs/killed/log", "runs/killed/trajectories", "runs/killed/batches"} {
+		flipped(t, filepath.Join(objects, folder), func(name string) {
+			err := run(t.Context(), &whole, "archive", "verify", "killed", "--dir", dir, "--json")
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(strings.Join(whole.Findings, "\n"), name) {
+				t.Errorf("a changed byte of %s: %v: %v", name, err, whole.Findings)
+			}
+		})
+	}
+	mustRun(t, nil, "run", "delete", "killed", "--dir", dir, "--json")
+	verify(t, "killed", "--dir", dir)
+
+	// An empty server in another directory, over the same store.
+	up = start(t, "up", "--dir", elsewhere, "--store", objects)
+	eventually(t, time.Minute, func() error {
+		return run(t.Context(), nil, "archive", "restore", "killed", "--dir", elsewhere, "--json")
+	})
+	verify(t, "killed", "--dir", elsewhere)
+	up.stop(t)
+}
+
+// serving starts a plane and waits until it can be reached: a command that comes before would look into the directory itself.
+func serving(t *testing.T, dir string) *process {
+	t.Helper()
+	up := start(t, "up", "--dir", dir)
+	eventually(t, 3*time.Minute, func() error {
+		var at struct {
+			PID int `json:"pid"`
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "endpoint.json"))
+		if err == nil {
+			err = json.Unmarshal(text, &at)
+		}
+		if err == nil && at.PID != up.cmd.Process.Pid {
+			err = errors.New("the endpoint is that of the killed plane")
+		}
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, up.output)
+		}
+		return err
+	})
+	return up
+}
+
+// flipped changes one bit of one file of a folder while f looks.
+func flipped(t *testing.T, folder string, f func(name string)) {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s: %d files, %v", folder, len(paths), err)
+	}
+	path := paths[rand.IntN(len(paths))]
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(data []byte) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer write(whole)
+	broken := append([]byte(nil), whole...)
+	broken[rand.IntN(len(broken))] ^= 1 << rand.IntN(8)
+	write(broken)
+	f(filepath.Base(path))
+}

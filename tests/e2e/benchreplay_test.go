@@ -1,0 +1,23 @@
+package e2e
+
+import "testing"
+
+// TestBenchReplay: the benchmark records a run, and gives its figures only when every decision of it comes out again.
+func TestBenchReplay(t *testing.T) {
+	var r struct {
+		Events  uint64  `json:"events"`
+		Replay  float64 `json:"replay_vs_raw"`
+		Archive float64 `json:"archive_vs_raw"`
+		Verify  float64 `json:"verify_rollouts_s"`
+		Peak    float64 `json:"peak_mib"`
+	}
+	mustRun(t, &r, "bench", "replay", "--rollouts", "64", "--pairs", "1", "--quiet", "--json")
+	if r.Events < 64*16 {
+		t.Errorf("%d events of 64 rollouts", r.Events)
+	}
+	for name, figure := range map[string]float64{"the stream's ratio": r.Replay, "the archive's ratio": r.Archive, "rollouts a second": r.Verify, "memory": r.Peak} {
+		if figure <= 0 {
+			t.Errorf("%s: %g", name, figure)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// harness works through the gateway of a plane that may be killed at any moment: it repeats what was not answered.
+type harness struct {
+	t        *testing.T
+	url      string
+	answered *atomic.Int64 // turns that it was told
+}
+
+// post repeats a request until it is answered with one of the codes.
+func (h harness) post(ctx context.Context, path string, body any, into any, codes ...int) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		h.t.Error(err)
+		return
+	}
+	for ctx.Err() == nil {
+		if code, answer, err := h.try(ctx, path, data); err == nil && slices.Contains(codes, code) {
+			if err := json.Unmarshal(answer, into); err != nil {
+				h.t.Errorf("POST %s answered %s: %v", path, answer, err)
+			}
+			return
+		} else if err == nil && code < 500 {
+			h.t.Errorf("POST %s answered %d: %s", path, code, answer)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.t.Errorf("POST %s was not answered: %v", path, ctx.Err())
+}
+
+func (h harness) try(ctx context.Context, path string, data []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, bytes.NewReader(data))
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+type gatewayMessage struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// work is one rollout of some turns; it returns what it was told, turn by turn.
+func (h harness) work(ctx context.Context, group string, member int) (told []string) {
+	var started struct{ ID string }
+	h.post(ctx, "/rollouts", map[string]any{"run": "theirs", "task": "talk", "group": group, "size": 3, "member": member}, &started, http.StatusCreated)
+	talk := []gatewayMessage{{"system", "You are a coding agent."}}
+	for i := range 4 {
+		talk = append(talk, gatewayMessage{"user", fmt.Sprintf("Question %d of member %d of %s.", i, member, group)})
+		var answer struct {
+			ID      string
+			Choices []struct{ Message gatewayMessage }
+		}
+		h.post(ctx, "/rollouts/"+started.ID+"/v1/chat/completions", map[string]any{"messages": talk}, &answer, http.StatusOK)
+		if len(answer.Choices) != 1 {
+			return told
+		}
+		talk = append(talk, answer.Choices[0].Message)
+		told = append(told, answer.ID)
+		h.answered.Add(1)
+	}
+	var end struct{ State string }
+	h.post(ctx, "/rollouts/"+started.ID+"/finish", map[string]any{"reward": float64(member)}, &end, http.StatusOK)
+	return told
+}
+
+// TestKilledGatewayLosesNoAnswer kills the whole plane while harnesses work: every turn that one of them was told is in its
+// rollout, and the books close.
+func TestKilledGatewayLosesNoAnswer(t *testing.T) {
+	needSandbox(t)
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	dir, port := t.TempDir(), freePort(t)
+	args := []string{"up", "--dir", dir, "--gateway-listen", "127.0.0.1:" + port}
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	writeFile(t, file, "policy: small\nendpoint: builtin\nexternal: true\ngroup_size: 3\nlimits: {timeout: 5m}\nfeeds: [{name: trainer, groups_per_batch: 2}]\n")
+	up := start(t, args...)
+	eventually(t, time.Minute, func() error {
+		return run(t.Context(), nil, "run", "open", "theirs", "--file", file, "--dir", dir)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	h := harness{t, "http://127.0.0.1:" + port, new(atomic.Int64)}
+	const groups, kills = 12, 8
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	told := map[string][]string{}
+	for member := range 3 {
+		wg.Go(func() {
+			for group := range groups {
+				name := fmt.Sprintf("g%d", group)
+				ids := h.work(ctx, name, member)
+				mu.Lock()
+				told[fmt.Sprintf("theirs.x%s-%d", name, member)] = ids
+				mu.Unlock()
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	killed := 0
+	for working := true; working; {
+		select {
+		case <-done:
+			working = false
+		case <-time.After(5 * time.Millisecond):
+			if killed < kills && h.answered.Load() > int64(killed+1)*groups*3*4/(kills+2) { // the work, not the time, says when
+				time.Sleep(rand.N(50 * time.Millisecond))
+				up.kill()
+				killed++
+				up = start(t, args...)
+			}
+		}
+	}
+	if killed < kills/2 {
+		t.Errorf("the plane was killed %d times", killed)
+	}
+	for id, turns := range told {
+		var rollout struct {
+			State   string
+			Turns   int
+			Samples int
+		}
+		eventually(t, time.Minute, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
+		if len(turns) != 4 || rollout.State != "scored" || rollout.Turns < 4 || rollout.Samples > 1+rollout.Turns-4 {
+			t.Errorf("%s was told %v and is %+v", id, turns, rollout)
+		}
+		for i, turn := range turns {
+			// A call that was not answered may be a turn, too, so numbers may be skipped, but each names another turn.
+			if slices.Index(turns, turn) != i {
+				t.Errorf("%s was told turn %s twice", id, turn)
+			}
+		}
+	}
+	eventually(t, 2*time.Minute, func() error {
+		var a audit
+		if err := run(t.Context(), &a, "audit", "theirs", "--json", "--dir", dir); err != nil {
+			return err
+		}
+		if a.Trained+a.Stale+a.Filtered != 3*groups {
+			return fmt.Errorf("the books say %+v", a)
+		}
+		return nil
+	})
+	up.stop(t)
+	var a audit
+	mustRun(t, &a, "audit", "theirs", "--json", "--dir", dir)
+	checkAudit(t, a)
+	recompute(t, "theirs", []string{"advantagecalculator", "trainerfeeder/trainer"}, "--dir", dir)
+}
+
+func get(url string, into any) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s answered %s", url, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}

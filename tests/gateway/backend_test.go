@@ -1,0 +1,191 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// backend is an inference server as vLLM is one: chat completions with token ids and log-probabilities. Its tokens are the bytes of
+// a chat template, so that a conversation that is repeated as it was extends the last prompt exactly.
+type backend struct {
+	t   *testing.T
+	url string
+
+	mu   sync.Mutex
+	asks []ask
+	next func(n int, a ask) said
+}
+
+// ask is a request that came.
+type ask struct {
+	Model       string    `json:"model"`
+	Messages    []message `json:"messages"`
+	Tools       []any     `json:"tools"`
+	Temperature float64   `json:"temperature"`
+	MaxTokens   int       `json:"max_tokens"`
+	Seed        int64     `json:"seed"`
+	Stream      bool      `json:"stream"`
+	Logprobs    bool      `json:"logprobs"`
+	IDs         bool      `json:"return_token_ids"`
+	TopP        *float64  `json:"top_p"`
+	Stop        any       `json:"stop"`
+
+	leave <-chan struct{} // closed when the client is gone
+}
+
+// said is what the model says to a request.
+type said struct {
+	content  string
+	calls    [][2]string // names and arguments
+	reason   string
+	textOnly bool
+	// raw answers instead, with any status and header.
+	raw    string
+	status int
+	header map[string]string
+	// cut breaks the connection within the answer.
+	cut bool
+}
+
+// newBackend starts a server whose model says what next gives for the n-th request, counted from 0.
+func newBackend(t *testing.T, next func(n int, a ask) said) *backend {
+	t.Helper()
+	b := &backend{t: t, next: next}
+	server := httptest.NewServer(http.HandlerFunc(b.complete))
+	t.Cleanup(server.Close)
+	b.url = server.URL + "/v1"
+	return b
+}
+
+func (b *backend) seen() []ask {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]ask(nil), b.asks...)
+}
+
+const (
+	begins = 1000 // the token that begins a message
+	ends   = 1001
+)
+
+func bytesOf(text string) []int32 {
+	var ids []int32
+	for _, c := range []byte(text) {
+		ids = append(ids, int32(c))
+	}
+	return ids
+}
+
+// template renders one message.
+func template(m message) []int32 {
+	content, _ := m["content"].(string)
+	ids := append([]int32{begins}, bytesOf(fmt.Sprint(m["role"], ":"))...)
+	return append(append(ids, spoken(content, calls(m))...), ends)
+}
+
+// spoken is what the model samples for a content and calls.
+func spoken(content string, calls [][2]string) []int32 {
+	ids := bytesOf(content)
+	for _, c := range calls {
+		ids = append(ids, bytesOf("<"+c[0]+" "+c[1]+">")...)
+	}
+	return ids
+}
+
+func calls(m message) (all [][2]string) {
+	list, _ := m["tool_calls"].([]any)
+	for _, c := range list {
+		f := c.(map[string]any)["function"].(map[string]any)
+		all = append(all, [2]string{f["name"].(string), f["arguments"].(string)})
+	}
+	return all
+}
+
+func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
+	var a ask
+	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || r.URL.Path != "/v1/chat/completions" {
+		b.t.Errorf("%s: %v", r.URL.Path, err)
+	}
+	a.leave = r.Context().Done()
+	b.mu.Lock()
+	n := len(b.asks)
+	b.asks = append(b.asks, a)
+	b.mu.Unlock()
+	s := b.next(n, a)
+	for k, v := range s.header {
+		w.Header().Set(k, v)
+	}
+	if s.status != 0 || s.raw != "" {
+		w.WriteHeader(max(s.status, http.StatusOK))
+		fmt.Fprint(w, s.raw)
+		return
+	}
+	body := b.answer(a, s)
+	if s.cut {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Write(body[:len(body)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	w.Write(body)
+}
+
+func (b *backend) answer(a ask, s said) []byte {
+	var prompt []int32
+	for _, m := range a.Messages {
+		prompt = append(prompt, template(m)...)
+	}
+	prompt = append(append(prompt, begins), bytesOf("assistant:")...)
+	var ids []int32
+	if !s.textOnly {
+		ids = append(spoken(s.content, s.calls), ends)
+	}
+	logprobs := make([]map[string]any, len(ids))
+	for i, id := range ids {
+		logprobs[i] = map[string]any{"token": string(rune(id)), "logprob": -float64(i%7) / 8, "bytes": nil, "top_logprobs": []any{}}
+	}
+	toolCalls := []any{}
+	for i, c := range s.calls {
+		toolCalls = append(toolCalls, map[string]any{"id": fmt.Sprintf("call-%d-%d", len(a.Messages), i), "type": "function", "function": map[string]any{"name": c[0], "arguments": c[1]}})
+	}
+	reason := s.reason
+	if reason == "" {
+		reason = "stop"
+		if len(s.calls) > 0 {
+			reason = "tool_calls"
+		}
+	}
+	choice := map[string]any{"index": 0, "finish_reason": reason, "message": map[string]any{"role": "assistant", "content": s.content, "tool_calls": toolCalls}}
+	whole := map[string]any{"id": "x", "object": "chat.completion", "model": a.Model, "choices": []any{choice},
+		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}}
+	if a.IDs && !s.textOnly {
+		whole["prompt_token_ids"], choice["token_ids"] = prompt, ids
+	}
+	if a.Logprobs && !s.textOnly {
+		choice["logprobs"] = map[string]any{"content": logprobs}
+	}
+	body, err := json.Marshal(whole)
+	if err != nil {
+		b.t.Error(err)
+	}
+	return body
+}
+
+// counts is a model that counts its answers.
+func counts(n int, _ ask) said { return said{content: text(n)} }
+
+// sampled is the text of sampled tokens.
+func sampled(ids []int32) string {
+	var s strings.Builder
+	for _, id := range ids {
+		if id < begins {
+			s.WriteByte(byte(id))
+		}
+	}
+	return s.String()
+}

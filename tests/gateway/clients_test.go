@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/services/gateway"
+)
+
+// looks is a model that looks once, and then is done.
+func looks(_ int, a ask) said {
+	if a.Messages[len(a.Messages)-1]["role"] == "tool" {
+		return said{content: "Done. 🙂"}
+	}
+	return said{content: "I look.", calls: [][2]string{{"look", "{}"}}}
+}
+
+// missing skips a test, or fails it where everything is to be there.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// clientSays runs a program, and decodes what it prints.
+func clientSays(t *testing.T, into any, command ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		t.Fatalf("%v: %v\n%s", command, err, failed.Stderr)
+	}
+	if err == nil {
+		err = json.Unmarshal(out, into)
+	}
+	if err != nil {
+		t.Fatalf("%v printed %s: %v", command, out, err)
+	}
+}
+
+// checkClient compares what a client was told, and looks at what was recorded.
+func checkClient(t *testing.T, p *plane, m member, told, want []string) {
+	t.Helper()
+	if !slices.Equal(told, want) {
+		t.Errorf("%s was told %q, want %q", m.Group, told, want)
+	}
+	p.finish(m, 1)
+	tr := p.trajectory(m)
+	if samples := tr.Samples(); tr.TextOnly || len(samples) != 1 || len(samples[0].Turns) != 2 || tr.Messages[len(tr.Messages)-2].Content != "all is well" {
+		t.Errorf("%s: the trajectory is %+v", m.Group, tr)
+	}
+}
+
+func clientPlane(t *testing.T) *plane {
+	t.Helper()
+	b := newBackend(t, looks)
+	p := newPlane(t, b.url, nil)
+	p.url = p.serve(func(o *gateway.Options) { o.Tenants = []gateway.Tenant{gateway.WithKey("a", "the-key")} })
+	p.key = "the-key"
+	return p
+}
+
+// TestPythonClients: OpenAI's and Anthropic's own clients work with the gateway, in each dialect, whole and as a stream.
+func TestPythonClients(t *testing.T) {
+	python := os.Getenv("RONDO_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	if out, err := exec.Command(python, "-c", "import openai, anthropic").CombinedOutput(); err != nil {
+		missing(t, python+" lacks the modules of tests/gateway/requirements.txt (or set RONDO_PYTHON): "+string(out))
+	}
+	p := clientPlane(t)
+	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"}, "messages": {"tool_use", "end_turn"}}
+	members, told := map[string]member{}, map[string][]string{}
+	command := []string{python, "testdata/clients.py", p.key}
+	for dialect := range ends {
+		for _, how := range []string{"", "-stream"} {
+			m := p.start(map[string]any{"group": strings.ReplaceAll(dialect+how, "-", "_")})
+			members[dialect+how] = m
+			command = append(command, dialect+how+"="+m.BaseURL)
+		}
+	}
+	clientSays(t, &told, command...)
+	for dialect, m := range members {
+		name, _, _ := strings.Cut(dialect, "-")
+		checkClient(t, p, m, told[dialect], []string{"look", ends[name][0], "Done. 🙂", ends[name][1], "refused"})
+	}
+}
+
+// TestNodeClient: OpenAI's client for Node works with the gateway.
+func TestNodeClient(t *testing.T) {
+	if out, err := exec.Command("node", "-e", "require('openai')").CombinedOutput(); err != nil {
+		missing(t, "node lacks openai (npm install --prefix DIR the packages of tests/gateway/package.json, and set NODE_PATH=DIR/node_modules): "+err.Error()+"\n"+string(out))
+	}
+	p := clientPlane(t)
+	m := p.start(nil)
+	var told []string
+	clientSays(t, &told, "node", "testdata/client.cjs", p.key, m.BaseURL)
+	checkClient(t, p, m, told, []string{"look", "tool_calls", "Done. 🙂", "stop", "refused"})
+}
+
+// TestOtherDialects reads what a client of each sends, and answers errors as it knows them.
+func TestOtherDialects(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	for path, c := range map[string]struct{ body, conversation string }{
+		"/messages": {`{"model":"any","max_tokens":9,"system":[{"type":"text","text":"s"}],"tool_choice":{"type":"tool","name":"f"},"stop_sequences":["x"],
+			"tools":[{"name":"f","description":"d"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},
+			{"type":"text","text":"b"},{"type":"tool_use","id":"c1","name":"f","input":{"x":1}}]},
+			{"role":"user","content":[{"type":"text","text":"and"},{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"r"},{"type":"image"}]}]}]}`,
+			`system:s user:a assistant:b+f{"x":1} tool:r[image] user:and`},
+		"/responses": {`{"model":"any","max_output_tokens":9,"instructions":"s","tool_choice":{"type":"function","name":"f"},"tools":[{"type":"function","name":"f"}],
+			"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},
+			{"type":"reasoning","summary":[{"text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]},
+			{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"x\":1}"},{"type":"function_call_output","call_id":"c1","output":"r"},{"role":"user","content":"and"}]}`,
+			`system:s user:a assistant:b+f{"x":1} tool:r user:and`},
+	} {
+		p.post("/rollouts/"+m.ID+"/v1"+path, c.body, http.StatusOK, nil)
+		turns := p.rollout(m).Turns
+		var said []string
+		for _, x := range turns[len(turns)-1].Prompt {
+			text := x.Role + ":" + x.Content
+			for _, call := range x.ToolCalls {
+				text += "+" + call.Name + call.Arguments
+			}
+			said = append(said, text)
+		}
+		if got := strings.Join(said, " "); got != c.conversation {
+			t.Errorf("%s: recorded %s, want %s", path, got, c.conversation)
+		}
+		seen := b.seen()
+		if a := seen[len(seen)-1]; a.MaxTokens != 9 || len(a.Tools) != 1 || a.Messages[2]["reasoning_content"] != "hm" {
+			t.Errorf("%s: asked %+v", path, a)
+		}
+	}
+	for path, bodies := range map[string]map[string]string{
+		"/messages": {
+			`{"max_tokens":1}`: "messages", `{"messages":[{"role":"user","content":"a"}]}`: "max_tokens",
+			`{"max_tokens":1,"messages":[{"role":"system","content":"a"}]}`:                                                            "role",
+			`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"document"}]}]}`:                                            "document",
+			`{"max_tokens":1,"messages":[{"role":"user","content":7}]}`:                                                                "content",
+			`{"max_tokens":1,"messages":[{"role":"user","content":"a"}],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`: "web_search",
+			`{"max_tokens":1,"messages":[{"role":"user","content":"a"}],"tool_choice":{"type":"maybe"}}`:                               "maybe",
+			`{"max_tokens":1,"messages":[{"role":"user","content":[]}]}`:                                                               "0 messages",
+		},
+		"/responses": {
+			`{}`: "input", `{"input":[]}`: "0 messages", `{"input":"a","previous_response_id":"resp_1"}`: "previous_response_id",
+			`{"input":"a","background":true}`: "background", `{"input":"a","tools":[{"type":"web_search"}]}`: "web_search",
+			`{"input":[{"type":"computer_call"}]}`: "computer_call", `{"input":[{"role":"root"}]}`: "root", `{"input":"a","max_output_tokens":0}`: "max_output_tokens",
+			`{"input":"a","tool_choice":{"type":"mcp"}}`: "tool_choice",
+		},
+	} {
+		for body, want := range bodies {
+			got := p.post("/rollouts/"+m.ID+"/v1"+path, body, http.StatusBadRequest, nil)
+			if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"error":{`) {
+				t.Errorf("%s %s: %s", path, body, got.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/gateway"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// TestFaultsOfTheServer: what a server does wrong is told in the terms of the API, and is no turn.
+func TestFaultsOfTheServer(t *testing.T) {
+	calls := [][2]string{}
+	for range 65 {
+		calls = append(calls, [2]string{"f", "{}"})
+	}
+	const secret = "sk-not-for-you"
+	for name, c := range map[string]struct {
+		said   said
+		status int
+		want   []string // parts of the answer
+	}{
+		"asks to wait":       {said{status: 429, raw: "later", header: map[string]string{"Retry-After": "7"}}, 429, []string{"rate_limit_exceeded", "later"}},
+		"throttles":          {said{status: 429, raw: "later"}, 429, []string{"rate_limit_exceeded"}},
+		"is broken":          {said{status: 500, raw: "oops"}, 502, []string{"endpoint", "500", "oops"}},
+		"is starting":        {said{status: 503, raw: "soon"}, 502, []string{"503"}},
+		"takes it for wrong": {said{status: 400, raw: "maximum context length is 8"}, 400, []string{"maximum context length is 8"}},
+		"tells our key":      {said{status: 401, raw: "wrong key " + secret}, 502, []string{"[redacted]"}},
+		"says nonsense":      {said{raw: "<html>"}, 502, []string{"bad_response"}},
+		"says nothing":       {said{raw: `{"choices":[]}`}, 502, []string{"0 choices"}},
+		"says two things":    {said{raw: `{"choices":[{},{}]}`}, 502, []string{"2 choices"}},
+		"gives up":           {said{raw: `{"choices":[{"finish_reason":"abort"}]}`}, 502, []string{"aborted"}},
+		"breaks off":         {said{content: strings.Repeat("x", 100000), cut: true}, 502, []string{"endpoint"}},
+		"calls without end":  {said{calls: calls}, 502, []string{"65 tool calls"}},
+		"is ahead":           {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`}, 409, []string{"policy_version 9"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(t, func(n int, _ ask) said {
+				if n == 0 {
+					return c.said
+				}
+				return said{content: "well again"}
+			})
+			p := newPlane(t, b.url, nil)
+			p.url = p.serve(func(o *gateway.Options) { o.APIKey = secret })
+			m := p.start(nil)
+			got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": true}, c.status, nil)
+			for _, part := range c.want {
+				if !strings.Contains(string(got.body), part) {
+					t.Errorf("the answer does not say %q: %s", part, got.body)
+				}
+			}
+			if strings.Contains(string(got.body), secret) {
+				t.Errorf("the answer tells the key: %s", got.body)
+			}
+			if after := got.header.Get("Retry-After"); (c.status == 429) != (after != "") || c.said.header != nil && after != "7" {
+				t.Errorf("Retry-After is %q", after)
+			}
+			p.say(m, user("a"))
+			if turns := p.rollout(m).Turns; len(turns) != 1 || turns[0].Content != "well again" {
+				t.Errorf("turns are %+v", turns)
+			}
+		})
+	}
+}
+
+// TestTokensThatContradict: an answer whose tokens cannot be trusted is good for the harness, and for no training.
+func TestTokensThatContradict(t *testing.T) {
+	b := newBackend(t, func(int, ask) said {
+		return said{raw: `{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","message":{"content":"a"},"token_ids":[2,3],"logprobs":{"content":[{"logprob":-1}]}}]}`}
+	})
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	p.say(m, user("a"))
+	p.finish(m, 1)
+	if r := p.rollout(m); !r.Finished.TextOnly {
+		t.Errorf("finished as %+v", r.Finished)
+	}
+	p.prove(0)
+}
+
+// TestSlowServer: neither the gateway nor the rollout waits for ever.
+func TestSlowServer(t *testing.T) {
+	b := newBackend(t, func(_ int, a ask) said { <-a.leave; return said{} })
+	p := newPlane(t, b.url, nil)
+	p.url = p.serve(func(o *gateway.Options) { o.CallTimeout = 200 * time.Millisecond })
+	m := p.start(nil)
+	p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
+
+	hasty := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Timeout = events.Duration(2 * time.Second) })
+	m = hasty.start(nil)
+	hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
+	servicetest.Wait(t, hasty.log, "r", events.RolloutFailedType, m.Rollout, 1)
+	got := hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
+	if !strings.Contains(string(got.body), "deadline") {
+		t.Errorf("the answer is %s", got.body)
+	}
+	hasty.post("/rollouts/"+m.ID+"/finish", map[string]any{"reward": 1}, http.StatusConflict, nil)
+	hasty.prove(0)
+}
+
+// TestBudgets: a rollout has the turns and the tokens that its run allows.
+func TestBudgets(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Turns, c.Limits.Tokens, c.Sampling.MaxTokens = 3, 100, 50 })
+	m := p.start(nil)
+	talk := p.say(m, user(strings.Repeat("x", 100)))
+	got := p.post(m.chat(), map[string]any{"messages": append(talk, user("b"))}, http.StatusBadRequest, nil)
+	if !strings.Contains(string(got.body), "context_length_exceeded") {
+		t.Errorf("the answer is %s", got.body)
+	}
+	p.post(m.chat(), map[string]any{"messages": []message{user("a summary")}, "max_tokens": 7, "top_p": 0.1, "temperature": 0, "stop": []string{"end"}}, http.StatusOK, nil)
+	p.post(m.chat(), map[string]any{"messages": []message{user("b")}, "max_completion_tokens": 70}, http.StatusOK, nil)
+	got = p.post(m.chat(), map[string]any{"messages": []message{user("c")}}, http.StatusBadRequest, nil)
+	if !strings.Contains(string(got.body), "max_turns") {
+		t.Errorf("the answer is %s", got.body)
+	}
+	seen := b.seen()
+	if a := seen[1]; a.MaxTokens != 7 || a.Temperature != 1 || a.TopP != nil || a.Stop == nil {
+		t.Errorf("the run samples as it says, but asked %+v", a)
+	}
+	if a := seen[2]; a.MaxTokens != 50 {
+		t.Errorf("asked for %d tokens", a.MaxTokens)
+	}
+	p.finish(m, 1)
+	if r := p.rollout(m); r.Finished.StopReason != events.StopMaxTurns {
+		t.Errorf("finished as %+v", r.Finished)
+	}
+	p.prove(0)
+}
+
+// TestFailure: what a harness could not do is a failure of its rollout, and its group goes on without it.
+func TestFailure(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	one := p.start(map[string]any{"group": "g", "size": 2})
+	two := p.start(map[string]any{"group": "g"})
+	p.post("/rollouts/"+one.ID+"/finish", map[string]any{"reward": 1}, http.StatusConflict, nil) // it has no turns
+	for range 2 {
+		p.post("/rollouts/"+one.ID+"/finish", map[string]any{"failure": "out of disk"}, http.StatusOK, nil)
+	}
+	p.post(one.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
+	p.post("/rollouts", map[string]any{"run": "r", "task": "theirs", "group": "g", "member": 0}, http.StatusConflict, nil)
+	p.say(two, user("a"))
+	p.finish(two, 1)
+	p.post("/rollouts/"+two.ID+"/finish", map[string]any{"reward": 0}, http.StatusConflict, nil)
+	p.post(two.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
+	completed := servicetest.WaitData[events.GroupCompleted](t, p.log, "r", events.GroupCompletedType, "xg")
+	if !completed.Members[0].Failed || completed.Members[1].Failed {
+		t.Errorf("the group is %+v", completed)
+	}
+	p.prove(0)
+}
+
+// TestFeedbackIsTheReward of a rollout that is finished without one.
+func TestFeedbackIsTheReward(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	p.say(m, user("a"))
+	p.post("/rollouts/"+m.ID+"/finish", map[string]any{}, http.StatusOK, nil)
+	servicetest.Append(t, p.log, servicetest.Event(t, "r", events.FeedbackRecordedType, m.Rollout, "1", events.FeedbackRecorded{Signal: events.SignalAccept}))
+	if scored := servicetest.WaitData[events.RolloutScored](t, p.log, "r", events.RolloutScoredType, m.Rollout); scored.Reward != 1 {
+		t.Errorf("scored %+v", scored)
+	}
+}

@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// TestGroupOfAHarness: two members of a group work with tools of their own, are scored by their harness, and become a batch.
+func TestGroupOfAHarness(t *testing.T) {
+	b := newBackend(t, func(_ int, a ask) said {
+		switch len(a.Messages) {
+		case 2:
+			return said{content: "I look.", calls: [][2]string{{"ls", `{"path": "."}`}, {"cat", `{"path": "a`}}} // the second one is malformed
+		case 5:
+			return said{calls: [][2]string{{"edit", `{}`}}}
+		}
+		return said{content: "Done."}
+	})
+	p := newPlane(t, b.url, nil)
+	first := p.start(map[string]any{"group": "one", "size": 2})
+	second := p.start(map[string]any{"group": "one"})
+	if first.Rollout != "xone-0" || second.Rollout != "xone-1" || second.Size != 2 || first.Model != "small" || first.BaseURL != p.url+"/rollouts/r.xone-0/v1" {
+		t.Fatalf("started %+v and %+v", first, second)
+	}
+	p.post("/rollouts", map[string]any{"run": "r", "task": "theirs", "group": "one"}, http.StatusConflict, nil)
+	for i, m := range []member{first, second} {
+		talk := p.say(m, system("You mend."), user("Mend it."))
+		for _, c := range talk[2]["tool_calls"].([]any) {
+			talk = append(talk, message{"role": "tool", "tool_call_id": c.(map[string]any)["id"], "content": "result"})
+		}
+		talk = p.say(m, talk...)
+		talk = append(talk, message{"role": "tool", "tool_call_id": talk[5]["tool_calls"].([]any)[0].(map[string]any)["id"], "content": "ok"})
+		talk = p.say(m, talk...)
+		if len(talk) != 8 || talk[7]["content"] != "Done." {
+			t.Fatalf("the conversation is %v", talk)
+		}
+		p.finish(m, float64(i))
+		p.finish(m, float64(i)) // who lost the answer asks again
+	}
+	ready := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
+	if !slices.Equal(ready.Rollouts, []string{"xone-0", "xone-1"}) {
+		t.Errorf("the batch is %+v", ready)
+	}
+	tr := p.trajectory(second)
+	samples := tr.Samples()
+	// The malformed call cannot be repeated to the server as it was sampled: its template would not read it. So the second prompt is
+	// no exact continuation of the first answer, and another sample begins; the third one extends the second.
+	if len(samples) != 2 || len(samples[1].Turns) != 2 {
+		t.Fatalf("%d samples: %+v", len(samples), samples)
+	}
+	last := b.seen()[5]
+	want := append(append(promptOf(last), bytesOf("Done.")...), ends)
+	if !slices.Equal(samples[1].Tokens, want) {
+		t.Errorf("the sample is not what the server was asked and answered:\n%v\n%v", samples[1].Tokens, want)
+	}
+	roles := ""
+	for _, m := range tr.Messages {
+		roles += m.Role + " "
+	}
+	if roles != "system user assistant tool tool prompt assistant tool assistant " {
+		t.Errorf("the rows are %s", roles)
+	}
+	seeds := map[int64]bool{}
+	for _, a := range b.seen() {
+		seeds[a.Seed] = true
+		if a.Model != "small" || a.Temperature != 1 || a.MaxTokens != 4096 || a.Stream {
+			t.Errorf("asked %+v", a)
+		}
+	}
+	if len(seeds) != 6 {
+		t.Errorf("6 turns had %d seeds", len(seeds))
+	}
+	p.prove(0)
+}
+
+func promptOf(a ask) []int32 {
+	var ids []int32
+	for _, m := range a.Messages {
+		ids = append(ids, template(m)...)
+	}
+	return append(append(ids, begins), bytesOf("assistant:")...)
+}
+
+// TestExactContinuation: turns that extend each other are one sample, and their files hold each token once.
+func TestExactContinuation(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	talk := []message{system("s")}
+	for i := range 5 {
+		talk = p.say(m, append(talk, user(fmt.Sprint("question ", i)))...)
+	}
+	p.finish(m, 1)
+	samples := p.trajectory(m).Samples()
+	if len(samples) != 1 || len(samples[0].Turns) != 5 {
+		t.Fatalf("samples are %+v", samples)
+	}
+	want := append(append(promptOf(b.seen()[4]), bytesOf(text(4))...), ends)
+	if !slices.Equal(samples[0].Tokens, want) {
+		t.Errorf("the sample is not the conversation")
+	}
+	for i, turn := range p.rollout(m).Turns {
+		if n := len(turn.Prompt); i > 0 && n != 1 || turn.TextOnly {
+			t.Errorf("turn %d states %d messages of its prompt", i, n)
+		}
+	}
+	p.prove(0)
+}
+
+// TestBranches: a harness that tries again, forgets, and works on two things at once.
+func TestBranches(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	one := p.say(m, system("s"), user("a"))       // turn 0
+	_ = p.say(m, append(one, user("b"))...)       // turn 1
+	again := p.say(m, append(one, user("b"))...)  // turn 2: the same once more
+	other := p.say(m, system("judge"), user("c")) // turn 3: another conversation
+	_ = p.say(m, append(again, user("d"))...)     // turn 4 goes on with turn 2
+	_ = p.say(m, append(other, user("e"))...)     // turn 5 with turn 3
+	edited := slices.Clone(again)
+	edited[1] = user("A")
+	_ = p.say(m, append(edited, user("f"))...) // turn 6: the history is another one
+	p.finish(m, 1)
+	type place struct {
+		after int // -1: nothing
+		new   bool
+		added int
+	}
+	var got []place
+	for _, turn := range p.rollout(m).Turns {
+		at := place{-1, turn.NewSegment, len(turn.Prompt)}
+		if turn.After != nil {
+			at.after = *turn.After
+		}
+		got = append(got, at)
+	}
+	want := []place{{-1, true, 2}, {0, false, 1}, {0, true, 1}, {-1, true, 2}, {2, false, 1}, {3, false, 1}, {-1, true, 6}}
+	if !slices.Equal(got, want) {
+		t.Errorf("turns stand at %+v, want %+v", got, want)
+	}
+	var turns []string
+	for _, s := range p.trajectory(m).Samples() {
+		var own []string
+		for _, span := range s.Turns {
+			own = append(own, sampled(s.Tokens[span.Start:span.Start+span.Length]))
+		}
+		turns = append(turns, strings.Join(own, ", "))
+	}
+	if want := []string{"answer 0, answer 1", "answer 2, answer 4", "answer 3, answer 5", "answer 6"}; !slices.Equal(turns, want) {
+		t.Errorf("samples hold %q, want %q", turns, want)
+	}
+	p.prove(0)
+}
+
+// TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and the door refuses none.
+func TestManyAtOnce(t *testing.T) {
+	const n = 12
+	all := make(chan struct{})
+	b := newBackend(t, func(i int, _ ask) said {
+		if i == n-1 {
+			close(all)
+		}
+		<-all
+		return said{content: text(i)}
+	})
+	p := newPlane(t, b.url, nil)
+	m := p.start(nil)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { p.say(m, user(fmt.Sprint("part ", i))) })
+	}
+	wg.Wait()
+	p.finish(m, 1)
+	if r := p.rollout(m); len(r.Turns) != n || r.Finished.Samples != n {
+		t.Errorf("%d turns, finished as %+v", len(r.Turns), r.Finished)
+	}
+	p.prove(0)
+}
+
+// TestAnotherGatewayGoesOn: a gateway keeps nothing, so that what it has answered is there for the next one.
+func TestAnotherGatewayGoesOn(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(map[string]any{"group": "g", "member": 1, "size": 2})
+	talk := p.say(m, user("a"))
+	p.url = p.serve(nil)
+	if again := p.start(map[string]any{"group": "g", "member": 1}); again.ID != m.ID {
+		t.Errorf("the member is %+v now", again)
+	}
+	p.say(m, append(talk, user("b"))...)
+	p.finish(m, 1)
+	if r := p.rollout(m); len(r.Turns) != 2 || r.Finished.Samples != 1 {
+		t.Errorf("%d turns, finished as %+v", len(r.Turns), r.Finished)
+	}
+	p.prove(0)
+}
+
+// TestTextOnly: of a server without token ids the text is kept, and nothing is trained on.
+func TestTextOnly(t *testing.T) {
+	b := newBackend(t, func(n int, _ ask) said { return said{content: " " + text(n) + "\n", textOnly: true} })
+	p := newPlane(t, b.url, nil)
+	m := p.start(map[string]any{"size": 1})
+	talk := p.say(m, user("a"))
+	talk[1]["content"] = strings.TrimSpace(talk[1]["content"].(string)) // as harnesses do
+	p.say(m, append(talk, user("b"))...)
+	p.finish(m, 1)
+	tr := p.trajectory(m)
+	if !tr.TextOnly || len(tr.Messages) != 4 || len(tr.Samples()) != 1 {
+		t.Errorf("the trajectory is %+v", tr)
+	}
+	p.prove(0)
+}
+
+// TestStartedByEvent: who starts a rollout at the door needs the gateway for its calls alone.
+func TestStartedByEvent(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(map[string]any{"group": "both"})
+	servicetest.StartRollout(t, p.log, "r", "xboth-1", "theirs")
+	m.ID, m.Rollout = "r.xboth-1", "xboth-1"
+	p.say(m, user("a"))
+	p.finish(m, 0.5)
+	if r := p.rollout(m); r.Scored == nil || r.Scored.Reward != 0.5 {
+		t.Errorf("the rollout is %+v", r)
+	}
+}

@@ -1,0 +1,88 @@
+"""Rollouts of two turns with a tool, by the official clients. Usage: clients.py KEY DIALECT=BASE_URL...; prints what each was told."""
+
+import json
+import sys
+
+import anthropic
+import openai
+
+PARAMETERS = {"type": "object", "properties": {}}
+
+
+def chat(client, stream):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": PARAMETERS}}]
+    messages = [{"role": "system", "content": "You mend."}, {"role": "user", "content": "Mend it."}]
+    if stream:
+        with client.chat.completions.stream(model="any", messages=messages, tools=tools) as events:
+            first = events.get_final_completion().choices[0]
+    else:
+        first = client.chat.completions.create(model="any", messages=messages, tools=tools).choices[0]
+    call = first.message.tool_calls[0]
+    turn = {"role": "assistant", "content": first.message.content}
+    turn["tool_calls"] = [{"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}]
+    messages += [turn, {"role": "tool", "tool_call_id": call.id, "content": "all is well"}]
+    last = client.chat.completions.create(model="any", messages=messages, tools=tools, logprobs=True)
+    assert len(last.choices[0].logprobs.content) == last.usage.completion_tokens, last
+    return [call.function.name, first.finish_reason, last.choices[0].message.content, last.choices[0].finish_reason]
+
+
+def responses(client, stream):
+    tools = [{"type": "function", "name": "look", "parameters": PARAMETERS, "strict": False}]
+    items = [{"role": "user", "content": "Mend it."}]
+
+    def ask():
+        if not stream:
+            return client.responses.create(model="any", instructions="You mend.", input=items, tools=tools)
+        with client.responses.stream(model="any", instructions="You mend.", input=items, tools=tools) as events:
+            text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+            final = events.get_final_response()
+            assert text == final.output_text, (text, final)
+            return final
+
+    first = ask()
+    call = [o for o in first.output if o.type == "function_call"][0]
+    items += [o.model_dump(exclude_none=True) for o in first.output]
+    items.append({"type": "function_call_output", "call_id": call.call_id, "output": "all is well"})
+    last = ask()
+    return [call.name, first.status, last.output_text, last.status]
+
+
+def messages(client, stream):
+    tools = [{"name": "look", "input_schema": PARAMETERS}]
+    said = [{"role": "user", "content": "Mend it."}]
+
+    def ask():
+        if not stream:
+            return client.messages.create(model="any", max_tokens=100, system="You mend.", messages=said, tools=tools)
+        with client.messages.stream(model="any", max_tokens=100, system="You mend.", messages=said, tools=tools) as events:
+            return events.get_final_message()
+
+    first = ask()
+    call = [b for b in first.content if b.type == "tool_use"][0]
+    said.append({"role": "assistant", "content": [b.model_dump(exclude_none=True) for b in first.content]})
+    said.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "all is well"}]})
+    last = ask()
+    return [call.name, first.stop_reason, last.content[0].text, last.stop_reason]
+
+
+def work(dialect, url, key):
+    name, _, how = dialect.partition("-")
+    if name == "messages":
+        told = messages(anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key=key), how == "stream")
+        wrong = anthropic.Anthropic(base_url=url.removesuffix("/v1"), api_key="wrong")
+        try:
+            wrong.messages.create(model="any", max_tokens=1, messages=[{"role": "user", "content": "a"}])
+        except anthropic.AuthenticationError:
+            told.append("refused")
+    else:
+        client = openai.OpenAI(base_url=url, api_key=key)
+        told = {"chat": chat, "responses": responses}[name](client, how == "stream")
+        assert [m.id for m in client.models.list()] == ["small"]
+        try:
+            openai.OpenAI(base_url=url, api_key="wrong").models.list()
+        except openai.AuthenticationError:
+            told.append("refused")
+    return told
+
+
+print(json.dumps({d: work(d, url, sys.argv[1]) for d, url in (a.split("=", 1) for a in sys.argv[2:])}))

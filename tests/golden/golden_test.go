@@ -1,0 +1,213 @@
+// Package golden holds recorded runs, as earlier versions of Rondo left them in a store, to what is promised of every run: they can
+// be restored, audited, verified and replayed by each later version.
+//
+// A recording is made by a demo of its time, and never again: go test ./tests/golden -rewrite NAME.
+package golden
+
+import (
+	"archive/zip"
+	"flag"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/tests/checker"
+)
+
+var rewrite = flag.String("rewrite", "", "record testdata/NAME.zip by a demo, instead of testing")
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	m.Run()
+}
+
+// recording is a recorded run that was restored from its archive alone.
+type recording struct {
+	*testing.T
+	log    *eventlog.Log
+	run    string
+	sealed []events.SegmentSealed
+}
+
+func restored(t *testing.T, name string) *recording {
+	t.Helper()
+	r := &recording{T: t, log: natstest.Log(t)}
+	z, err := zip.OpenReader(filepath.Join("testdata", name+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	for _, f := range z.File {
+		content, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.log.Store().Put(t.Context(), f.Name, data); err != nil {
+			t.Fatal(err)
+		}
+		if parts := strings.Split(f.Name, "/"); parts[0] == "runs" {
+			r.run = parts[1]
+		}
+	}
+	if r.sealed, err = r.log.Stored(t.Context(), r.run); err != nil || len(r.sealed) == 0 {
+		t.Fatalf("run %q: %d segments, %v", r.run, len(r.sealed), err)
+	}
+	if _, err := r.log.Restore(t.Context(), r.run, r.sealed); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// whole checks that the archive is what was recorded.
+func (r *recording) whole() {
+	r.Helper()
+	findings, err := r.log.VerifyArchive(r.Context(), r.run, r.sealed)
+	if err != nil || len(findings) > 0 {
+		r.Errorf("the archive: %v %v", findings, err)
+	}
+	objects, err := r.log.VerifyObjects(r.Context(), r.run, r.sealed, nil)
+	if err != nil || len(objects.Findings) > 0 || objects.Count == 0 {
+		r.Errorf("%d objects: %v %v", objects.Count, objects.Findings, err)
+	}
+}
+
+func (r *recording) audit(run string) checker.Report {
+	r.Helper()
+	report, err := checker.Check(r.Context(), r.log, run)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return report
+}
+
+// verify makes decisions of services again.
+func (r *recording) verify(services ...string) (checked map[string]int, differences []runtime.Difference) {
+	r.Helper()
+	v := &runtime.Verification{Log: r.log, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d runtime.Difference) { differences = append(differences, d) }}
+	checked, err := v.Verify(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	return checked, differences
+}
+
+func (r *recording) config() events.RunConfig {
+	r.Helper()
+	cfg, err := r.log.RecordedConfig(r.Context(), r.run)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return cfg
+}
+
+func (r *recording) deciders(run string, services ...string) map[string]map[string]runtime.Decider {
+	r.Helper()
+	cfg, all := r.config(), map[string]map[string]runtime.Decider{}
+	for _, name := range services {
+		var err error
+		switch name {
+		case events.QuerySampler:
+			all[name], err = querysampler.Deciders(run, cfg)
+		case events.AdvantageCalculator:
+			all[name], err = advantagecalculator.Deciders(run, cfg)
+		case events.TrainerFeeder:
+			all[name] = trainerfeeder.Deciders(run, cfg, r.log.Store())
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+	return all
+}
+
+// replay makes a new run of the recorded one, under the same configuration, and compares the two.
+func (r *recording) replay() ledger.Diff {
+	r.Helper()
+	again := runtime.Rerun{
+		Log: r.log, From: r.run, To: "again", Config: r.config(),
+		Deciders: r.deciders("again", events.AdvantageCalculator, events.TrainerFeeder),
+	}
+	if _, err := again.Run(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	d, err := ledger.Compare(r.Context(), r.log, r.run, "again", "trainer")
+	if err != nil {
+		r.Fatal(err)
+	}
+	return d
+}
+
+// TestRecorded: what a released version recorded is still all that is promised of a run.
+func TestRecorded(t *testing.T) {
+	r := restored(t, "v2")
+	r.whole()
+	if report := r.audit(r.run); len(report.Findings) > 0 || len(report.Feeds) == 0 || report.Feeds[0].Trained == 0 {
+		t.Errorf("the audit: %+v", report)
+	}
+	checked, differences := r.verify(events.QuerySampler, events.AdvantageCalculator, events.TrainerFeeder)
+	if len(differences) > 0 || checked[events.QuerySampler] == 0 || checked[events.AdvantageCalculator] == 0 || checked[events.TrainerFeeder+"/trainer"] == 0 {
+		t.Errorf("checked %v: %+v", checked, differences)
+	}
+	if d := r.replay(); d.Both == 0 || d.Changed > 0 || d.OnlyA+d.OnlyB > 0 {
+		t.Errorf("the replay differs: %+v", d)
+	}
+	if report := r.audit("again"); len(report.Findings) > 0 {
+		t.Errorf("the audit of the replay: %+v", report.Findings)
+	}
+}
+
+// TestOlderForm: a run that was recorded when a batch was one file and no reward was shaped is read as if it had been recorded
+// today. Its batch files have columns that this version does not read, so they are made again by a replay.
+func TestOlderForm(t *testing.T) {
+	r := restored(t, "v1")
+	r.whole()
+	for e, err := range r.log.All(t.Context(), r.run, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Type {
+		case events.BatchReadyType:
+			if ready, err := events.Data[events.BatchReady](e); err != nil || len(ready.Files) != 1 || !strings.Contains(string(ready.Files[0].Key), "/batches/") {
+				t.Errorf("%s: %v: %s", e.ID, err, e.Data)
+			}
+		case events.GroupCompletedType:
+			completed, err := events.Data[events.GroupCompleted](e)
+			if err != nil || len(completed.Members) == 0 || completed.Members[0].Shaped != completed.Members[0].Reward {
+				t.Errorf("%s: %v: %s", e.ID, err, e.Data)
+			}
+		}
+	}
+	report := r.audit(r.run)
+	for _, f := range report.Findings {
+		if f.Rule != checker.RuleObject || !strings.Contains(f.Message, `schema version is "1"`) {
+			t.Errorf("the audit: %v", f)
+		}
+	}
+	if len(report.Feeds) != 1 || report.Feeds[0].Trained != 8 || report.Feeds[0].Steps != 2 || len(report.Findings) != 2 {
+		t.Errorf("the books: %+v", report)
+	}
+	checked, differences := r.verify(events.QuerySampler, events.AdvantageCalculator)
+	if len(differences) > 0 || checked[events.QuerySampler] == 0 || checked[events.AdvantageCalculator] != 4 {
+		t.Errorf("checked %v: %+v", checked, differences)
+	}
+	if d := r.replay(); d.Both != 8 || d.Changed > 0 || d.TrainedBoth != 8 {
+		t.Errorf("the replay differs: %+v", d)
+	}
+	if report := r.audit("again"); len(report.Findings) > 0 || report.Feeds[0].Trained != 8 {
+		t.Errorf("the audit of the replay: %+v", report)
+	}
+}

@@ -1,0 +1,178 @@
+// Package outsiders hands rollouts, queries and feedback in at the door of a plane with all its services, and looks at what
+// becomes of them.
+package outsiders
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/services/intake"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/scorer"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tests/checker"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+// plane is a log with the services that outsiders meet, and one run, "r".
+type plane struct {
+	t   *testing.T
+	log *eventlog.Log
+	cfg events.RunConfig
+}
+
+func newPlane(t *testing.T, cfg events.RunConfig) *plane {
+	t.Helper()
+	p := &plane{t: t, log: natstest.Log(t)}
+	for i := range cfg.Tasks {
+		cfg.Tasks[i].Snapshot = servicetest.Blob(t, p.log.Store(), []byte("snapshot"))
+		cfg.Tasks[i].Tests = servicetest.Blob(t, p.log.Store(), []byte("tests"))
+	}
+	p.cfg = cfg
+	servicetest.OpenRun(t, p.log, "r", cfg)
+	for _, run := range []func(context.Context, runtime.Env) error{
+		intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run,
+		func(ctx context.Context, env runtime.Env) error {
+			return generator.Run(ctx, env, generator.DefaultOptions())
+		},
+		func(ctx context.Context, env runtime.Env) error {
+			return scorer.Run(ctx, env, scorer.Options{Slots: 2})
+		},
+	} {
+		env := servicetest.Env(t, p.log)
+		servicetest.Start(t, func(ctx context.Context) error { return run(ctx, env) })
+	}
+	return p
+}
+
+// knock states a fact at the door.
+func (p *plane) knock(t events.Type, entity string, data any) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	_, err := p.log.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data, ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
+	return err
+}
+
+func (p *plane) must(t events.Type, entity string, data any) {
+	p.t.Helper()
+	if err := p.knock(t, entity, data); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// open opens an outsider's group and starts its members, each with the time that it has.
+func (p *plane) open(group, task string, times ...time.Duration) {
+	p.t.Helper()
+	p.must(events.GroupOpenedType, group, events.GroupOpened{Task: task, Size: len(times)})
+	for i, d := range times {
+		p.must(events.RolloutStartedType, events.RolloutID(group, i), events.RolloutStarted{
+			Group: group, Member: i, Task: task, Deadline: time.Now().Add(d).UTC(),
+		})
+	}
+}
+
+// finish hands a rollout's trajectory in.
+func (p *plane) finish(id, task string) storage.Ref {
+	p.t.Helper()
+	f := servicetest.Finished(p.t, p.log.Store(), "r", id, servicetest.Trajectory("r", id, task))
+	p.must(events.RolloutFinishedType, id, f)
+	return f.Trajectory
+}
+
+func (p *plane) score(id, task string, reward float64) {
+	p.t.Helper()
+	p.must(events.RolloutScoredType, id, events.RolloutScored{Reward: reward, Trajectory: p.finish(id, task)})
+}
+
+// trained says that the trainer has taken a step and published weights for it.
+func (p *plane) trained(step int64) {
+	p.t.Helper()
+	p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: step})
+	w := events.WeightsPublished{Policy: "small", Version: step, Run: "r", ThroughStep: step, Manifest: servicetest.Blob(p.t, p.log.Store(), []byte("manifest"))}
+	servicetest.Append(p.t, p.log, servicetest.Event(p.t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(step), w))
+	servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.WeightsPublishedType, "small", events.Ordinal(step), w))
+}
+
+func (p *plane) batch(step int) events.BatchReady {
+	p.t.Helper()
+	return servicetest.Data[events.BatchReady](p.t, servicetest.Wait(p.t, p.log, "r", events.BatchReadyType, "trainer", step)[step-1])
+}
+
+// prove holds the run to all that Rondo promises, and makes its decisions again.
+func (p *plane) prove() checker.Report {
+	p.t.Helper()
+	report, err := checker.Check(p.t.Context(), p.log, "r")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		p.t.Error(f)
+	}
+	samplers, err := querysampler.Deciders("r", p.cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	calculators, err := advantagecalculator.Deciders("r", p.cfg)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	again := runtime.Verification{
+		Log: p.log, Run: "r", Report: func(d runtime.Difference) { p.t.Errorf("decided again, %+v", d) },
+		Deciders: map[string]map[string]runtime.Decider{
+			events.QuerySampler: samplers, events.AdvantageCalculator: calculators, events.TrainerFeeder: trainerfeeder.Deciders("r", p.cfg, p.log.Store()),
+		},
+	}
+	checked, err := again.Verify(p.t.Context())
+	if err != nil {
+		p.t.Error(err)
+	}
+	for decider, n := range checked {
+		if n == 0 {
+			p.t.Errorf("no decision of %s was made again", decider)
+		}
+	}
+	return report
+}
+
+// endpoint is an inference server whose model says one thing; it returns the instructions that it was given.
+func endpoint(t *testing.T) (url string, asked chan string) {
+	t.Helper()
+	asked = make(chan string, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var request struct {
+			Messages []struct{ Role, Content string }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			t.Error(err)
+		}
+		for _, m := range request.Messages {
+			if m.Role == "user" {
+				asked <- m.Content
+			}
+		}
+		fmt.Fprint(w, strings.ReplaceAll(`{"prompt_token_ids":[1,2,3],"choices":[{"finish_reason":"stop","message":{"content":"Because."},
+			"token_ids":[4,5],"logprobs":{"content":[{"logprob":-0.5},{"logprob":-0.25}]}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, "\n", ""))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/v1", asked
+}

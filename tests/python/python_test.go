@@ -1,0 +1,116 @@
+// Package python runs the tests of the Python client, checks its types, and builds and installs its wheel.
+package python
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const client = "../../clients/python"
+
+// python is an interpreter that has the modules of clients/python/requirements.txt.
+func python(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("RONDO_PYTHON")
+	if program == "" {
+		program = "python3"
+	}
+	if out, err := exec.Command(program, "-c", "import hatchling, mypy, nats, numpy, pyarrow, pytest, safetensors").CombinedOutput(); err != nil {
+		why := program + " lacks the modules of clients/python/requirements.txt (or set RONDO_PYTHON): " + string(out)
+		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+			t.Fatal(why)
+		}
+		t.Skip(why)
+	}
+	return program
+}
+
+// run runs a program in a folder to its end and gives what it prints.
+func run(t *testing.T, dir string, name string, args ...string) string {
+	t.Helper()
+	c := exec.Command(name, args...)
+	c.Dir = dir
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+var passed = regexp.MustCompile(`(\d+) passed`)
+
+// TestClient runs the client's tests as README.md says, against a plane of this repository's code.
+func TestClient(t *testing.T) {
+	py := python(t)
+	root := repository(t)
+	binary := filepath.Join(t.TempDir(), "rondo")
+	run(t, root, "go", "build", "-o", binary, "./cmd/rondo")
+	t.Setenv("RONDO_BINARY", binary)
+	out := run(t, root, py, "-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python")
+	t.Log(out)
+	found := passed.FindStringSubmatch(out)
+	if found == nil {
+		t.Fatalf("no test passed:\n%s", out)
+	}
+	if n, _ := strconv.Atoi(found[1]); n < 100 {
+		t.Errorf("only %d tests ran:\n%s", n, out)
+	}
+	if os.Getenv("RONDO_REQUIRE_ALL") == "1" && strings.Contains(out, "skipped") {
+		t.Errorf("tests were skipped:\n%s", out)
+	}
+}
+
+func TestTypes(t *testing.T) {
+	run(t, client, python(t), "-m", "mypy", "--cache-dir", t.TempDir())
+}
+
+// TestWheel builds the wheel and imports all of it in an environment of its own, where the repository is out of sight.
+func TestWheel(t *testing.T) {
+	py := python(t)
+	dir := t.TempDir()
+	source, err := filepath.Abs(client) // where git's rules hold, which once left the package out of its wheel
+	if err != nil {
+		t.Fatal(err)
+	}
+	pip := []string{"-m", "pip", "--quiet", "--disable-pip-version-check", "--no-cache-dir"}
+	run(t, dir, py, append(pip, "wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", dir, source)...)
+	wheels, err := filepath.Glob(filepath.Join(dir, "rondo-*-py3-none-any.whl"))
+	if err != nil || len(wheels) != 1 {
+		t.Fatalf("wheels %v: %v", wheels, err)
+	}
+	installed := filepath.Join(dir, "environment")
+	run(t, dir, py, "-m", "venv", "--without-pip", installed)
+	inside := filepath.Join(installed, "bin", "python")
+	place := run(t, dir, inside, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
+	run(t, dir, py, append(pip, "install", "--no-deps", "--no-index", "--target", place, wheels[0])...)
+	// What the package requires comes from the interpreter that runs the tests, which may have this package, too.
+	t.Setenv("PYTHONPATH", place+":"+run(t, dir, py, "-c", "import sys; print(':'.join(p for p in sys.path if 'packages' in p))"))
+	out := run(t, dir, inside, "-c", `
+import importlib, importlib.metadata, pathlib, pkgutil, rondo
+place = pathlib.Path(rondo.__file__).parent
+for module in pkgutil.walk_packages([str(place)], "rondo."):
+    if module.name != "rondo.tensors":
+        importlib.import_module(module.name)
+assert (place / "py.typed").exists() and not (place.parent / "tests").exists()
+assert importlib.metadata.version("rondo") == rondo.__version__
+assert importlib.metadata.metadata("rondo")["License-Expression"] == "Apache-2.0"
+print(place)`)
+	if !strings.HasPrefix(out, installed) {
+		t.Errorf("the package was imported from %s", out)
+	}
+}
