@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -62,16 +63,23 @@ func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
 		return err
 	}
 	defer g.locks.take(name(ro.Run, ro.ID))()
-	if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
-		return err
-	}
-	if a.Failure != "" {
-		err = g.fail(r.Context(), t, ro, a.Failure)
-	} else {
-		err = g.end(r.Context(), t, ro, a)
+	// A gateway that died may have left either of the two facts at the door, which refuses a second one: what stands decides.
+	const facts = 2
+	for try := 0; ; try++ {
+		if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
+			return err
+		}
+		if a.Failure != "" {
+			err = g.fail(r.Context(), t, ro, a.Failure)
+		} else {
+			err = g.end(r.Context(), t, ro, a)
+		}
+		if try == facts || !errors.Is(err, eventlog.ErrRefused) {
+			break
+		}
 	}
 	if err != nil {
-		return err
+		return refused(err)
 	}
 	if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
 		return err
@@ -87,7 +95,7 @@ func (g *Gateway) fail(ctx context.Context, t *tenant, ro *rollout, cause string
 	if ro.Over() {
 		return ro.open()
 	}
-	return refused(g.state(ctx, t, ro.Run, events.RolloutFailedType, ro.ID, rand.Text(), events.RolloutFailed{Stage: "harness", Class: events.ClassInternal, Message: cause}))
+	return g.state(ctx, t, ro.Run, events.RolloutFailedType, ro.ID, rand.Text(), events.RolloutFailed{Stage: "harness", Class: events.ClassInternal, Message: cause})
 }
 
 // end states the end of the episode and its reward, whatever of it is not on the log yet.
@@ -109,19 +117,15 @@ func (g *Gateway) end(ctx context.Context, t *tenant, ro *rollout, a finishAsk) 
 		}
 		finished = &f
 		if err := g.state(ctx, t, ro.Run, events.RolloutFinishedType, ro.ID, rand.Text(), f); err != nil {
-			now, reload := g.load(ctx, ro.Run, ro.ID, t)
-			if reload != nil || now.Finished == nil {
-				return refused(err)
-			}
-			finished = now.Finished // as a gateway that died had left it at the door
+			return err
 		}
 	}
 	if a.Reward == nil || ro.Scored != nil {
 		return nil
 	}
-	return refused(g.state(ctx, t, ro.Run, events.RolloutScoredType, ro.ID, rand.Text(), events.RolloutScored{
+	return g.state(ctx, t, ro.Run, events.RolloutScoredType, ro.ID, rand.Text(), events.RolloutScored{
 		Reward: *a.Reward, Components: a.Components, Trajectory: finished.Trajectory, TextOnly: finished.TextOnly,
-	}))
+	})
 }
 
 // episode writes the trajectory's file.

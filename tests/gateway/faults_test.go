@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,4 +168,33 @@ func TestFeedbackIsTheReward(t *testing.T) {
 	if scored := servicetest.WaitData[events.RolloutScored](t, p.log, "r", events.RolloutScoredType, m.Rollout); scored.Reward != 1 {
 		t.Errorf("scored %+v", scored)
 	}
+}
+
+// TestFinishedTwiceAtOnce in two gateways that know nothing of each other: whose facts come second finds those of the first.
+func TestFinishedTwiceAtOnce(t *testing.T) {
+	p := newPlane(t, newBackend(t, counts).url, nil)
+	urls := []string{p.url, p.serve(nil)}
+	for i := range 10 {
+		m := p.start(map[string]any{"group": fmt.Sprintf("g%d", i), "size": 1})
+		p.say(m, user("work"))
+		answers := make([]reply, len(urls))
+		var wg sync.WaitGroup
+		for j, url := range urls {
+			wg.Go(func() {
+				one := *p
+				one.url = url
+				var err error
+				if answers[j], err = one.do(t.Context(), http.MethodPost, "/rollouts/"+m.ID+"/finish", map[string]any{"reward": 1}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, a := range answers {
+			if a.status != http.StatusOK {
+				t.Errorf("rollout %d: finish answered %d: %s", i, a.status, a.body)
+			}
+		}
+	}
+	p.prove(len(servicetest.All(t, p.log, events.Catalogue, events.DeadLetteredType)))
 }
