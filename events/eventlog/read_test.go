@@ -225,8 +225,8 @@ func TestFollowGoesOnAfterRestart(t *testing.T) {
 		}
 		return s
 	}
-	server := start("127.0.0.1:0")
-	address := server.URL()[len("nats://"):]
+	address := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	server := start(address)
 	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)

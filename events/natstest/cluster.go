@@ -3,7 +3,6 @@ package natstest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -24,19 +23,17 @@ type Servers struct {
 // Cluster starts n servers that form one JetStream cluster and end with the test.
 func Cluster(t testing.TB, n int) *Servers {
 	t.Helper()
+	ports := FreePorts(t, 2*n)
 	routes := make([]*url.URL, n)
-	for i, port := range freePorts(t, n) {
-		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)}
+	for i := range routes {
+		routes[i] = &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", ports[n+i])}
 	}
 	c := &Servers{servers: make([]*server.Server, n), options: make([]*server.Options, n)}
-	ports := freePorts(t, n)
 	for i := range c.options {
-		var port int
-		fmt.Sscanf(routes[i].Host, "127.0.0.1:%d", &port)
 		c.options[i] = &server.Options{
 			ServerName: fmt.Sprintf("rondo-%d", i), Host: "127.0.0.1", Port: ports[i], NoLog: true, NoSigs: true,
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30, SyncInterval: time.Minute,
-			Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: port}, Routes: routes,
+			Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[n+i]}, Routes: routes,
 		}
 	}
 	t.Cleanup(func() {
@@ -123,22 +120,8 @@ func (c *Servers) Leader(stream string) int {
 	return -1
 }
 
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
-}
-
 // startTimeout bounds what a busy machine may need.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // wait waits until what holds.
 func wait(t testing.TB, what string, holds func() bool) {

@@ -19,7 +19,7 @@ func TestKilledTwentyTimes(t *testing.T) {
 	}
 	dir, pack := t.TempDir(), smallPack(t)
 	up := start(t, "up", "--dir", dir)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		return run(t.Context(), nil, "run", "open", "crash", "--file", smallRun(t, 40), "--tasks", pack, "--dir", dir)
 	})
 	var last runState
@@ -28,7 +28,7 @@ func TestKilledTwentyTimes(t *testing.T) {
 		up.kill()
 		up = start(t, "up", "--dir", dir)
 		if i%5 == 4 { // some kills come in the middle of a recovery, others after progress
-			eventually(t, time.Minute, func() error {
+			eventually(t, func() error {
 				var now runState
 				if err := run(t.Context(), &now, "run", "show", "crash", "--dir", dir, "--json"); err != nil {
 					return err
@@ -41,7 +41,7 @@ func TestKilledTwentyTimes(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, time.Minute, func() error { // the plane may still be starting
+	eventually(t, func() error { // the plane may still be starting
 		return run(t.Context(), nil, "run", "close", "crash", "--dir", dir)
 	})
 	settle(t, "crash", dir, up)
@@ -57,7 +57,7 @@ func TestKilledTwentyTimes(t *testing.T) {
 func settle(t *testing.T, name, dir string, p *process) {
 	t.Helper()
 	var before int64 = -1
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		var now runState
 		if err := run(t.Context(), &now, "run", "show", name, "--dir", dir, "--json"); err != nil {
 			return err

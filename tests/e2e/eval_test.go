@@ -95,7 +95,7 @@ func TestEval(t *testing.T) {
 	t.Run("a run that was closed early passes no gate", func(t *testing.T) {
 		up := start(t, "up", "--dir", dir)
 		p := start(t, append(args, "--run", "early", "--in-flight", "1", "--attempts", "8", "--min-pass", "0")...)
-		eventually(t, time.Minute, func() error { return seen(p, "group 1/") })
+		eventually(t, func() error { return seen(p, "group 1/") })
 		mustRun(t, nil, "run", "close", "early", "--dir", dir)
 		<-p.done
 		if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.output.String(), "was closed before") {
@@ -164,7 +164,7 @@ func TestEvalKilled(t *testing.T) {
 	mustRun(t, &unhurt, args(t.TempDir())...)
 	dir := t.TempDir()
 	interrupted := start(t, args(dir)...)
-	eventually(t, time.Minute, func() error { return seen(interrupted, "attempts each") })
+	eventually(t, func() error { return seen(interrupted, "attempts each") })
 	interrupted.stop(t)
 	if code := interrupted.cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(interrupted.output.String(), "goes on when the same command") {
 		t.Errorf("interrupted, it exits with %d: %s", code, interrupted.output)
@@ -194,7 +194,7 @@ func TestEvalOfARun(t *testing.T) {
 		err = run(t.Context(), &r, append([]string{"eval", "--quiet", "--dir", dir, "--json"}, args...)...)
 		return r, err
 	}
-	eventually(t, time.Minute, func() error { return run(t.Context(), nil, "run", "list", "--dir", dir) })
+	eventually(t, func() error { return run(t.Context(), nil, "run", "list", "--dir", dir) })
 
 	t.Run("a version against the untrained policy", func(t *testing.T) {
 		r, err := eval(t, "--policy", "repair-demo-5@1", "--against", "repair-demo-5@0", "--tasks", pack, "--k", "2", "--turns", "3")

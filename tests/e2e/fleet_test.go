@@ -3,9 +3,9 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/storage/storagetest"
 )
 
@@ -28,7 +28,7 @@ func TestTwoOfEveryService(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
 	plane := []string{"--nats", server.URL(), "--store", "s3://rondo?endpoint=" + s3 + "&create=true"}
-	policy := "127.0.0.1:" + freePort(t)
+	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := func(dir string, names ...string) []string {
 		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint", "http://"+policy+"/v1", "--policy-listen", policy)
 	}
@@ -36,7 +36,7 @@ func TestTwoOfEveryService(t *testing.T) {
 	first := start(t, args(t.TempDir(), services...)...)
 	second := start(t, args(t.TempDir(), services...)...)
 	pack := smallPack(t)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		return run(t.Context(), nil, append([]string{"run", "open", "fleet", "--file", smallRun(t, 6), "--tasks", pack}, plane...)...)
 	})
 	state := func(done func(runState) bool) func() error {
@@ -51,8 +51,8 @@ func TestTwoOfEveryService(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, 2*time.Minute, state(func(s runState) bool { return len(s.Rewards) >= 2 }))
+	eventually(t, state(func(s runState) bool { return len(s.Rewards) >= 2 }))
 	first.kill()
-	eventually(t, 3*time.Minute, state(func(s runState) bool { return s.State == "closed" && len(s.Rewards) >= 6 }))
+	eventually(t, state(func(s runState) bool { return s.State == "closed" && len(s.Rewards) >= 6 }))
 	verify(t, "fleet", plane...)
 }

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/natstest"
 )
 
 // harness works through the gateway of a plane that may be killed at any moment: it repeats what was not answered.
@@ -30,8 +32,10 @@ func (h harness) post(ctx context.Context, path string, body any, into any, code
 		h.t.Error(err)
 		return
 	}
+	var last string
 	for ctx.Err() == nil {
-		if code, answer, err := h.try(ctx, path, data); err == nil && slices.Contains(codes, code) {
+		code, answer, err := h.try(ctx, path, data)
+		if err == nil && slices.Contains(codes, code) {
 			if err := json.Unmarshal(answer, into); err != nil {
 				h.t.Errorf("POST %s answered %s: %v", path, answer, err)
 			}
@@ -40,9 +44,12 @@ func (h harness) post(ctx context.Context, path string, body any, into any, code
 			h.t.Errorf("POST %s answered %d: %s", path, code, answer)
 			return
 		}
+		if ctx.Err() == nil {
+			last = fmt.Sprintf("%d %s %v", code, answer, err)
+		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	h.t.Errorf("POST %s was not answered: %v", path, ctx.Err())
+	h.t.Errorf("POST %s was not answered: %v; the last answer was %s", path, ctx.Err(), last)
 }
 
 func (h harness) try(ctx context.Context, path string, data []byte) (int, []byte, error) {
@@ -95,17 +102,17 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
-	dir, port := t.TempDir(), freePort(t)
-	args := []string{"up", "--dir", dir, "--gateway-listen", "127.0.0.1:" + port}
+	dir, address := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	args := []string{"up", "--dir", dir, "--gateway-listen", address}
 	file := filepath.Join(t.TempDir(), "run.yaml")
-	writeFile(t, file, "policy: small\nendpoint: builtin\nexternal: true\ngroup_size: 3\nlimits: {timeout: 5m}\nfeeds: [{name: trainer, groups_per_batch: 2}]\n")
+	writeFile(t, file, "policy: small\nendpoint: builtin\nexternal: true\ngroup_size: 3\nlimits: {timeout: 20m}\nfeeds: [{name: trainer, groups_per_batch: 2}]\n")
 	up := start(t, args...)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		return run(t.Context(), nil, "run", "open", "theirs", "--file", file, "--dir", dir)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	h := harness{t, "http://127.0.0.1:" + port, new(atomic.Int64)}
+	h := harness{t, "http://" + address, new(atomic.Int64)}
 	const groups, kills = 12, 8
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -146,7 +153,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			Turns   int
 			Samples int
 		}
-		eventually(t, time.Minute, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
+		eventually(t, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
 		if len(turns) != 4 || rollout.State != "scored" || rollout.Turns < 4 || rollout.Samples > 1+rollout.Turns-4 {
 			t.Errorf("%s was told %v and is %+v", id, turns, rollout)
 		}
@@ -157,7 +164,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		var a audit
 		if err := run(t.Context(), &a, "audit", "theirs", "--json", "--dir", dir); err != nil {
 			return err

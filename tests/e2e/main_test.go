@@ -100,7 +100,7 @@ func (p *process) stop(t *testing.T) {
 	p.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-p.done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("rondo did not stop:\n%s", p.output)
 	}
 }
@@ -123,6 +123,16 @@ func run(ctx context.Context, into any, args ...string) error {
 	return nil
 }
 
+// said is what a command prints.
+func said(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), rondo, args...).Output()
+	if err != nil {
+		t.Fatalf("rondo %s: %v", strings.Join(args, " "), err)
+	}
+	return string(out)
+}
+
 func mustRun(t *testing.T, into any, args ...string) {
 	t.Helper()
 	if err := run(t.Context(), into, args...); err != nil {
@@ -130,17 +140,20 @@ func mustRun(t *testing.T, into any, args ...string) {
 	}
 }
 
+// patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
+const patience = 5 * time.Minute
+
 // eventually repeats a check until it passes.
-func eventually(t *testing.T, limit time.Duration, check func() error) {
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(patience)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", limit, err)
+			t.Fatalf("after %s: %v", patience, err)
 		}
 		time.Sleep(200 * time.Millisecond)
 	}

@@ -92,7 +92,7 @@ func TestSlowServer(t *testing.T) {
 	m := p.start(nil)
 	p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 
-	hasty := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Timeout = events.Duration(2 * time.Second) })
+	hasty := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Timeout = events.Duration(8 * time.Second) })
 	m = hasty.start(nil)
 	hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 	servicetest.Wait(t, hasty.log, "r", events.RolloutFailedType, m.Rollout, 1)

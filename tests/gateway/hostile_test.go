@@ -135,7 +135,10 @@ func TestLimits(t *testing.T) {
 	wait := make(chan struct{})
 	b := newBackend(t, func(n int, a ask) said {
 		if a.Messages[0]["content"] == "slow" {
-			<-wait
+			select {
+			case <-wait:
+			case <-a.leave: // the test has failed
+			}
 		}
 		return said{content: text(n)}
 	})

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/rondo-rl/rondo/events/natstest"
 )
 
 // TestTrainerOfYourOwn attaches examples/trainer.py and an inference server to a plane as README.md says, and kills the
@@ -19,21 +20,21 @@ func TestTrainerOfYourOwn(t *testing.T) {
 	plane := filepath.Join(dir, ".rondo")
 	up := background(t, dir, rondo, "up")
 	var at struct{ NATS, Store string }
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		text, err := os.ReadFile(filepath.Join(plane, "endpoint.json"))
 		if err == nil {
 			err = json.Unmarshal(text, &at)
 		}
 		return err
 	})
-	address := freeAddress(t)
+	address := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	server := background(t, dir, rondo, "service", "policy", "--nats", at.NATS, "--store", at.Store, "--policy-listen", address)
 	file := strings.NewReplacer("127.0.0.1:8000", address, "steps: 100", "steps: 3", "groups_per_batch: 8", "groups_per_batch: 1", "group_size: 8", "group_size: 3").
 		Replace(read(t, filepath.Join(root, "examples/run.yaml")))
 	if err := os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		_, err := command(dir, rondo, "run", "open", "mine", "--file", "run.yaml", "--tasks", quickTasks(t))
 		return err
 	})
@@ -47,7 +48,7 @@ func TestTrainerOfYourOwn(t *testing.T) {
 	}
 	t.Run("first", func(t *testing.T) {
 		said := trainer(t)
-		eventually(t, 2*time.Minute, func() error {
+		eventually(t, func() error {
 			if !strings.Contains(said(), "step 1:") {
 				return fmt.Errorf("trainer:\n%s\nplane:\n%s\nserver:\n%s", said(), up(), server())
 			}
@@ -55,7 +56,7 @@ func TestTrainerOfYourOwn(t *testing.T) {
 		})
 	})
 	said := trainer(t)
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		err := ask(dir, &shown, "run", "show", "mine")
 		if err == nil && (shown.State != "closed" || shown.PolicyVersion != 3 || len(shown.Rewards) != 3) {
 			err = fmt.Errorf("%+v\ntrainer:\n%s\nplane:\n%s", shown, said(), up())

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,29 +121,22 @@ func background(t *testing.T, dir, name string, args ...string) (output func() s
 	}
 }
 
+// patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
+const patience = 5 * time.Minute
+
 // eventually repeats a check until it passes.
-func eventually(t *testing.T, limit time.Duration, check func() error) {
+func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; {
+	for deadline := time.Now().Add(patience); ; {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", limit, err)
+			t.Fatalf("after %s: %v", patience, err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func read(t *testing.T, path string) string {

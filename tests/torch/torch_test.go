@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -72,7 +72,7 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	dir := t.TempDir()
 	rondo, plane := filepath.Join(dir, "rondo"), filepath.Join(dir, "plane")
 	run(t, "go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo")
-	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", freePort(t))
+	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", strconv.Itoa(natstest.FreePorts(t, 1)[0]))
 
 	wait(t, said, ended, fmt.Sprintf("step %d:", killAt))
 	killPlane(t, plane)
@@ -134,16 +134,6 @@ func mean(values []float64) (sum float64) {
 		sum += v / float64(len(values))
 	}
 	return sum
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // run runs a command to its end and gives what it prints.

@@ -45,7 +45,7 @@ func (b *ackBench) hears(t *testing.T) *nats.Subscription {
 
 func heardAck(t *testing.T, sub *nats.Subscription) *nats.Msg {
 	t.Helper()
-	m, err := sub.NextMsg(10 * time.Second)
+	m, err := sub.NextMsg(time.Minute)
 	if err != nil {
 		t.Fatalf("no acknowledgement came: %v", err)
 	}
@@ -58,7 +58,7 @@ func heardAck(t *testing.T, sub *nats.Subscription) *nats.Msg {
 // wants waits for the numbers of slots given back and of acknowledgements that are open.
 func (b *ackBench) wants(t *testing.T, released int64, open int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); b.released.Load() != released || len(b.ids()) != open; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); b.released.Load() != released || len(b.ids()) != open; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d released and %d open, want %d and %d", b.released.Load(), len(b.ids()), released, open)
 		}

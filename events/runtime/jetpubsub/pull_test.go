@@ -1,7 +1,8 @@
 package jetpubsub_test
 
 import (
-	"net/url"
+	"context"
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -46,7 +48,7 @@ func TestThreeSlotsHoldThreeMessages(t *testing.T) {
 // twice, and those that come later arrive.
 func TestServerRestarts(t *testing.T) {
 	files := t.TempDir()
-	listen := "127.0.0.1:0"
+	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	start := func() *embedded.Server {
 		s, err := embedded.Start(embedded.Options{Dir: files, Listen: listen, SyncInterval: time.Minute})
 		if err != nil {
@@ -56,11 +58,6 @@ func TestServerRestarts(t *testing.T) {
 	}
 	server := start()
 	defer func() { server.Shutdown() }()
-	at, err := url.Parse(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen = at.Host
 	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +68,14 @@ func TestServerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, log, "restart", 3)
-	messages := subscribe(t, shared(nc, log, jetpubsub.NewSlots(2), 2, 0), "restart")
+	messages := subscribe(t, jetpubsub.NewSubscriber(nc, jetpubsub.Config{
+		Slots: jetpubsub.NewSlots(2), Room: 2, Gone: func(error) bool { return false },
+		Ensure: func(ctx context.Context, run string) (jetpubsub.Consumer, error) {
+			// A busy machine may need longer for the restart than the AckWait of the other tests.
+			c := jetpubsub.Consumer{Stream: events.RunStream(run), Durable: "d", AckWait: 5 * time.Minute}
+			return c, ensure(ctx, log, c)
+		},
+	}), "restart")
 	inWork := receive(t, messages)
 	receive(t, messages).Ack()
 	server.Shutdown()

@@ -54,7 +54,7 @@ func TestLineIsCut(t *testing.T) {
 		line.Mend()
 	}
 	// What was on its way to the cut line comes again after the AckWait at the latest.
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	for count() < n && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -211,7 +211,7 @@ func TestStreamGoneEndsTheSubscription(t *testing.T) {
 		if ok {
 			t.Error("a message came from a stream that is gone")
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("the subscription does not notice that the stream is gone")
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/events/runtime/jetpubsub"
 )
 
+// patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
+const patience = 2 * time.Minute
+
 // fill puts n events on a run's stream.
 func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 	t.Helper()
@@ -62,7 +65,7 @@ func receive(t testing.TB, messages <-chan *message.Message) *message.Message {
 			t.Fatal("the subscription ended")
 		}
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no message came")
 	}
 	return nil
@@ -84,7 +87,7 @@ func consumerInfo(t testing.TB, log *eventlog.Log, run string) *jetstream.Consum
 // eventually waits for what another goroutine or the server is about to do.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still waiting until %s", what)
 		}
@@ -107,7 +110,7 @@ func TestNeverMoreOnTheirWayThanSlots(t *testing.T) {
 			work = append(work, m)
 		case m := <-two:
 			work = append(work, m)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("not all slots are used")
 		}
 	}
@@ -122,7 +125,7 @@ func TestNeverMoreOnTheirWayThanSlots(t *testing.T) {
 			work = append(work, m)
 		case m := <-two:
 			work = append(work, m)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("a free slot is not used")
 		}
 	}
