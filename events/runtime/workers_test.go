@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"errors"
-	goruntime "runtime"
 	"testing"
 	"testing/synctest"
 
@@ -54,16 +53,27 @@ func TestWorkersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorkers()
 		handle := w.middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })
-		before := goruntime.NumGoroutine()
 		for range 100 {
 			if _, err := handle(&message.Message{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 		}
-		if n := goruntime.NumGoroutine() - before; n != 1 {
-			t.Errorf("%d workers for one message after the other, want 1", n)
+		gate := make(chan struct{})
+		stay := job{handle: func(*message.Message) ([]*message.Message, error) { <-gate; return nil, nil }, result: make(chan error, 100)}
+		idle := 0
+		for taken := true; taken; synctest.Wait() {
+			select {
+			case w.jobs <- stay:
+				idle++
+			default:
+				taken = false
+			}
 		}
+		if idle != 1 {
+			t.Errorf("%d workers for one message after the other, want 1", idle)
+		}
+		close(gate)
 		w.end()
 	})
 }
