@@ -35,9 +35,9 @@ func (c *collector) mark(ctx context.Context) error {
 
 // markHistories reads what is new in the catalogue, all runs and the door since it was called last.
 func (c *collector) markHistories(ctx context.Context) error {
-	runs, err := knownRuns(ctx, c.log)
+	runs, err := allRuns(ctx, c.log, events.RunOpenedType) // also those that were deleted
 	if err != nil {
-		return err
+		return fmt.Errorf("the runs cannot be listed, so nothing is deleted: %w", err)
 	}
 	// The catalogue comes last: it names the segments of runs that were archived and deleted in the meantime.
 	for _, run := range append(runs, events.Catalogue) {
@@ -65,24 +65,6 @@ func (c *collector) markHistories(ctx context.Context) error {
 func unreadable(run string, err error) error {
 	return fmt.Errorf("the history of run %s cannot be read whole, so nobody can say what it needs, and nothing is deleted "+
 		"(rondo archive verify %s tells more; when it is lost for good: --abandon %s): %w", run, run, run, err)
-}
-
-// knownRuns lists the runs that have a stream, and those that the catalogue has ever heard of.
-func knownRuns(ctx context.Context, log *eventlog.Log) ([]string, error) {
-	runs, err := allRuns(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	for e, err := range log.All(ctx, events.Catalogue, 1) {
-		if err != nil {
-			return nil, unreadable(events.Catalogue, err)
-		}
-		if e.Type == events.RunOpenedType && !slices.Contains(runs, e.Entity) {
-			runs = append(runs, e.Entity)
-		}
-	}
-	slices.Sort(runs)
-	return runs, nil
 }
 
 // markStored reads the archives of runs that lie in the store, but that the log knows nothing of: the catalogue was lost, or the

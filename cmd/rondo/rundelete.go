@@ -73,8 +73,9 @@ func deletable(ctx context.Context, log *eventlog.Log, run string) error {
 	return nil
 }
 
-// allRuns lists the runs that have a stream, and the archived ones that have none any more.
-func allRuns(ctx context.Context, log *eventlog.Log) ([]string, error) {
+// allRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
+// some other types.
+func allRuns(ctx context.Context, log *eventlog.Log, others ...events.Type) ([]string, error) {
 	runs, err := log.Runs(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,10 @@ func allRuns(ctx context.Context, log *eventlog.Log) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Type == events.SegmentSealedType && !slices.Contains(runs, e.Entity) {
+		if e.Type != events.SegmentSealedType && !slices.Contains(others, e.Type) {
+			continue
+		}
+		if !slices.Contains(runs, e.Entity) {
 			runs = append(runs, e.Entity)
 		}
 	}

@@ -76,6 +76,14 @@ type shownRollout struct {
 	remarks    []string // invalidations, annotations and feedback
 	member     *events.Member
 	dropped    []events.GroupDropped
+	batches    []inBatch
+}
+
+// inBatch is a place in a batch.
+type inBatch struct {
+	feed   string
+	step   int64
+	masked string // why it is not trained on; "": it is
 }
 
 // gather reads a rollout's chains and its trajectory file.
@@ -123,12 +131,14 @@ var (
 	rolloutKind  = events.RolloutStartedType.Kind()
 	groupKind    = events.GroupOpenedType.Kind()
 	feedbackKind = events.FeedbackRecordedType.Kind()
+	batchKind    = events.BatchReadyType.Kind()
 )
 
-// chainsOf reads the chains of a rollout, its group and its feedback, by kind, from the run's stream or, when that is gone, from its
-// archive.
+// chainsOf reads the chains of a rollout, its group and its feedback, and the batches that hold its group, by kind, from the run's
+// stream or, when that is gone, from its archive.
 func chainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[string][]events.Event, error) {
-	entities := map[string]string{rolloutKind: rollout, groupKind: events.GroupOf(rollout), feedbackKind: rollout}
+	group := events.GroupOf(rollout)
+	entities := map[string]string{rolloutKind: rollout, groupKind: group, feedbackKind: rollout}
 	chains := map[string][]events.Event{}
 	if _, err := log.Incarnation(ctx, run); err != nil {
 		if !errors.Is(err, eventlog.ErrNotFound) {
@@ -138,7 +148,7 @@ func chainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[
 			if err != nil {
 				return nil, err
 			}
-			if kind := e.Type.Kind(); entities[kind] == e.Entity && e.Entity != "" {
+			if kind := e.Type.Kind(); entities[kind] == e.Entity && e.Entity != "" || holds(e, group) {
 				chains[kind] = append(chains[kind], e)
 			}
 		}
@@ -156,12 +166,54 @@ func chainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[
 			return nil, err
 		}
 	}
-	return chains, nil
+	var err error
+	chains[batchKind], err = batchesOf(ctx, log, run, chains[groupKind])
+	return chains, err
+}
+
+// batchesOf reads the batches that hold a group, of which the links are given.
+func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []events.Event) (found []events.Event, err error) {
+	at := slices.IndexFunc(links, func(e events.Event) bool { return e.Type == events.GroupCompletedType })
+	if at < 0 {
+		return nil, nil
+	}
+	completed := links[at]
+	last, err := log.LastOfType(ctx, run, events.BatchReadyType, "*")
+	if errors.Is(err, eventlog.ErrNotFound) || err == nil && last.Seq < completed.Seq {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	errEnd := errors.New("read to the end")
+	filter := events.Event{Run: run, Type: events.BatchReadyType, Entity: "*"}.Subject()
+	err = log.Follow(ctx, run, completed.Seq, filter, func(e events.Event) error {
+		if holds(e, completed.Entity) {
+			found = append(found, e)
+		}
+		if e.Seq >= last.Seq {
+			return errEnd
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnd) {
+		return nil, err
+	}
+	return found, nil
+}
+
+// holds reports whether an event is a batch with a group. What cannot be read is told by whoever reads it.
+func holds(e events.Event, group string) bool {
+	if e.Type != events.BatchReadyType {
+		return false
+	}
+	ready, err := events.Data[events.BatchReady](e)
+	return err != nil || slices.Contains(ready.Groups, group)
 }
 
 // readChains notes what is not part of the folded rollout.
 func (s *shownRollout) readChains(chains map[string][]events.Event) error {
-	for _, e := range slices.Concat(chains[rolloutKind], chains[feedbackKind], chains[groupKind]) {
+	for _, e := range slices.Concat(chains[rolloutKind], chains[feedbackKind], chains[groupKind], chains[batchKind]) {
 		var err error
 		switch e.Type {
 		case events.RolloutRetriedType:
@@ -186,6 +238,8 @@ func (s *shownRollout) readChains(chains map[string][]events.Event) error {
 			s.dropped = append(s.dropped, d)
 		case events.GroupCompletedType:
 			err = s.readMember(e)
+		case events.BatchReadyType:
+			err = s.readBatch(e)
 		default:
 			s.readTime(e)
 		}
@@ -215,6 +269,19 @@ func (s *shownRollout) readMember(e events.Event) error {
 	at := slices.IndexFunc(completed.Members, func(m events.Member) bool { return m.Rollout == s.rollout.ID })
 	if at >= 0 {
 		s.member = &completed.Members[at]
+	}
+	return nil
+}
+
+func (s *shownRollout) readBatch(e events.Event) error {
+	ready, err := events.Data[events.BatchReady](e)
+	if err != nil {
+		return err
+	}
+	// Where a batch holds the group, its drop by the same feed is void.
+	s.dropped = slices.DeleteFunc(s.dropped, func(d events.GroupDropped) bool { return d.Feed == e.Entity })
+	if masked := ready.Masked[s.rollout.ID]; masked != "" || slices.Contains(ready.Rollouts, s.rollout.ID) {
+		s.batches = append(s.batches, inBatch{e.Entity, ready.Step, masked})
 	}
 	return nil
 }

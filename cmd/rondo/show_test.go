@@ -101,6 +101,7 @@ func TestHostileRollout(t *testing.T) {
 	shown := &shownRollout{
 		recorded: true, spelled: true, remarks: []string{annotation(events.RolloutAnnotated{Text: evil}), feedback(events.FeedbackRecorded{Signal: evil, Text: evil})},
 		retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}}, dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
+		batches: []inBatch{{evil, 1, ""}, {evil, 1, evil}},
 		rollout: events.Rollout{
 			Failed: &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
 			Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}}},
@@ -142,6 +143,11 @@ func TestShow(t *testing.T) {
 	r.state(events.RolloutAnnotatedType, ids[0], "a", events.RolloutAnnotated{Text: "look at this"})
 	r.state(events.FeedbackRecordedType, ids[0], "f", events.FeedbackRecorded{Signal: events.SignalReject, Text: "no"})
 	r.state(events.GroupDroppedType, "g000001", "trainer", events.GroupDropped{Feed: "trainer", Reason: events.DropStale, Staleness: 3})
+	r.state(events.GroupCompletedType, "g000001", "0", events.GroupCompleted{Task: "fix-a", Members: []events.Member{{Rollout: ids[0], Reward: 0.5, Advantage: 0.25}}})
+	r.state(events.GroupDroppedType, "g000001", "shadow", events.GroupDropped{Feed: "shadow", Reason: events.DropFiltered, Filter: "void"})
+	r.state(events.BatchReadyType, "shadow", "4", events.BatchReady{Step: 4, Groups: []string{"g000009"}, Rollouts: []string{"g000009-0"}})
+	r.state(events.BatchReadyType, "shadow", "5", events.BatchReady{Step: 5, Groups: []string{"g000001"}, Rollouts: ids[:1]})
+	r.state(events.BatchReadyType, "sft", "2", events.BatchReady{Step: 2, Groups: []string{"g000001"}, Masked: map[string]string{ids[0]: "overlong"}})
 	r.state(events.RolloutRetriedType, ids[1], "1", events.RolloutRetried{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: "connection refused", Try: 1})
 	edit := `{"file_path":"a.go","old_string":"x := 1\ny","new_string":"x := 2\ny"}`
 	r.state(events.TurnSampledType, ids[1], "0", events.TurnSampled{
@@ -159,7 +165,11 @@ func TestShow(t *testing.T) {
 		}
 		return output
 	}
-	contains(t, show(ids[0]), "scored (finished)", "0.5", "annotation: look at this", "feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old", "── turn 0", "Done.")
+	contains(t, show(ids[0]), "scored (finished)", "0.5", "annotation: look at this", "feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old",
+		"trained   feed shadow, step 5\n", "masked    feed sft, step 2: overlong\n", "advantage +0.25", "── turn 0", "Done.")
+	if output := show(ids[0]); strings.Contains(output, "void") || strings.Contains(output, "step 4") {
+		t.Errorf("neither a drop that is void nor another group's batch counts:\n%s", output)
+	}
 	contains(t, show(ids[1]), "in flight", "generator, endpoint: connection refused", "Do fix-a.", "┊ I wonder.", "\nBoth.\n", "▸ search_replace a.go\n│ - x := 1\n│ + x := 2\n│   y\n", "│ $ go test\n│ ✗ exit code 2  1.5 s\n│ line 1\n", "26 lines more (--full)")
 	contains(t, show(ids[1], "--full"), "line 20\n")
 	contains(t, show(ids[1], "--width", "130"), "▸ search_replace a.go", " ┃ ▸ run_terminal_cmd\n")

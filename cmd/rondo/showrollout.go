@@ -117,6 +117,13 @@ func (s *shownRollout) outcome(fact func(name, text string, st style)) {
 		}
 		fact("reward", text, bold)
 	}
+	for _, b := range s.batches {
+		if text := fmt.Sprintf("feed %s, step %d", line(b.feed, 40), b.step); b.masked == "" {
+			fact("trained", text, plain)
+		} else {
+			fact("masked", text+": "+line(b.masked, 60), yellow)
+		}
+	}
 	for _, d := range s.dropped {
 		text := fmt.Sprintf("feed %s does not train on its group: %s", line(d.Feed, 40), d.Reason)
 		if d.Reason == events.DropStale {
