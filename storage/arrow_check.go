@@ -42,8 +42,8 @@ const (
 var arrowKinds = map[byte]bool{2: true /* Int */, 3: true /* FloatingPoint */, 4: true /* Binary */, 5: true /* Utf8 */, 6: true, /* Bool */
 	10: true /* Timestamp */, 12: true /* List */, 13: true /* Struct */, 18: true /* Duration */}
 
-// checkArrow checks footer, schema and record batch header of a file against the limits. It may panic on offsets that lead nowhere.
-func checkArrow(file []byte) error {
+// checkArrow checks footer, schema and record batch headers of a file against the limits. It may panic on offsets that lead nowhere.
+func checkArrow(file []byte, maxBatches int) error {
 	if len(file) < 2*len(arrowMagic)+12 || !bytes.HasPrefix(file, arrowMagic) {
 		return errors.New("it does not begin like an Arrow IPC file")
 	}
@@ -59,8 +59,9 @@ func checkArrow(file []byte) error {
 	if n := vectorLen(footer, footerDictionaries); n != 0 {
 		return fmt.Errorf("%d dictionaries; plain columns are expected", n)
 	}
-	if n := vectorLen(footer, footerRecordBatches); n != 1 {
-		return fmt.Errorf("%d record batches, want 1", n)
+	batches := vectorLen(footer, footerRecordBatches)
+	if batches < 1 || batches > maxBatches {
+		return fmt.Errorf("%d record batches, want 1 to %d", batches, maxBatches)
 	}
 	if n := vectorLen(footer, footerMetadata); n > maxArrowEntries {
 		return fmt.Errorf("%d entries of footer metadata (limit %d)", n, maxArrowEntries)
@@ -68,7 +69,20 @@ func checkArrow(file []byte) error {
 	if err := checkArrowSchema(footer); err != nil {
 		return err
 	}
-	return checkArrowBlock(file, footer.Bytes[vectorStart(footer, footerRecordBatches):])
+	for i := range batches {
+		if err := checkArrowBlock(file, blockAt(footer, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blockSize is that of a footer's Block.
+const blockSize = 24
+
+// blockAt is a footer's block of the i-th record batch.
+func blockAt(footer flatbuffers.Table, i int) []byte {
+	return footer.Bytes[int(vectorStart(footer, footerRecordBatches))+blockSize*i:][:blockSize]
 }
 
 // footerOf finds the footer of a file that is long enough for the one it claims.

@@ -55,7 +55,7 @@ func claims(t *testing.T, file []byte, decode func([]byte) (any, error), want an
 	if got, err := decode(file); err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("as it was written: %v", err)
 	}
-	batch, _ := batchOf(file)
+	batch, _ := batchOf(file, 0)
 	refused := 0
 	for _, slot := range []flatbuffers.VOffsetT{batchNodes, batchBuffers} {
 		start := int(vectorStart(batch, slot))

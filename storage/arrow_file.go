@@ -35,14 +35,22 @@ func writeArrow[R any](columns []column[R], meta *metadata, rows []R) ([]byte, e
 	if size := meta.size(); size > maxArrowText {
 		return nil, fmt.Errorf("%w: %d bytes of metadata (limit %d)", ErrTooLarge, size, maxArrowText)
 	}
-	record, err := buildRecord(columns, meta, rows)
+	arrays, err := buildArrays(columns, rows)
 	if err != nil {
 		return nil, err
 	}
-	if size := recordSize(record); size > maxArrowDecoded {
-		return nil, fmt.Errorf("%w: %d bytes uncompressed (limit %d)", ErrTooLarge, size, maxArrowDecoded)
+	meta.add("checksum", checksum(meta, arrays))
+	return finishFile(columns, meta, []part{writePart(arrays, len(rows))})
+}
+
+// finishFile makes a file of record batches.
+func finishFile[R any](columns []column[R], meta *metadata, parts []part) ([]byte, error) {
+	fields := make([]arrow.Field, len(columns))
+	for i := range columns {
+		fields[i] = columns[i].field
 	}
-	file, err := writeFile(record)
+	texts := arrow.NewMetadata(meta.keys, meta.values)
+	file, err := writeFile(arrow.NewSchema(fields, &texts), parts)
 	if err != nil {
 		return nil, err
 	}
@@ -52,77 +60,82 @@ func writeArrow[R any](columns []column[R], meta *metadata, rows []R) ([]byte, e
 	return file, nil
 }
 
-func buildRecord[R any](columns []column[R], meta *metadata, rows []R) (arrow.RecordBatch, error) {
-	fields, arrays := make([]arrow.Field, len(columns)), make([]arrow.Array, len(columns))
+// buildArrays makes the columns of a record batch.
+func buildArrays[R any](columns []column[R], rows []R) ([]arrow.Array, error) {
+	arrays, size := make([]arrow.Array, len(columns)), uint64(0)
 	for i := range columns {
-		fields[i] = columns[i].field
 		data, err := columns[i].write(rows)
 		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", fields[i].Name, err)
+			return nil, fmt.Errorf("column %s: %w", columns[i].field.Name, err)
 		}
 		arrays[i] = array.MakeFromData(data)
+		size += data.SizeInBytes()
 	}
-	meta.add("checksum", checksum(meta, arrays))
-	texts := arrow.NewMetadata(meta.keys, meta.values)
-	return array.NewRecordBatch(arrow.NewSchema(fields, &texts), arrays, int64(len(rows))), nil
+	if size > maxArrowDecoded {
+		return nil, fmt.Errorf("%w: %d bytes uncompressed (limit %d)", ErrTooLarge, size, maxArrowDecoded)
+	}
+	return arrays, nil
 }
 
-func recordSize(record arrow.RecordBatch) uint64 {
-	size := uint64(0)
-	for _, values := range record.Columns() {
-		size += values.Data().SizeInBytes()
-	}
-	return size
-}
-
-// readArrow reads a file back. It never panics and takes bounded memory, whatever the bytes; errors are ErrCorrupt or ErrTooLarge.
+// readArrow reads a file of one record batch back. It never panics and takes bounded memory, whatever the bytes; errors are ErrCorrupt or
+// ErrTooLarge.
 func readArrow[R any](columns []column[R], kind, schema string, file []byte, makeRows func(n int) []R) (meta annotations, rows []R, err error) {
-	if len(file) > MaxArrowFile {
-		return nil, nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
-	}
-	// The library turns most malformed input into errors, but not all of it.
-	defer func() {
-		if problem := recover(); problem != nil {
-			meta, rows, err = nil, nil, fmt.Errorf("%w: not a valid Arrow file: %v", ErrCorrupt, problem)
-		}
-	}()
-	if err := checkArrow(file); err != nil {
-		return nil, nil, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
-	}
-	meta, rows, err = readRecord(columns, kind, schema, file, makeRows)
+	defer invalid(&err)
+	found, err := openArrow(columns, kind, file, 1, schema)
 	if err != nil {
+		return nil, nil, err
+	}
+	arrays, count, err := readBody(file, 0, found)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	meta = found.Metadata().ToMap()
+	if err := meta.verify(found.Metadata(), arrays); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	rows = makeRows(count)
+	if err := readColumns(columns, arrays, rows); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return meta, rows, nil
 }
 
-func readRecord[R any](columns []column[R], kind, schema string, file []byte, makeRows func(n int) []R) (annotations, []R, error) {
+// invalid turns a panic into an error: the library turns most malformed input into errors, but not all of it.
+func invalid(err *error) {
+	if problem := recover(); problem != nil {
+		*err = fmt.Errorf("%w: not a valid Arrow file: %v", ErrCorrupt, problem)
+	}
+}
+
+// openArrow checks a file, its metadata's kind and version, and its columns.
+func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches int, versions ...string) (*arrow.Schema, error) {
+	if len(file) > MaxArrowFile {
+		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
+	}
+	if err := checkArrow(file, maxBatches); err != nil {
+		return nil, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
+	}
 	reader, err := ipc.NewFileReader(bytes.NewReader(file))
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer reader.Close()
-	meta, err := readMetadata(reader.Schema().Metadata(), kind, schema)
-	if err != nil {
-		return nil, nil, err
+	if err := checkMetadata(reader.Schema().Metadata(), kind, versions); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if err := checkSchema(columns, reader.Schema()); err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	arrays, count, err := readBody(file, reader.Schema())
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := meta.verify(reader.Schema().Metadata(), arrays); err != nil {
-		return nil, nil, err
-	}
-	rows := makeRows(count)
+	return reader.Schema(), nil
+}
+
+func readColumns[R any](columns []column[R], arrays []arrow.Array, rows []R) error {
 	for i, column := range columns {
 		if err := readColumn(column, arrays[i], rows); err != nil {
-			return nil, nil, fmt.Errorf("column %s: %w", column.field.Name, err)
+			return fmt.Errorf("column %s: %w", column.field.Name, err)
 		}
 	}
-	return meta, rows, nil
+	return nil
 }
 
 func readColumn[R any](c column[R], values arrow.Array, rows []R) error {

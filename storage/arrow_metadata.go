@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,18 +35,18 @@ func (m *metadata) size() int {
 // annotations are the metadata of a file that was read.
 type annotations map[string]string
 
-func readMetadata(found arrow.Metadata, kind, schema string) (annotations, error) {
-	values := annotations(found.ToMap())
+func checkMetadata(found arrow.Metadata, kind string, versions []string) error {
+	values := found.ToMap()
 	if len(values) != found.Len() {
-		return nil, fmt.Errorf("metadata: a key appears twice")
+		return fmt.Errorf("metadata: a key appears twice")
 	}
 	if values["kind"] != kind {
-		return nil, fmt.Errorf("metadata: kind is %.40q, want %q", values["kind"], kind)
+		return fmt.Errorf("metadata: kind is %.40q, want %q", values["kind"], kind)
 	}
-	if values["schema_version"] != schema {
-		return nil, fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], schema)
+	if !slices.Contains(versions, values["schema_version"]) {
+		return fmt.Errorf("metadata: schema version is %.40q, this program reads %q", values["schema_version"], strings.Join(versions, " and "))
 	}
-	return values, nil
+	return nil
 }
 
 // verify compares the checksum, if the writer of the file gave one.

@@ -21,16 +21,13 @@ var decompressor = func() *zstd.Decoder {
 	return decoder
 }()
 
-// readBody reads the record batch of a file that checkArrow has passed, and checks that every buffer is as long as its entries need.
+// readBody reads a record batch of a file that checkArrow has passed, and checks that every buffer is as long as its entries need.
 // The arrays lie in memory of their own.
-func readBody(file []byte, schema *arrow.Schema) (columns []arrow.Array, rows int, err error) {
-	batch, content := batchOf(file)
+func readBody(file []byte, i int, schema *arrow.Schema) (columns []arrow.Array, rows int, err error) {
+	batch, content := batchOf(file, i)
 	r := &bodyReader{batch: batch, content: content}
 	_, r.compressed = subTable(batch, batchCompression)
-	count := int64(0)
-	if at := flatbuffers.UOffsetT(batch.Offset(batchLength)); at != 0 {
-		count = batch.GetInt64(batch.Pos + at)
-	}
+	count := rowsOf(batch)
 	if count < 0 || count > MaxArrowRows {
 		return nil, 0, fmt.Errorf("%d rows (limit %d)", count, MaxArrowRows)
 	}
@@ -47,10 +44,18 @@ func readBody(file []byte, schema *arrow.Schema) (columns []arrow.Array, rows in
 	return columns, int(count), nil
 }
 
-// batchOf finds the record batch's table and its body.
-func batchOf(file []byte) (flatbuffers.Table, []byte) {
-	footer := footerOf(file)
-	offset, header, body := blockOf(footer.Bytes[vectorStart(footer, footerRecordBatches):])
+// rowsOf is how many rows a record batch claims.
+func rowsOf(batch flatbuffers.Table) int64 {
+	at := flatbuffers.UOffsetT(batch.Offset(batchLength))
+	if at == 0 {
+		return 0
+	}
+	return batch.GetInt64(batch.Pos + at)
+}
+
+// batchOf finds a record batch's table and its body.
+func batchOf(file []byte, i int) (flatbuffers.Table, []byte) {
+	offset, header, body := blockOf(blockAt(footerOf(file), i))
 	batch, _ := subTable(rootTable(file[offset+8:offset+header]), messageHeader)
 	return batch, file[offset+header : offset+header+body]
 }

@@ -18,7 +18,7 @@ func TestDescriptionMatchesTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, makeTrajectory(1, 2)), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeSegment(1))} {
+	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, makeTrajectory(1, 2)), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
 		schema := readSchema(t, file)
 		_, section, found := strings.Cut(string(text), title)
 		if !found {

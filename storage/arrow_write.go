@@ -3,7 +3,6 @@ package storage
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -14,7 +13,7 @@ import (
 )
 
 // The Arrow library makes a compressor of several MiB for every file, and two copies of every buffer. So it only writes the frame of a
-// file, with an empty record batch, and the record batch that takes its place is written here, with compressors that are used again.
+// file, with empty record batches, and those that take their places are written here, with compressors that are used again.
 
 // compressor is safe for use by many goroutines. The frame's own checksum is left out, as the metadata hold one of everything.
 var compressor = func() *zstd.Encoder {
@@ -28,33 +27,46 @@ var compressor = func() *zstd.Encoder {
 // arrowV5 is the metadata version of Arrow 1.0 and later.
 const arrowV5 = 4
 
-// writeFile lays a record batch out as an Arrow IPC file.
-func writeFile(record arrow.RecordBatch) ([]byte, error) {
-	frame, err := writeFrame(record.Schema())
+// part is a record batch as it stands in a file.
+type part struct{ message, body []byte }
+
+func (p part) size() int { return len(p.message) + len(p.body) }
+
+func writePart(columns []arrow.Array, rows int) part {
+	b := &body{}
+	for _, column := range columns {
+		b.add(column.Data())
+	}
+	return part{b.message(int64(rows)), b.bytes}
+}
+
+// writeFile lays record batches, at least one, out as an Arrow IPC file.
+func writeFile(schema *arrow.Schema, parts []part) ([]byte, error) {
+	frame, err := writeFrame(schema, len(parts))
 	if err != nil {
 		return nil, err
 	}
-	sizeAt := len(frame) - len(arrowMagic) - 4
-	footerAt := sizeAt - int(binary.LittleEndian.Uint32(frame[sizeAt:]))
-	footer := rootTable(frame[footerAt:sizeAt])
-	block := frame[footerAt+int(vectorStart(footer, footerRecordBatches)):]
-	offset, header, empty := blockOf(block)
-	b := &body{}
-	for _, column := range record.Columns() {
-		b.add(column.Data())
+	footer := footerOf(frame)
+	offset, _, _ := blockOf(blockAt(footer, 0))
+	lastOffset, lastHeader, lastBody := blockOf(blockAt(footer, len(parts)-1))
+	rest := frame[lastOffset+lastHeader+lastBody:]
+	size := int(offset) + len(rest)
+	for _, p := range parts {
+		size += p.size()
 	}
-	message := b.message(record.NumRows())
-	binary.LittleEndian.PutUint32(block[8:], uint32(len(message)))
-	binary.LittleEndian.PutUint64(block[16:], uint64(len(b.bytes)))
-	file := make([]byte, 0, len(frame)-int(header)+len(message)+len(b.bytes))
-	file = append(file, frame[:offset]...)
-	file = append(file, message...)
-	file = append(file, b.bytes...)
-	return append(file, frame[offset+header+empty:]...), nil
+	file := append(make([]byte, 0, size), frame[:offset]...)
+	for i, p := range parts {
+		block := blockAt(footer, i)
+		binary.LittleEndian.PutUint64(block, uint64(len(file)))
+		binary.LittleEndian.PutUint32(block[8:], uint32(len(p.message)))
+		binary.LittleEndian.PutUint64(block[16:], uint64(len(p.body)))
+		file = append(append(file, p.message...), p.body...)
+	}
+	return append(file, rest...), nil
 }
 
-// writeFrame makes a file with the schema and one record batch without rows.
-func writeFrame(schema *arrow.Schema) ([]byte, error) {
+// writeFrame makes a file with the schema and record batches without rows.
+func writeFrame(schema *arrow.Schema, batches int) ([]byte, error) {
 	columns := make([]arrow.Array, schema.NumFields())
 	for i, field := range schema.Fields() {
 		columns[i] = array.MakeArrayOfNull(memory.DefaultAllocator, field.Type, 0)
@@ -64,7 +76,13 @@ func writeFrame(schema *arrow.Schema) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(writer.Write(array.NewRecordBatch(schema, columns, 0)), writer.Close())
+	empty := array.NewRecordBatch(schema, columns, 0)
+	for range batches {
+		if err := writer.Write(empty); err != nil {
+			return nil, err
+		}
+	}
+	err = writer.Close()
 	return frame.Bytes(), err
 }
 

@@ -14,10 +14,11 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Size of a segment, before compression.
+// A segment is cut when it takes segmentBytes in the store, or has segmentParts: events of text shrink to a twentieth, and what is not
+// sealed has to be read again.
 const (
-	segmentBytes  = 32 << 20
-	segmentEvents = 250_000
+	segmentBytes = 16 << 20
+	segmentParts = 32
 )
 
 // ErrBroken: an archive does not hold together.
@@ -47,19 +48,18 @@ func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed,
 	return sealed, nil
 }
 
-// ReadSegment reads a segment and checks that it is the one that was sealed.
+// ReadSegment fetches a segment and checks that it is the one that was sealed.
 func (l *Log) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
 	data, err := storage.GetBlob(ctx, l.store, s.Segment)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
 	}
-	segment, err := storage.DecodeSegment(data)
+	segment, err := storage.OpenSegment(data)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
 	}
-	first, last := segment.Records[0].Sequence, segment.Records[len(segment.Records)-1].Sequence
-	if segment.Run != run || first != int64(s.First) || last != int64(s.Last) || segment.Previous != s.Previous {
-		return nil, fmt.Errorf("segment %d to %d of run %s: %w: the file holds %d to %d of run %s behind %.16q", s.First, s.Last, run, ErrBroken, first, last, segment.Run, segment.Previous)
+	if segment.Run != run || segment.First != int64(s.First) || segment.Last != int64(s.Last) || segment.Previous != s.Previous {
+		return nil, fmt.Errorf("segment %d to %d of run %s: %w: the file holds %d to %d of run %s behind %.16q", s.First, s.Last, run, ErrBroken, segment.First, segment.Last, segment.Run, segment.Previous)
 	}
 	return segment, nil
 }
@@ -89,12 +89,12 @@ func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(
 		yield(events.Event{}, err)
 		return
 	}
-	for segment, err := range l.readAhead(ctx, run, from, sealed) {
+	for records, err := range l.readAhead(ctx, run, from, sealed) {
 		if err != nil {
 			yield(events.Event{}, err)
 			return
 		}
-		for _, r := range segment.Records {
+		for _, r := range records {
 			if uint64(r.Sequence) < from {
 				continue
 			}
@@ -124,22 +124,25 @@ func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.Seg
 	if n := len(sealed); n > 0 {
 		next, previous = sealed[n-1].Last+1, sealed[n-1].Segment.SHA256
 	}
-	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next) {
+	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next, sealed) {
 		return nil, nil
 	}
-	part, size := &storage.Segment{Run: run, Previous: previous}, 0
+	segment := storage.NewSegmentWriter(run, previous)
 	seal := func() error {
-		s, err := l.seal(ctx, part)
+		s, err := l.seal(ctx, run, next, previous, segment)
 		if err != nil {
 			return err
 		}
 		made = append(made, s)
-		part, size = &storage.Segment{Run: run, Previous: s.Segment.SHA256}, 0
+		next, previous = s.Last+1, s.Segment.SHA256
+		segment = storage.NewSegmentWriter(run, previous)
 		return nil
 	}
 	r := &reader{log: l, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		part.Records = append(part.Records, record(m, meta))
-		if size += len(m.Data()) + 512; size < segmentBytes && len(part.Records) < segmentEvents {
+		if err := segment.Add(record(m, meta)); err != nil {
+			return err
+		}
+		if segment.Stored() < segmentBytes && segment.Parts() < segmentParts {
 			return nil
 		}
 		return seal()
@@ -147,7 +150,7 @@ func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.Seg
 	if err := r.read(ctx); err != nil {
 		return made, fmt.Errorf("seal run %s: %w", run, err)
 	}
-	if all && len(part.Records) > 0 {
+	if all && segment.Len() > 0 {
 		if err := seal(); err != nil {
 			return made, fmt.Errorf("seal run %s: %w", run, err)
 		}
@@ -155,10 +158,14 @@ func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.Seg
 	return made, nil
 }
 
-// fillsSegment estimates whether the last n events of a run are as large as a segment.
-func (l *Log) fillsSegment(ctx context.Context, run string, n uint64) bool {
+// fillsSegment estimates whether the last n events of a run fill a segment: as large as those of its last segment were in the store, or
+// so many that their size there does not matter.
+func (l *Log) fillsSegment(ctx context.Context, run string, n uint64, sealed []events.SegmentSealed) bool {
+	if k := len(sealed); k > 0 && float64(n)*float64(sealed[k-1].Segment.Size)/float64(sealed[k-1].Last+1-sealed[k-1].First) >= 1.25*segmentBytes {
+		return true
+	}
 	info, err := l.info(ctx, run)
-	return err == nil && info.State.Msgs > 0 && (n >= segmentEvents || info.State.Bytes/info.State.Msgs*n >= segmentBytes)
+	return err == nil && info.State.Msgs > 0 && float64(info.State.Bytes)/float64(info.State.Msgs)*float64(n) >= segmentParts*storage.SegmentPart
 }
 
 func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
@@ -176,18 +183,19 @@ func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
 	return r
 }
 
-func (l *Log) seal(ctx context.Context, part *storage.Segment) (events.SegmentSealed, error) {
-	data, err := storage.EncodeSegment(part)
+// seal stores a segment that begins with a sequence, and states it.
+func (l *Log) seal(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
+	data, err := segment.Finish()
 	if err != nil {
 		return events.SegmentSealed{}, err
 	}
-	first, last := uint64(part.Records[0].Sequence), uint64(part.Records[len(part.Records)-1].Sequence)
-	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", part.Run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
+	last := first + uint64(segment.Len()) - 1
+	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
 	if err != nil {
 		return events.SegmentSealed{}, err
 	}
-	sealed := events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: part.Previous}
-	fact, err := events.New(events.Catalogue, events.SegmentSealedType, part.Run, fmt.Sprint(first), sealed)
+	sealed := events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: previous}
+	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, fmt.Sprint(first), sealed)
 	if err != nil {
 		return sealed, err
 	}
@@ -229,12 +237,17 @@ func (l *Log) Stored(ctx context.Context, run string) (sealed []events.SegmentSe
 		if err != nil {
 			return nil, err
 		}
-		segment, err := storage.DecodeSegment(data)
+		segment, err := storage.OpenSegment(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", info.Key, err)
 		}
+		for _, err := range segment.Records() { // nobody else vouches for the file
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", info.Key, err)
+			}
+		}
 		sealed = append(sealed, events.SegmentSealed{
-			First: uint64(segment.Records[0].Sequence), Last: uint64(segment.Records[len(segment.Records)-1].Sequence),
+			First: uint64(segment.First), Last: uint64(segment.Last),
 			Segment: storage.Ref{Key: info.Key, SHA256: storage.Digest(data), Size: int64(len(data))}, Previous: segment.Previous,
 		})
 	}

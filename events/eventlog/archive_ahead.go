@@ -8,39 +8,64 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// segmentsAhead is how many segments are fetched and decoded while one is read; each takes some 64 MiB.
-const segmentsAhead = 2
+// partsAhead is how many parts of segments are decoded while one is read. Each takes some 16 MiB, four times that in segments of before
+// they had several parts.
+const partsAhead = 2
 
-// readAhead yields the segments that hold a run's events from a sequence on, in order.
-func (l *Log) readAhead(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed) iter.Seq2[*storage.Segment, error] {
-	return func(yield func(*storage.Segment, error) bool) {
-		type reading struct {
-			segment *storage.Segment
-			err     error
-		}
+// reading is a part that is being decoded.
+type reading struct {
+	records []storage.Record
+	err     error
+}
+
+// readAhead yields the parts that hold a run's events from a sequence on, in order. It fetches a segment while the last parts of the
+// one before it are read.
+func (l *Log) readAhead(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed) iter.Seq2[[]storage.Record, error] {
+	return func(yield func([]storage.Record, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		var pending []chan reading // in order
-		for _, s := range sealed {
-			if s.Last < from {
-				continue
-			}
-			c := make(chan reading, 1)
-			go func() {
-				segment, err := l.ReadSegment(ctx, run, s)
-				c <- reading{segment, err}
-			}()
-			if pending = append(pending, c); len(pending) <= segmentsAhead {
-				continue
-			}
-			r := <-pending[0]
-			pending = pending[1:]
-			if !yield(r.segment, r.err) || r.err != nil {
+		pending := make(chan chan reading, partsAhead-1)
+		go func() {
+			defer close(pending)
+			l.startReading(ctx, run, from, sealed, pending)
+		}()
+		for c := range pending {
+			if r := <-c; !yield(r.records, r.err) || r.err != nil {
 				return
 			}
 		}
-		for _, c := range pending {
-			if r := <-c; !yield(r.segment, r.err) || r.err != nil {
+	}
+}
+
+// startReading starts to decode part after part, as pending has room for them.
+func (l *Log) startReading(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, pending chan<- chan reading) {
+	start := func(read func() ([]storage.Record, error)) (ok bool) {
+		c := make(chan reading, 1)
+		select {
+		case pending <- c:
+		case <-ctx.Done():
+			return false
+		}
+		go func() {
+			records, err := read()
+			c <- reading{records, err}
+		}()
+		return true
+	}
+	for _, s := range sealed {
+		if s.Last < from {
+			continue
+		}
+		segment, err := l.ReadSegment(ctx, run, s)
+		if err != nil {
+			start(func() ([]storage.Record, error) { return nil, err })
+			return
+		}
+		for i := range segment.Parts() {
+			if uint64(segment.LastOf(i)) < from {
+				continue
+			}
+			if !start(func() ([]storage.Record, error) { return segment.Part(i) }) {
 				return
 			}
 		}

@@ -35,10 +35,13 @@ func (l *Log) VerifyObjects(ctx context.Context, run string, sealed []events.Seg
 		if wrong(err) {
 			continue
 		}
-		if err == nil {
-			err = c.segment(ctx, segment)
+		for i := 0; err == nil && i < segment.Parts(); i++ {
+			var records []storage.Record
+			if records, err = segment.Part(i); err == nil {
+				err = c.part(ctx, run, records)
+			}
 		}
-		if err != nil {
+		if err != nil && !wrong(err) {
 			return c.found, fmt.Errorf("objects of run %s: %w", run, err)
 		}
 		if progress != nil {
@@ -62,18 +65,18 @@ type finding struct {
 	text string
 }
 
-func (c *objectCheck) segment(ctx context.Context, s *storage.Segment) error {
+func (c *objectCheck) part(ctx context.Context, run string, records []storage.Record) error {
 	var mu sync.Mutex
 	var all []finding
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readingObjects)
-	for _, r := range s.Records {
+	for _, r := range records {
 		group.Go(func() error {
 			texts, err := c.record(ctx, r)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, text := range texts {
-				all = append(all, finding{r.Sequence, fmt.Sprintf("run %s: sequence %d: %s: %s", s.Run, r.Sequence, r.ID, text)})
+				all = append(all, finding{r.Sequence, fmt.Sprintf("run %s: sequence %d: %s: %s", run, r.Sequence, r.ID, text)})
 			}
 			return err
 		})

@@ -26,18 +26,10 @@ func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.Seg
 		return findings, err
 	}
 	for _, s := range sealed {
-		segment, err := l.ReadSegment(ctx, run, s)
+		differs, err := l.verifySegment(ctx, run, s, in, live)
 		if wrong(err) {
-			findings = append(findings, err.Error())
-			continue
+			differs, err = err.Error(), nil
 		}
-		if err != nil {
-			return findings, err
-		}
-		if !live {
-			continue
-		}
-		differs, err := l.compareSegment(ctx, in, segment)
 		if err != nil {
 			return findings, err
 		}
@@ -46,6 +38,27 @@ func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.Seg
 		}
 	}
 	return findings, nil
+}
+
+// verifySegment reads a whole segment, and names the first event that a live stream has differently.
+func (l *Log) verifySegment(ctx context.Context, run string, s events.SegmentSealed, in Incarnation, live bool) (differs string, err error) {
+	segment, err := l.ReadSegment(ctx, run, s)
+	if err != nil {
+		return "", err
+	}
+	if live && s.Last > in.LastSeq {
+		return fmt.Sprintf("run %s: the archive goes on to %d, the stream only to %d", run, s.Last, in.LastSeq), nil
+	}
+	for i := range segment.Parts() {
+		records, err := segment.Part(i)
+		if err == nil && live && differs == "" {
+			differs, err = l.compare(ctx, run, in, records)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return differs, nil
 }
 
 // wrong says that an object is not what it should be, as opposed to a store that fails.
@@ -58,21 +71,18 @@ func wrong(err error) bool {
 	return false
 }
 
-// compareSegment names the first event that the stream has differently.
-func (l *Log) compareSegment(ctx context.Context, in Incarnation, s *storage.Segment) (differs string, err error) {
-	last := uint64(s.Records[len(s.Records)-1].Sequence)
-	if last > in.LastSeq {
-		return fmt.Sprintf("run %s: the archive goes on to %d, the stream only to %d", s.Run, last, in.LastSeq), nil
-	}
+// compare names the first event of a part that the stream has differently.
+func (l *Log) compare(ctx context.Context, run string, in Incarnation, records []storage.Record) (differs string, err error) {
+	first, last := uint64(records[0].Sequence), uint64(records[len(records)-1].Sequence)
 	at := 0
-	r := &reader{log: l, run: s.Run, created: in.Created, next: uint64(s.Records[0].Sequence), until: last, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if at >= len(s.Records) {
+	r := &reader{log: l, run: run, created: in.Created, next: first, until: last, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if at >= len(records) {
 			return errStop
 		}
-		live, kept := record(m, meta), s.Records[at]
+		live, kept := record(m, meta), records[at]
 		at++
 		if live.Sequence != kept.Sequence || live.Subject != kept.Subject || !bytes.Equal(live.Data, kept.Data) || !maps.EqualFunc(live.Header, kept.Header, slices.Equal[[]string]) {
-			differs = fmt.Sprintf("run %s: sequence %d: the archive holds %s, the stream %s, and they are not the same", s.Run, live.Sequence, kept.Subject, live.Subject)
+			differs = fmt.Sprintf("run %s: sequence %d: the archive holds %s, the stream %s, and they are not the same", run, live.Sequence, kept.Subject, live.Subject)
 			return errStop
 		}
 		return nil

@@ -74,7 +74,10 @@ func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.Segm
 		if err != nil {
 			return 0, err
 		}
-		for _, r := range segment.Records {
+		for r, err := range segment.Records() {
+			if err != nil {
+				return 0, err
+			}
 			if err := l.reachMessage(ctx, r.Subject, r.Header, r.Data, uint64(r.Sequence), key); err != nil {
 				return 0, err
 			}

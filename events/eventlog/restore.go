@@ -39,7 +39,10 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 		if err != nil {
 			return count, err
 		}
-		for _, r := range segment.Records {
+		for r, err := range segment.Records() {
+			if err != nil {
+				return count, err
+			}
 			if uint64(r.Sequence) <= in.LastSeq {
 				continue
 			}
