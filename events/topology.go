@@ -110,21 +110,35 @@ type ServiceSpec struct {
 	// Deciding services fold whole run streams; effect services have consumers.
 	Deciding bool
 	Emits    []Type
-	Purpose  string
+	// Folds is set for effect services that read whole runs too; Follows are types that one follows beside its consumers.
+	Folds   bool
+	Follows []Type
+	// Reads are streams beside runs and catalogue whose messages it reads one by one.
+	Reads []string
+	// Publishes and Subscribes are subjects of core NATS, and of the server's API beyond reading, appending and consuming.
+	Publishes  []string
+	Subscribes []string
+	Purpose    string
 }
+
+// AliveSubject begins the subjects on which tool runners tell each other that they live.
+const AliveSubject = "rondo.live.toolrunner."
 
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
-	{Name: Intake, Emits: append(outsideTypes(), DeadLetteredType), Purpose: "the door: checks what outsiders state and puts it on the log"},
+	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
+	{Name: Intake, Emits: append(outsideTypes(), DeadLetteredType), Publishes: []string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, Purpose: "the door: checks what outsiders state and puts it on the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Emits: []Type{TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
-	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs tool calls in the rollout's sandbox"},
+	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Follows: []Type{RolloutFinishedType, RolloutFailedType},
+		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
 	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
 	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType}, Purpose: "computes advantages when a group is complete"},
 	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType}, Purpose: "composes batches for each feed"},
-	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Purpose: "verifies weights, publishes them, tells the runs"},
-	{Name: Undertaker, Emits: []Type{DeadLetteredType, RolloutFailedType}, Purpose: "turns dead letters into facts"},
-	{Name: Archiver, Emits: []Type{SegmentSealedType}, Purpose: "seals a run's log into Arrow files in the store"},
+	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "verifies weights, publishes them, tells the runs"},
+	// The undertaker takes away from the door what nobody will be given again.
+	{Name: Undertaker, Emits: []Type{DeadLetteredType, RolloutFailedType}, Reads: []string{DoorStream}, Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + DoorStream}, Purpose: "turns dead letters into facts"},
+	{Name: Archiver, Emits: []Type{SegmentSealedType}, Folds: true, Purpose: "seals a run's log into Arrow files in the store"},
 }
 
 func outsideTypes() []Type {

@@ -88,7 +88,7 @@ func doctorChecks(g *global) []func(context.Context) []finding {
 		}
 	}
 	if natsURL != "" {
-		checks = append(checks, func(ctx context.Context) []finding { return tryNATS(ctx, natsURL, time.Now) })
+		checks = append(checks, func(ctx context.Context) []finding { return tryNATS(ctx, natsURL, g.access, time.Now) })
 	}
 	return append(checks, func(ctx context.Context) []finding { return tryObjects(ctx, store) })
 }

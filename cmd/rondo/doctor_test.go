@@ -55,7 +55,7 @@ func TestDoctorOnNATS(t *testing.T) {
 	now := time.Now
 	healthy := natsServer(t, large)
 	for range 2 { // it leaves nothing in the way of the next one
-		found := tryNATS(t.Context(), healthy, now)
+		found := tryNATS(t.Context(), healthy, natsAccess{}, now)
 		wantFinding(t, found, "jetstream", levelOK, "append took", "")
 		wantFinding(t, found, "clock", levelOK, "within", "")
 	}
@@ -72,10 +72,10 @@ func TestDoctorOnNATS(t *testing.T) {
 		"clock a bit off":   {large, func() time.Time { return time.Now().Add(10 * time.Second) }, "clock", levelWarning, "off", "NTP"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantFinding(t, tryNATS(t.Context(), natsServer(t, c.change), c.clock), c.check, c.level, c.words, c.help)
+			wantFinding(t, tryNATS(t.Context(), natsServer(t, c.change), natsAccess{}, c.clock), c.check, c.level, c.words, c.help)
 		})
 	}
-	found := tryNATS(t.Context(), "nats://rondo:hunter2@127.0.0.1:1", now)
+	found := tryNATS(t.Context(), "nats://rondo:hunter2@127.0.0.1:1", natsAccess{}, now)
 	wantFinding(t, found, "nats", levelTrouble, "no servers", "nats-server runs")
 	if strings.Contains(found[0].Found, "hunter2") {
 		t.Errorf("the password is shown: %+v", found)

@@ -24,10 +24,14 @@ const (
 const leastPayload = 1 << 20
 
 // tryNATS connects, and makes and deletes a stream as large as a run's.
-func tryNATS(ctx context.Context, url string, now func() time.Time) []finding {
-	nc, err := nats.Connect(url, nats.Name("rondo doctor"), nats.Timeout(5*time.Second))
+func tryNATS(ctx context.Context, url string, access natsAccess, now func() time.Time) []finding {
+	options, err := access.options()
 	if err != nil {
-		return []finding{trouble("nats", fmt.Errorf("connect to %s: %w", redacted(url), err), connectAdvice(err))}
+		return []finding{trouble("nats", err, "")}
+	}
+	nc, err := nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
+	if err != nil {
+		return []finding{trouble("nats", fmt.Errorf("connect to %s: %w", redacted(url), withoutSecrets(url, err)), connectAdvice(err))}
 	}
 	defer nc.Close()
 	findings := []finding{ok("nats", "%s answers, version %s", redacted(nc.ConnectedUrl()), nc.ConnectedServerVersion())}

@@ -32,6 +32,7 @@ type plane struct {
 	server *embedded.Server // nil unless this process holds the directory
 	lock   *os.File
 	url    string
+	waits  bool // for streams that somebody else makes
 }
 
 // endpoint is what a process that holds a directory tells others about itself.
@@ -50,7 +51,7 @@ func connect(ctx context.Context, g *global) (*plane, error) {
 		if g.store == "" {
 			return nil, errors.New("--nats needs --store: the log refers to objects (a directory, or s3://bucket/prefix?endpoint=URL)")
 		}
-		return dial(ctx, g.dir, g.nats, g.store)
+		return dial(ctx, g, g.nats, g.store)
 	}
 	p, err := hold(ctx, g.dir, holdOptions{mustExist: true, storeURL: g.store})
 	if !errors.Is(err, errHeld) {
@@ -60,7 +61,7 @@ func connect(ctx context.Context, g *global) (*plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dial(ctx, g.dir, e.NATS, e.Store)
+	return dial(ctx, g, e.NATS, e.Store)
 }
 
 // mustRun says clearly that there is no run of a name.
@@ -80,33 +81,26 @@ func (p *plane) mustRun(ctx context.Context, run string) error {
 }
 
 // dial uses a server and a store that run elsewhere.
-func dial(ctx context.Context, dir, natsURL, storeURL string) (*plane, error) {
+func dial(ctx context.Context, g *global, natsURL, storeURL string) (*plane, error) {
+	options, err := g.access.options()
+	if err != nil {
+		return nil, err
+	}
 	store, err := open.Open(ctx, storeURL)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	conn, err := nats.Connect(natsURL, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second))
+	conn, err := nats.Connect(natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second), nats.ErrorHandler(tellRefusal))...)
 	if err != nil {
 		store.Close()
-		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(natsURL), err)
+		return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(natsURL), withoutSecrets(natsURL, err))
 	}
-	p := &plane{dir: dir, conn: conn, store: store, url: natsURL}
+	p := &plane{dir: g.dir, conn: conn, store: store, url: natsURL, waits: g.awaitStreams}
 	if err := p.openLog(ctx); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
-}
-
-// redacted is a list of server URLs without their passwords and tokens.
-func redacted(natsURL string) string {
-	servers := strings.Split(natsURL, ",")
-	for i, server := range servers {
-		if _, host, ok := strings.Cut(server, "@"); ok {
-			servers[i] = "…@" + host
-		}
-	}
-	return strings.Join(servers, ",")
 }
 
 // errHeld: another process holds the directory.
@@ -178,6 +172,9 @@ func (p *plane) start(ctx context.Context, storeURL string, o holdOptions) (err 
 func (p *plane) openLog(ctx context.Context) (err error) {
 	if p.log, err = eventlog.New(p.conn, p.store); err != nil {
 		return err
+	}
+	if p.waits {
+		return p.log.AwaitStreams(ctx)
 	}
 	return p.log.EnsureStreams(ctx)
 }

@@ -18,6 +18,9 @@ type global struct {
 	json   bool
 	config string
 	quiet  bool
+	access natsAccess
+	// awaitStreams: the streams are made by another process.
+	awaitStreams bool
 }
 
 func newRoot() *cobra.Command {
@@ -36,13 +39,14 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	flags := root.PersistentFlags()
 	flags.StringVar(&g.dir, "dir", ".rondo", "directory of the embedded plane: log, objects, state")
 	flags.StringVar(&g.nats, "nats", "", "URL of an external NATS server (default: the plane in --dir)")
+	g.access.addFlags(flags)
 	flags.StringVar(&g.store, "store", "", "external object store: a directory, or s3://bucket/prefix?endpoint=URL")
 	flags.BoolVar(&g.json, "json", false, "print JSON")
 	flags.BoolVarP(&g.quiet, "quiet", "q", false, "print no progress")
 	flags.StringVar(&g.config, "config", "", "YAML file of flags")
 	root.AddCommand(
 		newDemo(g), newUp(g), newService(g), newRun(g), newEvents(g), newTrajectories(g),
-		newTasks(g), newAudit(g), newExplain(g), newInvalidate(g), newReplay(g), newDiff(g), newArchive(g), newGC(g), newEval(g), newAdvantage(g), newBench(g), newDoctor(g), newVersion(g),
+		newTasks(g), newAudit(g), newExplain(g), newInvalidate(g), newReplay(g), newDiff(g), newArchive(g), newGC(g), newEval(g), newAdvantage(g), newBench(g), newAuth(g), newDoctor(g), newVersion(g),
 	)
 	return root
 }

@@ -109,16 +109,14 @@ func (r *reader) read(ctx context.Context) error {
 // retryLater begins pauses at about 6 ms: the server has to come back first.
 const retryLater = 6
 
-// pullSize is how many events are on their way to a reader at once.
-const pullSize = 500
-
 // The server beats while there is nothing to read; a reader that misses two beats makes a new consumer.
 const heartbeat = 5 * time.Second
 
 // errReconnected: the server that is connected now may have forgotten the consumer.
 var errReconnected = errors.New("reconnected")
 
-// session reads through one consumer until it breaks.
+// session reads through one consumer until it breaks. The server pushes, under flow control: to fetch from a consumer whose name was
+// made up takes the right to fetch from every consumer, which no service has.
 func (r *reader) session(ctx context.Context) error {
 	ctx, stop := r.untilReconnected(ctx)
 	defer stop()
@@ -126,46 +124,60 @@ func (r *reader) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer r.forget(consumer.CachedInfo().Name)
 	if r.until > 0 && consumer.CachedInfo().NumPending == 0 {
 		if over, err := r.over(ctx); over || err != nil {
 			return err
 		}
 	}
-	it, err := consumer.Messages(jetstream.PullMaxMessages(pullSize), jetstream.PullHeartbeat(heartbeat), jetstream.WithMessagesErrOnMissingHeartbeat(true))
+	ctx, broken := context.WithCancelCause(ctx)
+	defer broken(nil)
+	arrived := make(chan jetstream.Msg)
+	pushed, err := consumer.Consume(func(m jetstream.Msg) {
+		select {
+		case arrived <- m:
+		case <-ctx.Done():
+		}
+	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { broken(err) }))
 	if err != nil {
 		return err
 	}
-	defer it.Stop()
+	defer pushed.Stop()
 	for delivered := uint64(1); ; delivered++ {
-		msg, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return final{fmt.Errorf("follow run %s: %w", r.run, err)}
-		}
-		if meta.Sequence.Consumer != delivered {
-			return fmt.Errorf("delivery %d came as number %d", delivered, meta.Sequence.Consumer)
-		}
-		if r.raw != nil {
-			if err := r.raw(msg, meta); err != nil {
-				return final{err}
-			}
-			r.next = meta.Sequence.Stream + 1
-		} else if err := r.take(ctx, msg, meta.Sequence.Stream); err != nil {
-			return err
-		}
-		if r.until > 0 && meta.Sequence.Stream >= r.until {
-			return nil
-		}
-		if r.until > 0 && meta.NumPending == 0 {
-			if over, err := r.over(ctx); over || err != nil {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case msg := <-arrived:
+			if end, err := r.receive(ctx, msg, delivered); end || err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// receive takes one delivery, and reports whether it was the last one of a read that ends.
+func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint64) (end bool, err error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return false, final{fmt.Errorf("follow run %s: %w", r.run, err)}
+	}
+	if meta.Sequence.Consumer != delivered {
+		return false, fmt.Errorf("delivery %d came as number %d", delivered, meta.Sequence.Consumer)
+	}
+	if r.raw != nil {
+		if err := r.raw(msg, meta); err != nil {
+			return false, final{err}
+		}
+		r.next = meta.Sequence.Stream + 1
+	} else if err := r.take(ctx, msg, meta.Sequence.Stream); err != nil {
+		return false, err
+	}
+	if r.until > 0 && meta.Sequence.Stream >= r.until {
+		return true, nil
+	}
+	if r.until > 0 && meta.NumPending == 0 {
+		return r.over(ctx)
+	}
+	return false, nil
 }
 
 // over asks the stream's leader whether a read that ends has come to its end, when the consumer says that nothing is pending: a
@@ -225,15 +237,16 @@ func (r *reader) untilReconnected(ctx context.Context) (context.Context, func())
 	}
 }
 
-// orphanedAfter is when the server removes the consumer of a reader that died.
-const orphanedAfter = 5 * time.Minute
+// orphanedAfter is when the server removes a consumer that nobody listens to any more.
+const orphanedAfter = 5 * time.Second
 
 // consumer makes a consumer, and makes sure that it reads the right incarnation.
-func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
+func (r *reader) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	asking, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	consumer, err := r.log.js.CreateConsumer(asking, events.RunStream(r.run), jetstream.ConsumerConfig{
+	consumer, err := r.log.js.CreatePushConsumer(asking, events.RunStream(r.run), jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, FilterSubject: r.filter,
+		DeliverSubject: r.log.nc.NewInbox(), FlowControl: true, IdleHeartbeat: heartbeat,
 		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: orphanedAfter,
 	})
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -246,11 +259,7 @@ func (r *reader) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	if err == nil && !in.Created.Equal(r.created) {
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	}
-	if err != nil {
-		r.forget(consumer.CachedInfo().Name)
-		return nil, err
-	}
-	return consumer, nil
+	return consumer, err
 }
 
 // lasting marks what the server refuses for good, such as a filter that is none.
@@ -260,13 +269,4 @@ func lasting(err error) error {
 		return final{err}
 	}
 	return err
-}
-
-// forget removes a consumer without waiting for it; one that stays behind is removed by the server.
-func (r *reader) forget(name string) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
-		_ = r.log.js.DeleteConsumer(ctx, events.RunStream(r.run), name)
-	}()
 }

@@ -87,6 +87,25 @@ var ErrNotFound = errors.New("not found")
 // errNoRun is the ErrNotFound of a run that has no stream.
 var errNoRun = fmt.Errorf("stream %w", ErrNotFound)
 
+// AwaitStreams waits until the fixed streams of the topology table are there, for who may not make them.
+func (l *Log) AwaitStreams(ctx context.Context) error {
+	for _, s := range events.Streams[1:] {
+		for try := retryLater; ; try++ {
+			_, err := l.js.Stream(ctx, s.Name)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, jetstream.ErrStreamNotFound) && !unknownOutcome(err) {
+				return fmt.Errorf("look for stream %s: %w", s.Name, err)
+			}
+			if paused := pause(ctx, try); paused != nil {
+				return fmt.Errorf("wait for stream %s, which the intake makes: %w: %w", s.Name, paused, err)
+			}
+		}
+	}
+	return nil
+}
+
 // EnsureStreams makes the fixed streams of the topology table where they are missing.
 func (l *Log) EnsureStreams(ctx context.Context) error {
 	for _, s := range events.Streams[1:] {
@@ -106,6 +125,9 @@ func (l *Log) EnsureRun(ctx context.Context, run string) error {
 }
 
 func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
+	if _, err := l.js.Stream(ctx, s.Name); err == nil {
+		return nil // made earlier, perhaps with other limits that an operator chose
+	}
 	cfg := jetstream.StreamConfig{
 		Name: s.Name, Description: s.Purpose, Subjects: s.Subjects,
 		Storage: jetstream.FileStorage, Replicas: l.replicas,
@@ -122,7 +144,7 @@ func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
 	}
 	_, err := l.js.CreateStream(ctx, cfg)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil // made earlier, perhaps with other limits that an operator chose
+		return nil // by somebody else, just now
 	}
 	if err != nil {
 		return fmt.Errorf("make stream %s: %w", s.Name, err)

@@ -20,9 +20,8 @@ import (
 // Runners tell each other over core NATS that they live. What is routed to one that has been silent for
 // goneAfter goes back to the others: they work on its route too, restoring sandboxes from the log.
 const (
-	aliveSubject = "rondo.live.toolrunner."
-	aliveEvery   = 2 * time.Second
-	goneAfter    = 5 * aliveEvery
+	aliveEvery = 2 * time.Second
+	goneAfter  = 5 * aliveEvery
 )
 
 // peers knows which runners live.
@@ -41,10 +40,10 @@ func newPeers(log *eventlog.Log, self string) *peers {
 // run beats and listens until the context ends.
 func (p *peers) run(ctx context.Context) {
 	nc := p.log.Conn()
-	sub, err := nc.Subscribe(aliveSubject+"*", func(m *nats.Msg) {
+	sub, err := nc.Subscribe(events.AliveSubject+"*", func(m *nats.Msg) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.seen[strings.TrimPrefix(m.Subject, aliveSubject)] = time.Now()
+		p.seen[strings.TrimPrefix(m.Subject, events.AliveSubject)] = time.Now()
 	})
 	if err == nil {
 		defer sub.Unsubscribe()
@@ -53,7 +52,7 @@ func (p *peers) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		// A beat that is lost with the connection is followed by the next one.
-		_ = nc.Publish(aliveSubject+p.self, nil)
+		_ = nc.Publish(events.AliveSubject+p.self, nil)
 		select {
 		case <-ctx.Done():
 			return

@@ -1,0 +1,175 @@
+package auth
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// What TLS needs, relative to the authority's directory.
+const (
+	tlsDir = "tls"
+	// CAFile verifies the server; it is no secret.
+	CAFile = tlsDir + "/ca.crt"
+	// TLSConfigFile is what the server includes.
+	TLSConfigFile = natsDir + "/tls.conf"
+	serverCert    = tlsDir + "/server.crt"
+	serverKey     = tlsDir + "/server.key"
+	caKey         = keysDir + "/ca.key"
+)
+
+// Lifetimes of the certificates. The server's is made anew when a third of it is left.
+const (
+	caLife     = 10 * 365 * 24 * time.Hour
+	serverLife = 365 * 24 * time.Hour
+)
+
+// EnsureTLS makes a certificate authority, and a certificate for a server of these names and addresses. What exists is kept, but a
+// certificate that runs out, or lacks a name, is made anew.
+func EnsureTLS(dir string, hosts []string, now time.Time) error {
+	if err := os.MkdirAll(filepath.Join(dir, tlsDir), 0o755); err != nil {
+		return err
+	}
+	ca, key, err := certificateAuthority(dir, now)
+	if err != nil {
+		return err
+	}
+	if err := ensureServer(dir, ca, key, hosts, now); err != nil {
+		return err
+	}
+	// Relative to the file, as nats-server reads paths relative to where it runs: so they are absolute.
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	conf := fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  timeout: 5\n}\n", filepath.Join(at, serverCert), filepath.Join(at, serverKey))
+	return writeFile(filepath.Join(dir, TLSConfigFile), []byte(conf), 0o644)
+}
+
+func certificateAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	ca, err := readCertificate(filepath.Join(dir, CAFile))
+	if err == nil {
+		key, err := readKey(filepath.Join(dir, caKey))
+		return ca, key, err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "Rondo"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(caLife),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	// The key first: a certificate whose key is lost would be kept.
+	if err := writeKey(filepath.Join(dir, caKey), key); err != nil {
+		return nil, nil, err
+	}
+	if err := sign(filepath.Join(dir, CAFile), template, template, key, key); err != nil {
+		return nil, nil, err
+	}
+	ca, err = readCertificate(filepath.Join(dir, CAFile))
+	return ca, key, err
+}
+
+func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hosts []string, now time.Time) error {
+	known, err := readCertificate(filepath.Join(dir, serverCert))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && known.NotAfter.Sub(now) > serverLife/3 && known.CheckSignatureFrom(ca) == nil &&
+		!slices.ContainsFunc(hosts, func(h string) bool { return known.VerifyHostname(h) != nil }) {
+		return nil
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(serverLife),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, h)
+		}
+	}
+	return errors.Join(writeKey(filepath.Join(dir, serverKey), key), sign(filepath.Join(dir, serverCert), template, ca, key, caKey))
+}
+
+func sign(path string, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) error {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return err
+	}
+	template.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+}
+
+func writeKey(path string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+func readCertificate(path string) (*x509.Certificate, error) {
+	block, err := readPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := x509.ParseCertificate(block)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return certificate, nil
+}
+
+func readKey(path string) (*ecdsa.PrivateKey, error) {
+	block, err := readPEM(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	pair, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s holds a key of another kind than Rondo makes", path)
+	}
+	return pair, nil
+}
+
+func readPEM(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s is not in PEM form", path)
+	}
+	return block.Bytes, nil
+}

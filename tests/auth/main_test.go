@@ -1,0 +1,158 @@
+// Package auth locks a plane with the credentials that `rondo auth` makes, and rattles at every door.
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+// rondo is the binary under test.
+var rondo string
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	dir, err := os.MkdirTemp("", "rondo-auth-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	rondo = filepath.Join(dir, "rondo")
+	out, err := exec.Command("go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "build rondo: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// initKeys makes keys as an operator does.
+func initKeys(t *testing.T, args ...string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "auth")
+	command(t, append([]string{"auth", "init", "--out", dir}, args...)...)
+	return dir
+}
+
+// command runs rondo to its end, and gives what it printed.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), rondo, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("rondo %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func creds(dir, user string) string { return filepath.Join(dir, "users", user, "nats.creds") }
+
+// serve starts a server on a configuration that includes files of the keys' directory, as deploy/nats.conf does.
+func serve(t *testing.T, dir string, includes ...string) *server.Server {
+	t.Helper()
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nserver_name: locked\nmax_payload: 8MB\njetstream { store_dir: %q, max_file_store: 1TB }\n", t.TempDir())
+	for _, name := range includes {
+		target := filepath.Join(dir, name)
+		text += fmt.Sprintf("include %q\n", "./"+filepath.Base(target))
+		// An include is relative to the file that has it.
+		if err := os.Symlink(target, filepath.Join(dir, filepath.Base(target))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "server.conf")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.NoLog, options.NoSigs, options.SyncInterval = true, true, time.Minute
+	s, err := server.NewServer(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server did not get ready")
+	}
+	return s
+}
+
+// user is a connection as somebody.
+type user struct{ *nats.Conn }
+
+func connect(t *testing.T, s *server.Server, file string, options ...nats.Option) user {
+	t.Helper()
+	prefix, err := auth.InboxPrefix(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // the library would print
+	nc, err := nats.Connect(s.ClientURL(), append(options, nats.UserCredentials(file), nats.CustomInboxPrefix(prefix), quiet)...)
+	if err != nil {
+		t.Fatalf("connect with %s: %v", file, err)
+	}
+	t.Cleanup(nc.Close)
+	return user{nc}
+}
+
+// may does something, and reports whether the server let it.
+func (u user) may(t *testing.T, do func() error) bool {
+	t.Helper()
+	before := u.LastError()
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.FlushTimeout(time.Minute); err != nil { // what the server refuses it says before it answers this
+		t.Fatal(err)
+	}
+	after := u.LastError()
+	if after != before && !errors.Is(after, nats.ErrPermissionViolation) {
+		t.Fatal(after)
+	}
+	return after == before
+}
+
+func (u user) mayPublish(t *testing.T, subject string) bool {
+	t.Helper()
+	return u.may(t, func() error { return u.Publish(subject, []byte("{}")) })
+}
+
+func (u user) maySubscribe(t *testing.T, subject string) bool {
+	t.Helper()
+	var sub *nats.Subscription
+	defer func() { sub.Unsubscribe() }()
+	return u.may(t, func() (err error) {
+		sub, err = u.SubscribeSync(subject)
+		return err
+	})
+}
+
+// adminLog is the log as the command line has it, with its streams.
+func adminLog(t *testing.T, s *server.Server, dir string) *eventlog.Log {
+	t.Helper()
+	log, err := eventlog.New(connect(t, s, creds(dir, "admin")).Conn, natstest.Store(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}

@@ -1,0 +1,153 @@
+package auth
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+// process is a rondo that ends with the test.
+type process struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{}
+	cmd := exec.Command(rondo, args...)
+	cmd.Stdout, cmd.Stderr = p, p
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+	})
+	return p
+}
+
+// pack is one task whose test takes no time, and file a run of it.
+func pack(t *testing.T, steps int) (tasks, file string) {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tasks/sum/task.toml", "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 20\n")
+	write("tasks/sum/instruction.md", "`sh sum.sh 3 4` prints the wrong result. Run `sh check.sh` to see.\n")
+	write("tasks/sum/environment/repo/sum.sh", "echo $(($1 - $2))\n")
+	write("tasks/sum/environment/repo/check.sh", "[ \"$(sh sum.sh 3 4)\" = 7 ] && echo PASS || { echo FAIL; exit 1; }\n")
+	write("tasks/sum/tests/test.sh", "r=0; [ \"$(sh sum.sh 3 4)\" = 7 ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n")
+	write("run.yaml", fmt.Sprintf("policy: small\nendpoint: builtin\nseed: 3\nsteps: %d\ngroup_size: 3\nfeeds:\n  - name: trainer\n    groups_per_batch: 1\n"+
+		"limits:\n  turns: 6\n  tokens: 100000\n  timeout: 90s\n  tries: 10\n", steps))
+	return filepath.Join(dir, "tasks"), filepath.Join(dir, "run.yaml")
+}
+
+// TestPlaneUnderLock runs every service as a process of its own with its own credentials, over TLS, from the opening of a run to its
+// archive, and hears of no refusal.
+func TestPlaneUnderLock(t *testing.T) {
+	if _, err := sandbox.Probe(t.Context()); err != nil {
+		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+			t.Fatalf("this machine gives no sandbox: %v", err)
+		}
+		t.Skipf("this machine gives no sandbox: %v", err)
+	}
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	dir := initKeys(t, "--tls", "127.0.0.1", "--tls", "localhost")
+	s := serve(t, dir, auth.ConfigFile, auth.TLSConfigFile)
+	ca := filepath.Join(dir, auth.CAFile)
+	if _, err := nats.Connect(s.ClientURL()); err == nil {
+		t.Error("who brings no credentials gets in")
+	}
+	if _, err := nats.Connect(s.ClientURL(), nats.UserCredentials(creds(dir, "generator"))); err == nil {
+		t.Error("a client believes a server whose certificate nobody vouches for")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	plane := []string{"--nats", s.ClientURL(), "--nats-ca", ca, "--store", t.TempDir()}
+	as := func(user string, args ...string) []string {
+		return append(append(args, plane...), "--nats-creds", creds(dir, user))
+	}
+	processes := map[string]*process{}
+	for _, name := range auth.Everybody() {
+		if name == events.Admin || name == events.Gateway {
+			continue
+		}
+		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1", "--policy-listen", address}
+		processes[name] = start(t, as(name, args...)...)
+	}
+	tasks, file := pack(t, 2)
+	said := func() string {
+		var all strings.Builder
+		for name, p := range processes {
+			fmt.Fprintf(&all, "%s: %s\n", name, p.said())
+		}
+		return all.String()
+	}
+	command(t, as("admin", "run", "open", "locked", "--file", file, "--tasks", tasks)...)
+	var state struct {
+		State   string
+		Rewards []float64
+	}
+	deadline := time.Now().Add(5 * time.Minute)
+	for {
+		out := command(t, as("admin", "run", "show", "locked", "--json")...)
+		if err := json.Unmarshal([]byte(out), &state); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if state.State == "closed" && len(state.Rewards) >= 2 && strings.Contains(processes[events.Archiver].said(), "sealed a part") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s\n%s", out, said())
+		}
+		time.Sleep(time.Second)
+	}
+	command(t, as("admin", "audit", "locked")...)
+	command(t, as("admin", "archive", "verify", "locked")...)
+	for name, p := range processes {
+		if strings.Contains(strings.ToLower(p.said()), "permission") {
+			t.Errorf("%s was refused something:\n%s", name, p.said())
+		}
+	}
+}
