@@ -124,6 +124,9 @@ func (l *Log) EnsureRun(ctx context.Context, run string) error {
 	return l.ensureStream(ctx, events.Stream(events.RunStream(run)))
 }
 
+// makePatience is how long the making of a stream may take: its files are synced, which takes seconds on a busy disk.
+const makePatience = 30 * time.Second
+
 func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
 		return nil // made earlier, perhaps with other limits that an operator chose
@@ -142,6 +145,8 @@ func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
 		// A purge breaks chains: it locks the holder out and lets a zombie in.
 		cfg.DenyDelete, cfg.DenyPurge = true, true
 	}
+	ctx, cancel := context.WithTimeout(ctx, makePatience)
+	defer cancel()
 	_, err := l.js.CreateStream(ctx, cfg)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return nil // by somebody else, just now

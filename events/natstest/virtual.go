@@ -35,7 +35,7 @@ func Virtual(t *testing.T, test func(t *testing.T)) {
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.v", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), self, "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.v", "-test.timeout=12m")
 	cmd.Env = append(os.Environ(), virtualEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

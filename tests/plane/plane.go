@@ -1,0 +1,70 @@
+// Package plane runs the services that outsiders meet on the log of a test, and holds its run to all that Rondo promises.
+package plane
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/intake"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/scorer"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/tests/checker"
+)
+
+// Service is how a service is run.
+type Service func(context.Context, runtime.Env) error
+
+// Start opens a run and starts the door, the deciding services and a scorer, and others beside them, until the test ends.
+func Start(t testing.TB, log *eventlog.Log, run string, cfg events.RunConfig, others ...Service) {
+	t.Helper()
+	servicetest.OpenRun(t, log, run, cfg)
+	scores := func(ctx context.Context, env runtime.Env) error {
+		return scorer.Run(ctx, env, scorer.Options{Slots: 2})
+	}
+	for _, service := range append(others, intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run, scores) {
+		env := servicetest.Env(t, log)
+		servicetest.Start(t, func(ctx context.Context) error { return service(ctx, env) })
+	}
+}
+
+// Prove holds a run to all that Rondo promises, and makes its decisions again.
+func Prove(t testing.TB, log *eventlog.Log, run string) checker.Report {
+	t.Helper()
+	report, err := checker.Check(t.Context(), log, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		t.Error(f)
+	}
+	cfg, err := log.Config(t.Context(), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	samplers, err := querysampler.Deciders(run, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calculators, err := advantagecalculator.Deciders(run, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := runtime.Verification{
+		Log: log, Run: run, Report: func(d runtime.Difference) { t.Errorf("decided again, %+v", d) },
+		Deciders: map[string]map[string]runtime.Decider{
+			events.QuerySampler: samplers, events.AdvantageCalculator: calculators, events.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
+		},
+	}
+	checked, err := again.Verify(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("decisions made again: %v", checked)
+	return report
+}
