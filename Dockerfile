@@ -1,9 +1,7 @@
-# syntax=docker/dockerfile:1
+# Two images of one static binary:
 #
-# Two images of one binary:
-#
-#   rondo    everything that runs nobody else's code (the default)
-#   runner   the same with a Go tool chain, for the tool runner and the scorer: what tasks may use in their sandboxes is
+#   rondo    everything that runs nobody else's code: the binary on busybox (the default)
+#   runner   Debian with a Go tool chain, for the tool runner and the scorer: what tasks may use in their sandboxes is
 #            what this image has in /usr. Derive from it to add what your own tasks need.
 #
 # The tool runner and the scorer make sandboxes of Linux namespaces as an ordinary user. They need no privileged container
@@ -19,6 +17,7 @@
 
 ARG GO_VERSION=1.26.8
 ARG DEBIAN=bookworm
+ARG BUSYBOX=1.37.0
 
 FROM golang:${GO_VERSION}-${DEBIAN} AS build
 WORKDIR /src
@@ -29,26 +28,35 @@ ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go build -trimpath -ldflags="-s -w" -o /rondo ./cmd/rondo
 
-FROM debian:${DEBIAN}-slim AS rondo
-# ca-certificates: inference servers and buckets behind TLS. busybox: the health check.
-RUN apt-get update \
- && apt-get install --yes --no-install-recommends ca-certificates busybox \
- && rm -rf /var/lib/apt/lists/* \
- && useradd --uid 10001 --home-dir /var/lib/rondo --create-home rondo \
- && install --directory --owner rondo --group rondo /var/cache/rondo
+FROM busybox:${BUSYBOX}-musl AS rondo
+RUN echo 'rondo:x:10001:10001::/var/lib/rondo:/bin/false' >> /etc/passwd \
+ && mkdir -p /var/lib/rondo \
+ && chown 10001:10001 /var/lib/rondo
+# For inference servers and buckets behind TLS.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /rondo /usr/local/bin/rondo
 USER 10001:10001
 WORKDIR /var/lib/rondo
-ENV RONDO_DIR=/var/lib/rondo RONDO_TOOLCHAIN_CACHE=/var/cache/rondo RONDO_METRICS_LISTEN=:9100
+ENV RONDO_DIR=/var/lib/rondo RONDO_METRICS_LISTEN=:9100
 EXPOSE 9100
-HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=6 \
-    CMD ["busybox", "wget", "-q", "-O", "-", "http://127.0.0.1:9100/healthz"]
 ENTRYPOINT ["rondo"]
 CMD ["help"]
 
-FROM rondo AS runner
+FROM debian:${DEBIAN}-slim AS runner
+RUN useradd --uid 10001 --home-dir /var/lib/rondo --create-home rondo \
+ && install --directory --owner rondo --group rondo /var/cache/rondo
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /usr/local/go /usr/local/go
-ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# Only for the health check; it is not in /usr, where sandboxes would see it.
+COPY --from=rondo /bin/busybox /opt/busybox/
+COPY --from=build /rondo /usr/local/bin/rondo
+USER 10001:10001
+WORKDIR /var/lib/rondo
+ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/busybox \
+    RONDO_DIR=/var/lib/rondo RONDO_METRICS_LISTEN=:9100 RONDO_TOOLCHAIN_CACHE=/var/cache/rondo
+EXPOSE 9100
+ENTRYPOINT ["rondo"]
+CMD ["help"]
 
 # The last stage is what a plain `docker build .` makes.
 FROM rondo

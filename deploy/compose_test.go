@@ -23,9 +23,14 @@ type service struct {
 	CapDrop     []string           `json:"cap_drop"`
 	SecurityOpt []string           `json:"security_opt"`
 	User        string             `json:"user"`
+	MemLimit    string             `json:"mem_limit"`
+	PidsLimit   int                `json:"pids_limit"`
 	Build       struct {
 		Target string `json:"target"`
 	} `json:"build"`
+	Logging *struct {
+		Options map[string]string `json:"options"`
+	} `json:"logging"`
 	DependsOn map[string]struct {
 		Condition string `json:"condition"`
 	} `json:"depends_on"`
@@ -87,6 +92,9 @@ func TestOneContainerForEachService(t *testing.T) {
 			t.Errorf("%s has no container", name)
 			continue
 		}
+		if s.HealthCheck == nil {
+			t.Errorf("%s has no health check", name)
+		}
 		if len(s.Command) < 2 || s.Command[0] != "service" || s.Command[1] != name {
 			t.Errorf("%s runs %v", name, s.Command)
 			continue
@@ -96,13 +104,13 @@ func TestOneContainerForEachService(t *testing.T) {
 			t.Errorf("%s: rondo %v: %v\n%s", name, s.Command, err, out)
 		}
 	}
-	if want := len(names) + 2; len(services) != want {
+	if want := len(names) + 3; len(services) != want {
 		t.Errorf("%d containers instead of %d: %v", len(services), want, services)
 	}
 }
 
 func TestNothingIsPrivileged(t *testing.T) {
-	for name, s := range compose(t, "demo,gateway") {
+	for name, s := range compose(t, "demo,gateway,gpu,cli") {
 		if s.Privileged || len(s.CapAdd) > 0 || s.User != "" {
 			t.Errorf("%s has rights that it does not need: %+v", name, s)
 		}
@@ -111,22 +119,43 @@ func TestNothingIsPrivileged(t *testing.T) {
 				t.Errorf("%s is published on %q", name, p.HostIP)
 			}
 		}
-		if s.Build.Target == "" {
-			continue // of another project
-		}
 		if !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
 			t.Errorf("%s keeps rights: %v, %v", name, s.CapDrop, s.SecurityOpt)
 		}
 		open := slices.ContainsFunc(s.SecurityOpt, func(o string) bool { return strings.HasSuffix(o, "unconfined") })
-		if runs := slices.Contains(runners, name); open != runs || (s.Build.Target == "runner") != runs {
-			t.Errorf("%s: filters open: %v, target %q", name, open, s.Build.Target)
+		if runs := slices.Contains(runners, name); open != runs || (s.Image == "rondo-runner:local") != runs {
+			t.Errorf("%s: filters open: %v, image %s", name, open, s.Image)
+		}
+		if s.Logging == nil || s.Logging.Options["max-size"] == "" {
+			t.Errorf("the log of %s has no bound", name)
+		}
+		if name != "vllm" && (s.MemLimit == "" || s.PidsLimit == 0) {
+			t.Errorf("%s has no limits: memory %q, processes %d", name, s.MemLimit, s.PidsLimit)
+		}
+	}
+}
+
+// TestImagesAreBuiltOnce: each of our images is built for one service of those that start together.
+func TestImagesAreBuiltOnce(t *testing.T) {
+	for profiles, want := range map[string]int{"demo,gateway": 2, "cli": 3} { // the command line builds what it needs alone
+		built := 0
+		for name, s := range compose(t, profiles) {
+			if s.Build.Target != "" {
+				built++
+			}
+			if strings.HasSuffix(s.Image, ":local") && s.Build.Target != "" && (s.Image == "rondo:local") != (s.Build.Target == "rondo") {
+				t.Errorf("%s: %s is built as %s", name, s.Image, s.Build.Target)
+			}
+		}
+		if built != want {
+			t.Errorf("with %s %d images are built, want %d", profiles, built, want)
 		}
 	}
 }
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
-	for name, s := range compose(t, "demo,gateway") {
-		if s.Build.Target == "" {
+	for name, s := range compose(t, "demo,gateway,gpu,cli") {
+		if !strings.HasSuffix(s.Image, ":local") { // of another project
 			if s.HealthCheck == nil {
 				t.Errorf("%s has no health check", name)
 			}
@@ -143,12 +172,16 @@ func TestServicesWaitForLogAndStore(t *testing.T) {
 	}
 }
 
-// TestSettingsAreExplained: what compose.yaml reads, .env.example explains, and the other way round.
+// TestSettingsAreExplained: what compose.yaml reads, .env.example explains with the same default, and the other way round.
 func TestSettingsAreExplained(t *testing.T) {
-	used := names(t, "../compose.yaml", `\$\{([A-Z_]+)`)
-	explained := names(t, "../.env.example", `(?m)^([A-Z_]+)=`)
+	used, explained := names(t, "../compose.yaml", `\$\{([A-Z_0-9]+:-[^}]*)\}`), names(t, "../.env.example", `(?m)^([A-Z_0-9]+=.*)$`)
+	for i := range used {
+		used[i] = strings.Replace(used[i], ":-", "=", 1)
+	}
+	used = slices.DeleteFunc(used, func(setting string) bool { return setting == "RONDO_GATEWAY_KEY=" }) // the example has one to change
+	explained = slices.DeleteFunc(explained, func(setting string) bool { return strings.HasPrefix(setting, "RONDO_GATEWAY_KEY=") })
 	if !slices.Equal(used, explained) {
-		t.Errorf("compose.yaml uses %v, .env.example has %v", used, explained)
+		t.Errorf("compose.yaml uses\n%v\n.env.example has\n%v", used, explained)
 	}
 }
 

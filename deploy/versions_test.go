@@ -13,6 +13,8 @@ func TestImagesAreWhatWasTested(t *testing.T) {
 	for _, c := range []struct{ file, version, from, want string }{
 		{"../compose.yaml", `image: nats:(\S+)-alpine`, "../go.mod", `nats-server/v2 v(\S+)`},
 		{"../compose.yaml", `image: versity/versitygw:v(\S+)`, "../tools/s3dev/go.mod", `versitygw v(\S+)`},
+		{"../tools/compose/go.mod", `nats-server/v2 v(\S+)`, "../go.mod", `nats-server/v2 v(\S+)`},
+		{"../tools/compose/go.mod", `versitygw v(\S+)`, "../tools/s3dev/go.mod", `versitygw v(\S+)`},
 		{"../Dockerfile", `ARG GO_VERSION=(\S+)`, "../go.mod", `(?m)^go (\S+)`},
 	} {
 		if got, want := find(t, c.file, c.version), find(t, c.from, c.want); got != want {

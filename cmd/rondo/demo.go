@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -47,7 +45,7 @@ type demoResult struct {
 	PolicyVersion int64     `json:"policy_version"`
 	Events        int64     `json:"events"`
 	Seconds       float64   `json:"seconds"`
-	Dir           string    `json:"dir"`
+	Dir           string    `json:"dir,omitempty"`
 }
 
 func newDemo(g *global) *cobra.Command {
@@ -58,17 +56,26 @@ func newDemo(g *global) *cobra.Command {
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
 		Long: `Demo starts the whole plane in one process: the log, the store, every service, the built-in policy behind an
 OpenAI-compatible endpoint, and the reference trainer. It opens a run on the sample tasks, shows the reward rise,
-and says where the log, the trajectories and the batches are.
+and says where the log, the trajectories and the batches are. On a plane that runs elsewhere (--nats and --store) it opens
+the run demo-SEED there, if that is not yet there, and follows it to its end.
 
 Two control experiments belong to it: with --learning-rate 0 nothing is learnt, and with --shuffle-rewards rewards
 say nothing about the rollouts, so in both the reward must not rise.`,
 		Example: `  rondo demo
   rondo demo --steps 12 --seed 7 --json
   rondo demo --tasks ./my-tasks
-  rondo demo --learning-rate 0`,
+  rondo demo --learning-rate 0
+  rondo demo --nats nats://127.0.0.1:4222 --store 's3://rondo?endpoint=http://127.0.0.1:7070'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := demo(cmd.Context(), g, o, s)
+			if o.steps < 1 {
+				return fmt.Errorf("--steps %d: must be at least 1", o.steps)
+			}
+			run := demo
+			if g.nats != "" {
+				run = demoElsewhere
+			}
+			result, err := run(cmd.Context(), g, o, s)
 			if err != nil {
 				return err
 			}
@@ -96,9 +103,6 @@ const demoTurns = 8
 
 // demo runs the plane, one run on it, and everything down again.
 func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult, error) {
-	if o.steps < 1 {
-		return demoResult{}, fmt.Errorf("--steps %d: must be at least 1", o.steps)
-	}
 	if err := s.trainer.Validate(); err != nil {
 		return demoResult{}, err
 	}
@@ -134,8 +138,7 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	go func() {
 		failed <- runParts(partsCtx, everyPart(s), p.log, p.dir, logger(slog.LevelWarn), prometheus.NewRegistry(), s)
 	}()
-	began := time.Now()
-	l, runErr := demoRun(partsCtx, p, o, show, failed)
+	w, runErr := demoRun(partsCtx, p, o, show, failed)
 	stop()
 	partsErr := <-failed // the services end before the log does
 	if runErr != nil {
@@ -144,7 +147,7 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	if partsErr != nil {
 		return demoResult{}, partsErr
 	}
-	return newDemoResult(l, p.dir, time.Since(began)), nil
+	return newDemoResult(w, p.dir), nil
 }
 
 // warmToolchains prepares what tasks need before the clock starts.
@@ -164,20 +167,15 @@ func warmToolchains(ctx context.Context, show *progress, list []*tasks.Task, s s
 }
 
 // demoRun opens a run and follows it to its end.
-func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, failed chan error) (*ledger.Ledger, error) {
+func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, failed chan error) (*watcher, error) {
 	name, err := freeRunName(ctx, p, o.seed)
 	if err != nil {
 		return nil, err
 	}
-	f := runFile{RunConfig: events.DefaultRunConfig(), TasksDir: o.tasks}
-	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
-	f.Feeds[0].GroupsPerBatch = o.groups
-	f.Limits.Turns = demoTurns
-	f.Advantage.ShuffleRewards = o.shuffle
-	if _, err := openRun(ctx, p, name, &f); err != nil {
+	cfg, err := openDemo(ctx, p, name, o)
+	if err != nil {
 		return nil, err
 	}
-	show.line("run %s: %d steps of %d groups of %d rollouts on %d tasks", name, o.steps, o.groups, o.groupSize, len(f.Tasks))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -188,16 +186,23 @@ func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, faile
 		case <-ctx.Done():
 		}
 	}()
-	w := &watcher{ledger: ledger.New(name), feed: f.Feeds[0].Name, steps: o.steps, show: show, began: time.Now()}
-	go w.draw(ctx)
-	err = p.log.Follow(ctx, name, 1, "", w.take)
-	if errors.Is(err, errAtRest) {
-		return w.ledger, nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
+	w := newWatcher(name, cfg, show)
+	err = w.follow(ctx, p.log)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
-	return nil, err
+	return w, err
+}
+
+// openDemo opens the demo's run.
+func openDemo(ctx context.Context, p *plane, name string, o demoOptions) (events.RunConfig, error) {
+	f := runFile{RunConfig: events.DefaultRunConfig(), TasksDir: o.tasks}
+	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
+	f.Feeds[0].GroupsPerBatch = o.groups
+	f.Limits.Turns = demoTurns
+	f.Advantage.ShuffleRewards = o.shuffle
+	_, err := openRun(ctx, p, name, &f)
+	return f.RunConfig, err
 }
 
 // freeRunName finds a name for another demo of a seed.
@@ -213,60 +218,6 @@ func freeRunName(ctx context.Context, p *plane, seed int64) (string, error) {
 	return name, nil
 }
 
-// watcher keeps the books of a run while it goes on.
-type watcher struct {
-	mu     sync.Mutex
-	ledger *ledger.Ledger
-	feed   string
-	steps  int64
-	show   *progress
-	began  time.Time
-}
-
-// errAtRest: the run is closed and nothing of it is in flight.
-var errAtRest = errors.New("the run is at rest")
-
-func (w *watcher) take(e events.Event) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.ledger.Apply(e); err != nil {
-		return err
-	}
-	if e.Type == events.BatchReadyType {
-		if ready, err := events.Data[events.BatchReady](e); err == nil {
-			w.show.line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps, ready.RewardMean, ready.Staleness, w.ledger.Events, time.Since(w.began).Round(time.Second))
-		}
-	}
-	if !w.ledger.Closed {
-		return nil
-	}
-	if b := w.ledger.Balance(w.feed); b.InFlight == 0 {
-		return errAtRest
-	}
-	return nil
-}
-
-// draw refreshes the progress line.
-func (w *watcher) draw(ctx context.Context) {
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	var before int64
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		w.mu.Lock()
-		b := w.ledger.Balance(w.feed)
-		rate := 4 * (w.ledger.Events - before)
-		before = w.ledger.Events
-		curve := w.ledger.RewardCurve(w.feed)
-		w.show.show("step %d/%d  reward %.3f  %d rollouts in flight  %d trained  %d events/s", b.Consumed, w.steps, last(curve), b.InFlight, b.Trained, rate)
-		w.mu.Unlock()
-	}
-}
-
 func last(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -274,13 +225,14 @@ func last(values []float64) float64 {
 	return values[len(values)-1]
 }
 
-func newDemoResult(l *ledger.Ledger, dir string, took time.Duration) demoResult {
+func newDemoResult(w *watcher, dir string) demoResult {
+	l := w.ledger
 	feed := l.Config.Feeds[0].Name
 	b := l.Balance(feed)
 	curve := l.RewardCurve(feed)
 	r := demoResult{
 		Run: l.Run, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained, Stale: b.Stale, Filtered: b.Filtered,
-		Failed: b.Failed, InFlight: b.InFlight, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: took.Seconds(), Dir: dir,
+		Failed: b.Failed, InFlight: b.InFlight, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: w.time.Sub(w.began).Seconds(), Dir: dir,
 	}
 	r.RewardFirst, r.RewardLast = ledger.Quarters(curve)
 	return r
@@ -293,10 +245,14 @@ func printDemo(w io.Writer, r demoResult) {
 The reward went from %.2f (first quarter of the steps) to %.2f (last quarter) in %.0f s.
 %d rollouts: %d trained, %d stale, %d filtered, %d failed, %d in flight; policy version %d; %d events.
 
-  log, objects, state   %s
-  trajectories          rondo trajectories list %s --dir %s
-  the books             rondo audit %s --dir %s
-  every decision again  rondo replay %s --verify --dir %s
-`, r.RewardFirst, r.RewardLast, r.Seconds, r.Rollouts, r.Trained, r.Stale, r.Filtered, r.Failed, r.InFlight, r.PolicyVersion, r.Events,
-		r.Dir, r.Run, r.Dir, r.Run, r.Dir, r.Run, r.Dir)
+`, r.RewardFirst, r.RewardLast, r.Seconds, r.Rollouts, r.Trained, r.Stale, r.Filtered, r.Failed, r.InFlight, r.PolicyVersion, r.Events)
+	where := ""
+	if r.Dir != "" { // not on a plane that runs elsewhere, which whoever runs the commands names as it was named here
+		fmt.Fprintf(w, "  log, objects, state   %s\n", r.Dir)
+		where = " --dir " + r.Dir
+	}
+	fmt.Fprintf(w, `  trajectories          rondo trajectories list %[1]s%[2]s
+  the books             rondo audit %[1]s%[2]s
+  every decision again  rondo replay %[1]s --verify%[2]s
+`, r.Run, where)
 }

@@ -1,0 +1,108 @@
+// Package compose_test brings compose.yaml up for real, as somebody would who has just cloned the repository.
+package compose_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+const (
+	// run is what the profile demo opens.
+	run = "demo-1"
+	// steps is as few as show the learning beyond doubt: the first two steps have a mean reward of 0.04 whatever happens later.
+	steps  = 8
+	learnt = 0.12 // what the last two steps have to be above the first two
+	// patience is for a machine that does much else.
+	patience = 25 * time.Minute
+)
+
+// TestComposeUp: the shipped files, unchanged, on a real engine: the demo learns, although containers are killed and everything
+// is taken down and up again meanwhile; and the run's log holds what Rondo promises of it.
+func TestComposeUp(t *testing.T) {
+	needEngine(t)
+	cache := cacheDir(t)
+	useCompose(t, cache)
+	standInImages(t, cache)
+	s := newStack(t, map[string]string{
+		"RONDO_NATS_PASSWORD": "another1log", "AWS_SECRET_ACCESS_KEY": "another1store", "RONDO_DEMO_STEPS": fmt.Sprint(steps),
+		"RONDO_PUBLISH": "127.0.86.1", // apart from what runs on this machine
+	})
+	up := []string{"--profile", "demo", "up", "--detach", "--wait", "--wait-timeout", "600"}
+	s.compose(append(up, "--build")...)
+
+	s.consumed(1)
+	s.kill("nats")
+	s.kill("s3")
+	for _, service := range events.Services {
+		s.kill(service.Name)
+	}
+	s.kill("policy")
+	s.kill("trainer")
+
+	s.consumed(3)
+	before := s.show(run)
+	s.compose("--profile", "demo", "down")
+	s.compose(up...)
+	s.eventually(patience, "the run goes on after down and up", func() bool {
+		now := s.show(run)
+		if now.Events < before.Events {
+			t.Fatalf("the log had %d events, and has %d after down and up", before.Events, now.Events)
+		}
+		return now.Events > before.Events
+	})
+
+	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
+	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {
+		t.Errorf("the demo ended with exit code %d", code)
+	}
+	if log := s.compose("logs", "--no-log-prefix", "demo"); !strings.Contains(log, fmt.Sprintf("step  %d/%d", steps, steps)) || !strings.Contains(log, "The reward went from") {
+		t.Errorf("the demo's log shows no learning:\n%s", log)
+	}
+	s.checkRun()
+	// Up once more with a demo that has ended: it says so again, and is no failure.
+	s.compose("--profile", "demo", "up", "--detach")
+	s.eventually(2*time.Minute, "the demo ends again", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
+	if again := s.show(run); again.State != "closed" || len(again.Rewards) != steps {
+		t.Errorf("after another up the run is %s with the rewards %v", again.State, again.Rewards)
+	}
+}
+
+// consumed waits until so many batches of the run are made.
+func (s *stack) consumed(batches int) {
+	s.t.Helper()
+	s.eventually(patience, "batches of "+run, func() bool {
+		out, err := s.rondo("run", "show", run, "--json")
+		var now summary
+		return err == nil && json.Unmarshal([]byte(out), &now) == nil && len(now.Rewards) >= batches
+	})
+}
+
+// checkRun looks at the whole run: it learnt, nothing is lost or doubled, and every decision comes out again.
+func (s *stack) checkRun() {
+	s.t.Helper()
+	end := s.show(run)
+	s.t.Logf("%s: %s, %d events, rewards %.3f", run, end.State, end.Events, end.Rewards)
+	if end.State != "closed" || len(end.Rewards) != steps {
+		s.t.Fatalf("the run is %s after %d steps", end.State, len(end.Rewards))
+	}
+	first, last := (end.Rewards[0]+end.Rewards[1])/2, (end.Rewards[steps-2]+end.Rewards[steps-1])/2
+	if last-first < learnt {
+		s.t.Errorf("the reward went from %.3f to %.3f: nothing is learnt", first, last)
+	}
+	if out, err := s.rondo("audit", run); err != nil {
+		s.t.Errorf("%v\n%s", err, out)
+	}
+	out, err := s.rondo("replay", run, "--verify", "--json")
+	var verified struct {
+		Checked     map[string]int `json:"checked"`
+		Differences int            `json:"differences"`
+	}
+	if err != nil || json.Unmarshal([]byte(out), &verified) != nil || verified.Differences != 0 || len(verified.Checked) == 0 {
+		s.t.Errorf("replay --verify: %v\n%s", err, out)
+	}
+}

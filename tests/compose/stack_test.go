@@ -1,0 +1,184 @@
+package compose_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stack is a clean clone with its containers.
+type stack struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+// newStack copies what a clone of the repository would have, with an .env that was filled in as its example says.
+func newStack(t *testing.T, settings map[string]string) *stack {
+	t.Helper()
+	dir := t.TempDir()
+	list := must(t, exec.Command("git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard"))
+	tar := exec.Command("tar", "--create", "--directory", root, "--files-from", "-")
+	tar.Stdin = strings.NewReader(list)
+	untar := exec.Command("tar", "--extract", "--directory", dir)
+	pipe, err := tar.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	untar.Stdin = pipe
+	if err := untar.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tar.Run(); err != nil {
+		t.Fatalf("copy the repository: %v", err)
+	}
+	if err := untar.Wait(); err != nil {
+		t.Fatalf("copy the repository: %v", err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ".env.example"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		name, _, _ := strings.Cut(line, "=")
+		if value, ok := settings[name]; ok {
+			lines[i] = name + "=" + value
+			delete(settings, name)
+		}
+	}
+	if len(settings) > 0 {
+		t.Fatalf(".env.example has no %v", settings)
+	}
+	write(t, filepath.Join(dir, ".env"), strings.Join(lines, "\n"), 0o600)
+	// Settings of this machine must not stand in for missing ones.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "COMPOSE_")
+	})
+	s := &stack{t: t, dir: dir, env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=rondo-test-%d", os.Getpid()))}
+	t.Cleanup(s.remove)
+	return s
+}
+
+// remove leaves nothing behind: no container, network, volume or image of the test.
+func (s *stack) remove() {
+	if s.t.Failed() {
+		out, _ := s.command("logs", "--no-color", "--tail", "40").CombinedOutput()
+		s.t.Logf("docker compose logs:\n%s", out)
+	}
+	if _, err := output(s.command("--profile", "demo", "--profile", "cli", "down", "--volumes", "--remove-orphans", "--timeout", "10")); err != nil {
+		s.t.Errorf("take everything down: %v", err)
+	}
+	exec.Command("docker", "image", "rm", "rondo:local", "rondo-runner:local").Run()
+	project := s.env[len(s.env)-1][len("COMPOSE_PROJECT_NAME="):]
+	for _, kind := range []string{"container", "volume", "network"} {
+		list := docker(kind, "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project)
+		if kind == "container" {
+			list.Args = append(list.Args, "--all")
+		}
+		if left, err := output(list); err != nil || left != "" {
+			s.t.Errorf("left behind: %s %s (%v)", kind, left, err)
+		}
+	}
+}
+
+func (s *stack) command(args ...string) *exec.Cmd {
+	c := docker(append([]string{"compose", "--ansi", "never", "--progress", "plain"}, args...)...)
+	c.Dir, c.Env = s.dir, s.env
+	return c
+}
+
+// compose runs docker compose, and says what it took.
+func (s *stack) compose(args ...string) string {
+	s.t.Helper()
+	began := time.Now()
+	out := must(s.t, s.command(args...))
+	s.t.Logf("docker compose %s: %s", strings.Join(args, " "), time.Since(began).Round(100*time.Millisecond))
+	return out
+}
+
+// rondo runs the command line as the header of compose.yaml says.
+func (s *stack) rondo(args ...string) (string, error) {
+	return output(s.command(append([]string{"run", "--rm", "--no-TTY", "rondo"}, args...)...))
+}
+
+// containers are the names of the services' containers, also of those that ended.
+func (s *stack) container(service string) string {
+	s.t.Helper()
+	id := must(s.t, s.command("ps", "--all", "--quiet", service))
+	if id == "" || strings.Contains(id, "\n") {
+		s.t.Fatalf("%s has the containers %q", service, id)
+	}
+	return id
+}
+
+// state is what the tests read of `docker container inspect`.
+type state struct {
+	RestartCount int
+	State        struct {
+		Status   string
+		Pid      int
+		ExitCode int
+		Health   *struct{ Status string }
+	}
+}
+
+func (s *stack) inspect(container string) state {
+	s.t.Helper()
+	var list []state
+	if err := json.Unmarshal([]byte(must(s.t, docker("container", "inspect", container))), &list); err != nil {
+		s.t.Fatal(err)
+	}
+	return list[0]
+}
+
+// kill ends a container's first process with SIGKILL, from outside of the engine: `docker kill` would be an operator's wish,
+// after which nothing is started again. It waits until the engine has restarted the container and it is healthy.
+func (s *stack) kill(service string) {
+	s.t.Helper()
+	container := s.container(service)
+	before := s.inspect(container)
+	busybox := "busybox:" + find(s.t, filepath.Join(root, "Dockerfile"), `ARG BUSYBOX=(\S+)`) + "-musl"
+	must(s.t, docker("run", "--rm", "--pid=host", busybox, "kill", "-9", fmt.Sprint(before.State.Pid)))
+	began := time.Now()
+	s.eventually(5*time.Minute, service+" is healthy again", func() bool {
+		now := s.inspect(container)
+		return now.RestartCount > before.RestartCount && now.State.Health != nil && now.State.Health.Status == "healthy"
+	})
+	s.t.Logf("killed %s; it was back after %s", service, time.Since(began).Round(100*time.Millisecond))
+}
+
+func (s *stack) eventually(limit time.Duration, what string, holds func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+// summary is what the test reads of `rondo run show --json`.
+type summary struct {
+	State   string    `json:"state"`
+	Events  int64     `json:"events"`
+	Rewards []float64 `json:"rewards"`
+}
+
+func (s *stack) show(run string) summary {
+	s.t.Helper()
+	out, err := s.rondo("run", "show", run, "--json")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var r summary
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	return r
+}
