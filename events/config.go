@@ -3,10 +3,8 @@ package events
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -39,6 +37,8 @@ type RunConfig struct {
 	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1,
 	// or "builtin".
 	Endpoint string `json:"endpoint" yaml:"endpoint"`
+	// Endpoints are several of them, in place of one.
+	Endpoints []Endpoint `json:"endpoints,omitempty" yaml:"endpoints"`
 	// PolicyVersion pins the version that is sampled, whatever is published meanwhile; nil takes what the endpoint serves.
 	PolicyVersion *int64 `json:"policy_version,omitempty" yaml:"policy_version"`
 	Seed          int64  `json:"seed,omitempty" yaml:"seed"`
@@ -82,6 +82,8 @@ type Limits struct {
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.
 	Tries int `json:"tries" yaml:"tries"`
+	// TokensPerMinute bounds what one process asks of the run's inference servers, prompts and answers together; 0 is no bound.
+	TokensPerMinute int64 `json:"tokens_per_minute,omitempty" yaml:"tokens_per_minute"`
 }
 
 // TaskSpec is a task as a run uses it: its texts and settings, its files by reference.
@@ -144,9 +146,9 @@ func (c *RunConfig) Validate() error {
 		}
 	}
 	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
-	check(validEndpoint(c.Endpoint) || c.External && c.Endpoint == "", "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)
 	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
 	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
+	errs = append(errs, c.validateEndpoints()...)
 	errs = append(errs, c.validateEvaluation()...)
 	check(slices.Contains(Estimators, c.Advantage.Estimator), "advantage.estimator %q: must be one of %v", c.Advantage.Estimator, Estimators)
 	check(c.Sampling.Temperature >= 0 && c.Sampling.Temperature <= 10, "sampling.temperature %g: must be 0 to 10", c.Sampling.Temperature)
@@ -203,21 +205,4 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		seen[t.Name] = true
 	}
 	return errs
-}
-
-// validEndpoint accepts base URLs without credentials: a run's configuration is readable by everybody.
-func validEndpoint(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	plain := err == nil && u.User == nil && u.RawQuery == "" && u.Fragment == ""
-	return endpoint == BuiltinEndpoint || plain && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
-}
-
-// withoutSecrets shortens an endpoint to what may stand in an error: no credentials, no query.
-func withoutSecrets(endpoint string) string {
-	if at := strings.LastIndexByte(endpoint, '@'); at >= 0 {
-		endpoint = "…" + endpoint[at:]
-	}
-	base, _, _ := strings.Cut(endpoint, "?")
-	base, _, _ = strings.Cut(base, "#")
-	return base
 }

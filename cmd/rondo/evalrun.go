@@ -98,8 +98,8 @@ func (o *evalOptions) baseConfig(given func(string) bool) (runFile, error) {
 	if o.tasks != "" {
 		f.TasksDir = o.tasks
 	}
-	if o.endpoint != events.BuiltinEndpoint || f.Endpoint == "" || given("endpoint") {
-		f.Endpoint = o.endpoint
+	if o.endpoint != events.BuiltinEndpoint || f.Endpoint == "" && len(f.Endpoints) == 0 || given("endpoint") {
+		f.Endpoint, f.Endpoints = o.endpoint, nil
 	}
 	if o.file == "" || given("seed") {
 		f.Seed = o.seed

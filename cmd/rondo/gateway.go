@@ -42,12 +42,12 @@ func everyPart(s settings) []string {
 // serveGateway serves harnesses until the context ends.
 func serveGateway(ctx context.Context, env runtime.Env, s settings) error {
 	opts := gateway.DefaultOptions()
-	opts.Slots, opts.Builtin, opts.APIKey = s.gateway.slots, s.builtin, os.Getenv("RONDO_ENDPOINT_API_KEY")
+	opts.Slots = s.gateway.slots
 	var err error
 	if opts.Tenants, err = s.gateway.readTenants(); err != nil {
 		return err
 	}
-	g, err := gateway.New(env, opts)
+	g, err := gateway.New(env, s.servers, opts)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/policy"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
@@ -47,6 +48,8 @@ type settings struct {
 	toolchainCache string
 	trainer        policy.Options
 	gateway        gatewaySettings
+	endpointKeys   string       // a file
+	servers        *fleet.Fleet // which generator and gateway share
 }
 
 func defaultSettings() settings {
@@ -67,6 +70,7 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 	s.addSandboxFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
+	f.StringVar(&s.endpointKeys, "endpoint-keys", "", "YAML file of which inference servers are shown which key (or one key for all of them in "+endpointKey+")")
 	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
 }
 
@@ -96,8 +100,8 @@ var parts = map[string]part{
 	events.Undertaker:          func(ctx context.Context, env runtime.Env, _ settings) error { return undertaker.Run(ctx, env) },
 	events.Generator: func(ctx context.Context, env runtime.Env, s settings) error {
 		opts := generator.DefaultOptions()
-		opts.Slots, opts.Builtin, opts.APIKey = s.generatorSlots, s.builtin, os.Getenv("RONDO_ENDPOINT_API_KEY")
-		return generator.Run(ctx, env, opts)
+		opts.Slots = s.generatorSlots
+		return generator.Run(ctx, env, s.servers, opts)
 	},
 	events.ToolRunner: func(ctx context.Context, env runtime.Env, s settings) error {
 		return toolrunner.Run(ctx, env, toolrunner.Options{Slots: s.toolSlots, Pool: s.pool, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
@@ -129,6 +133,10 @@ func checkSandbox(ctx context.Context, names []string, s settings) error {
 // runParts runs the named parts until the context ends or one of them fails.
 func runParts(ctx context.Context, names []string, log *eventlog.Log, dir string, l *slog.Logger, metrics prometheus.Registerer, s settings) error {
 	if err := checkSandbox(ctx, names, s); err != nil {
+		return err
+	}
+	var err error
+	if s.servers, err = s.newFleet(l, metrics); err != nil {
 		return err
 	}
 	host, _ := os.Hostname()

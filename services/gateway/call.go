@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
@@ -132,17 +133,28 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 	}
 }
 
+// entrance is how long a call waits for servers that want to be left alone; what a server itself has refused is told at once.
+const entrance = 10 * time.Second
+
 func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*answer, error) {
-	endpoint, err := g.endpoint(ro)
+	servers := len(ro.cfg.Servers())
+	if servers == 0 {
+		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
+	}
+	seed, done, err := g.seed(ro, a)
 	if err != nil {
 		return nil, err
 	}
-	started := time.Now()
-	response, err := g.client.Complete(ctx, endpoint, request(ro, a))
+	defer done()
+	sampled, err := g.servers.Complete(ctx, fleet.Call{
+		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.Started.PolicyVersion,
+		Request:  func(model string) any { return request(ro, a, model, seed) },
+		TextOnly: true, Timeout: g.opts.CallTimeout / time.Duration(servers), Until: time.Now().Add(entrance),
+	})
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
-	n, err := g.record(ctx, t, ro, a, response, started)
+	n, err := g.record(ctx, t, ro, a, sampled)
 	if err != nil {
 		return nil, err
 	}
@@ -152,30 +164,20 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 	return n, nil
 }
 
-func (g *Gateway) endpoint(ro *rollout) (string, error) {
-	switch {
-	case ro.cfg.Endpoint == "":
-		return "", problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
-	case ro.cfg.Endpoint == events.BuiltinEndpoint:
-		return g.opts.Builtin, nil
-	}
-	return ro.cfg.Endpoint, nil
-}
-
 // request is what the inference server is asked. How it samples is the run's to say, whatever the client wishes: the model, the
-// temperature, and a seed that is another one for each turn and for each member of a group.
-func request(ro *rollout, a *ask) map[string]any {
+// temperature, and the seed.
+func request(ro *rollout, a *ask, model string, seed int64) map[string]any {
 	body := map[string]any{}
 	for field, value := range a.forward {
 		body[field] = value
 	}
-	body["model"] = ro.cfg.Model()
+	body["model"] = model
 	body["temperature"] = ro.cfg.Sampling.Temperature
 	body["max_tokens"] = ro.cfg.Sampling.MaxTokens
 	if a.maxTokens > 0 {
 		body["max_tokens"] = min(a.maxTokens, ro.cfg.Sampling.MaxTokens)
 	}
-	body["seed"] = ro.Started.Seed + int64(len(ro.Turns))
+	body["seed"] = seed
 	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info"} {
 		body[field] = true
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -144,12 +143,7 @@ func (g *Gateway) episode(ctx context.Context, ro *rollout, stopReason string) (
 	if err != nil {
 		return events.RolloutFinished{}, err
 	}
-	f := figures(tr, &ro.Rollout)
-	f.Trajectory, err = storage.PutNamed(ctx, g.log.Store(), "runs/"+ro.Run+"/trajectories/"+ro.ID, "arrow", data)
-	if err != nil {
-		return f, fmt.Errorf("store the trajectory of %s: %w", ro.ID, err)
-	}
-	return f, nil
+	return events.StoreTrajectory(ctx, g.log.Store(), tr, data)
 }
 
 // stopped is why the episode ended, as far as its turns tell.

@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// gate lets a bounded number of calls through at once. Those who wait come in by priority, then in their order.
+// gate lets a bounded number of calls through at once. Those who wait come in by priority, then in their order; where too many wait,
+// the one that would come in last is sent away.
 type gate struct {
 	mu      sync.Mutex
 	free    int
@@ -17,11 +20,12 @@ type gate struct {
 	metrics *metrics
 }
 
-// waiter is one who waits; came is closed when it is its turn.
+// waiter is one who waits; came is closed when it is its turn, or when it is sent away.
 type waiter struct {
 	priority int
 	order    uint64
 	index    int // in the queue, -1 when out of it
+	shed     bool
 	came     chan struct{}
 }
 
@@ -38,9 +42,9 @@ func (g *gate) enter(ctx context.Context, priority int) error {
 		g.mu.Unlock()
 		return nil
 	}
-	if len(g.waiting) >= g.most {
+	if len(g.waiting) >= g.most && !g.shedBelow(priority) {
 		g.mu.Unlock()
-		return later(time.Second, "overloaded", "%d calls are at the inference server or wait for it: try again", g.most)
+		return g.overloaded()
 	}
 	w := &waiter{priority: priority, order: g.next, came: make(chan struct{})}
 	g.next++
@@ -49,11 +53,17 @@ func (g *gate) enter(ctx context.Context, priority int) error {
 	g.mu.Unlock()
 	select {
 	case <-w.came:
+		if w.shed {
+			return g.overloaded()
+		}
 		return nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if w.shed {
+		return ctx.Err()
+	}
 	if w.index < 0 { // its turn came at the same moment
 		g.give()
 		return ctx.Err()
@@ -61,6 +71,27 @@ func (g *gate) enter(ctx context.Context, priority int) error {
 	heap.Remove(&g.waiting, w.index)
 	g.metrics.waiting.Set(float64(len(g.waiting)))
 	return ctx.Err()
+}
+
+// shedBelow sends the last of the waiting away, when it has a lower priority.
+func (g *gate) shedBelow(priority int) bool {
+	if len(g.waiting) == 0 {
+		return false
+	}
+	last := slices.MaxFunc(g.waiting, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.order, b.order))
+	})
+	if last.priority >= priority {
+		return false
+	}
+	heap.Remove(&g.waiting, last.index)
+	last.shed = true
+	close(last.came)
+	return true
+}
+
+func (g *gate) overloaded() error {
+	return later(time.Second, "overloaded", "%d calls wait for the inference servers, of this one's priority or a higher one: try again", g.most)
 }
 
 func (g *gate) leave() {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 func testMetrics(t *testing.T) *metrics {
@@ -66,7 +68,7 @@ func TestGate(t *testing.T) {
 		waiting(g, i+1)
 	}
 	var full *refusal
-	if err := g.enter(t.Context(), 99); !errors.As(err, &full) || full.status != http.StatusTooManyRequests || full.after == 0 {
+	if err := g.enter(t.Context(), 0); !errors.As(err, &full) || full.status != http.StatusTooManyRequests || full.after == 0 {
 		t.Errorf("a full queue: %v", err)
 	}
 	leave()
@@ -113,37 +115,74 @@ func TestGateUnderRaces(t *testing.T) {
 	}
 }
 
-// TestBucket: a minute's worth at once, then as it fills; what went beyond is waited for.
-func TestBucket(t *testing.T) {
-	at := time.Unix(1000, 0)
-	b := bucket{perMinute: 60}
-	for i := range 60 {
-		if w := b.wait(at, 1); w != 0 {
-			t.Fatalf("the %d-th waits %s", i, w)
+// TestGateShedsTheLowest: where too many wait, who comes with a higher priority takes the place of the last of the lowest.
+func TestGateShedsTheLowest(t *testing.T) {
+	g := newGate(1, 2, testMetrics(t))
+	if err := g.enter(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	came := map[string]chan error{}
+	wait := func(name string, priority, there int) {
+		came[name] = make(chan error, 1)
+		go func() { came[name] <- g.enter(t.Context(), priority) }()
+		waiting(g, there)
+	}
+	wait("low", 1, 1)
+	wait("low too", 1, 2)
+	var full *refusal
+	if err := g.enter(t.Context(), 1); !errors.As(err, &full) || full.after == 0 {
+		t.Errorf("one of the same priority: %v", err)
+	}
+	go func() { g.enter(t.Context(), 2) }()
+	if err := <-came["low too"]; !errors.As(err, &full) || full.status != http.StatusTooManyRequests {
+		t.Errorf("the last of the lowest: %v", err)
+	}
+	waiting(g, 2)
+	g.leave() // to the higher one
+	waiting(g, 1)
+	g.leave()
+	if err := <-came["low"]; err != nil {
+		t.Errorf("the first of the lowest: %v", err)
+	}
+}
+
+// TestSeeds: calls at once sample something else each, and a call that is repeated the same again.
+func TestSeeds(t *testing.T) {
+	g := &Gateway{}
+	ro := &rollout{Rollout: events.Rollout{Run: "r", ID: "x1-0", Started: events.RolloutStarted{Seed: 7}}}
+	says := func(text string) *ask {
+		return &ask{conversation: []events.PromptMessage{{Role: "user", Content: text}}}
+	}
+	seeds := map[int64]string{}
+	var leave []func()
+	for _, text := range []string{"a", "b", "a", "a"} {
+		seed, done, err := g.seed(ro, says(text))
+		if err != nil || seed < 0 || seeds[seed] != "" {
+			t.Errorf("%q has seed %d, as %q: %v", text, seed, seeds[seed], err)
 		}
-		b.take(1)
+		seeds[seed] = text
+		leave = append(leave, done)
 	}
-	if w := b.wait(at, 1); w != time.Second {
-		t.Errorf("the next one waits %s", w)
+	leave[2]() // the second of three that are the same
+	if seed, done, _ := g.seed(ro, says("a")); seeds[seed] != "a" {
+		t.Errorf("repeated, it has another seed")
+	} else {
+		done()
 	}
-	if w := b.wait(at.Add(time.Second), 1); w != 0 {
-		t.Errorf("a second later it waits %s", w)
+	for _, i := range []int{0, 1, 3} {
+		leave[i]()
 	}
-	debt := bucket{perMinute: 60, at: at}
-	debt.take(180)
-	if w := debt.wait(at, 0); w != 2*time.Minute {
-		t.Errorf("twice the bucket in debt waits %s", w)
+	if len(g.twins.are) != 0 {
+		t.Errorf("%d calls are still under way", len(g.twins.are))
 	}
-	if w := debt.wait(at.Add(-time.Hour), 0); w != 2*time.Minute {
-		t.Errorf("a clock that goes back gives %s", w)
+	first, _, _ := g.seed(ro, says("a"))
+	ro.Turns = append(ro.Turns, events.TurnSampled{})
+	if second, _, _ := g.seed(ro, says("a")); seeds[first] != "a" || second == first {
+		t.Errorf("seeds %d and, a turn later, %d", first, second)
 	}
-	if w := debt.wait(at.Add(2*time.Minute), 0); w != 0 {
-		t.Errorf("two minutes later it waits %s", w)
-	}
-	none := bucket{}
-	none.take(1e9)
-	if w := none.wait(at, 1); w != 0 {
-		t.Errorf("without a limit it waits %s", w)
+	ro.Turns, ro.Started.Seed = nil, 8
+	if other, _, _ := g.seed(ro, says("a")); other == first {
+		t.Error("two members have one seed")
 	}
 }
 

@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // record puts an answer on the log as the rollout's next turn. Calls of one rollout may race, here and in other gateways: then the
 // place of this one is looked for again.
-func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, response *inference.Response, started time.Time) (*answer, error) {
+func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sampled *fleet.Answer) (*answer, error) {
 	defer g.locks.take(name(ro.Run, ro.ID))()
 	for try := 0; ; try++ {
 		if ctx.Err() != nil {
@@ -28,15 +27,9 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, re
 		if err := now.open(); err != nil {
 			return nil, err
 		}
-		turn, prompt, err := response.Turn(len(now.Turns), now.Started.PolicyVersion, started)
-		switch {
-		case errors.Is(err, inference.ErrTokens):
-			g.logger.Warn("a turn is recorded as text only", "run", ro.Run, "rollout", ro.ID, "turn", turn.Turn, "error", err)
-		case err != nil:
-			return nil, problem(http.StatusBadGateway, events.ClassBadResponse, "the inference server's answer cannot be used: %v", err)
-		}
-		if pinned := now.cfg.PolicyVersion; pinned != nil && turn.PolicyVersion != *pinned {
-			return nil, problem(http.StatusBadGateway, events.ClassEndpoint, "the inference server serves version %d of %s; the run pins version %d", turn.PolicyVersion, now.cfg.Policy, *pinned)
+		turn, prompt, err := sampled.Response.Turn(len(now.Turns), now.Started.PolicyVersion, sampled.Started) // it may have another number by now
+		if err != nil && !errors.Is(err, inference.ErrTokens) {
+			return nil, err
 		}
 		newTree(now.Turns).place(a.conversation, prompt, &turn)
 		id, err := contentID(ro, turn)
@@ -45,14 +38,14 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, re
 		}
 		err = g.state(ctx, t, ro.Run, events.TurnSampledType, ro.ID, id, turn)
 		if err == nil {
-			return newAnswer(ro, turn, response), nil
+			return newAnswer(ro, turn, sampled.Response), nil
 		}
 		again, reload := g.load(ctx, ro.Run, ro.ID, t)
 		if reload != nil || len(again.Turns) == turn.Turn || try >= ro.cfg.Limits.Turns {
 			return nil, refused(err)
 		}
 		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
-			return newAnswer(ro, turn, response), nil // it is this one, and only the door's answer was lost
+			return newAnswer(ro, turn, sampled.Response), nil // it is this one, and only the door's answer was lost
 		}
 	}
 }

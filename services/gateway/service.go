@@ -7,24 +7,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // Options of the gateway.
 type Options struct {
-	// Slots is how many calls are at the inference servers at once.
+	// Slots is how many calls are at the inference servers at once, or wait for theirs.
 	Slots int
-	// Waiting is how many more may wait for a slot; what is beyond is told to come again.
+	// Waiting is how many more may wait for a slot; what is beyond is told to come again, the lowest priority first.
 	Waiting int
-	// APIKey is sent to the inference server as a bearer token; it never reaches an event or a log.
-	APIKey string
-	// Builtin is the base URL that a run's endpoint "builtin" stands for.
-	Builtin string
 	// CallTimeout bounds one answer of the inference server.
 	CallTimeout time.Duration
 	// Tenants may use the gateway, each with a key. Without any, everybody may.
@@ -42,7 +37,8 @@ type Gateway struct {
 	log     *eventlog.Log
 	logger  *slog.Logger
 	opts    Options
-	client  inference.Client
+	servers *fleet.Fleet
+	twins   twins
 	tenants []*tenant
 	gate    *gate
 	locks   locks
@@ -50,8 +46,8 @@ type Gateway struct {
 	mux     *http.ServeMux
 }
 
-// New makes a gateway.
-func New(env runtime.Env, opts Options) (*Gateway, error) {
+// New makes a gateway to the servers of a fleet.
+func New(env runtime.Env, servers *fleet.Fleet, opts Options) (*Gateway, error) {
 	tenants, err := newTenants(opts.Tenants)
 	if err != nil {
 		return nil, err
@@ -63,11 +59,9 @@ func New(env runtime.Env, opts Options) (*Gateway, error) {
 	if opts.Slots < 1 || opts.Waiting < 0 || opts.CallTimeout <= 0 {
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting, timeout %s: slots and timeout must be positive", opts.Slots, opts.Waiting, opts.CallTimeout)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = opts.Slots
 	g := &Gateway{
 		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
-		client: inference.Client{HTTP: &http.Client{Transport: transport}, APIKey: strings.TrimSpace(opts.APIKey)}, mux: http.NewServeMux(),
+		servers: servers, mux: http.NewServeMux(),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)
 	g.handle("POST /rollouts", chatDialect{}, g.start)

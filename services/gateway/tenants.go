@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // Tenant is somebody who may use the gateway, with what he may take of it. Zero limits are none.
@@ -62,8 +63,8 @@ func digest(key string) string {
 type tenant struct {
 	Tenant
 	mu       sync.Mutex
-	requests bucket
-	tokens   bucket
+	requests fleet.Bucket
+	tokens   fleet.Bucket
 	running  int
 }
 
@@ -100,7 +101,7 @@ func newTenants(list []Tenant) ([]*tenant, error) {
 }
 
 func newTenant(t Tenant) *tenant {
-	return &tenant{Tenant: t, requests: bucket{perMinute: t.RequestsPerMinute}, tokens: bucket{perMinute: t.TokensPerMinute}}
+	return &tenant{Tenant: t, requests: fleet.Bucket{PerMinute: t.RequestsPerMinute}, tokens: fleet.Bucket{PerMinute: t.TokensPerMinute}}
 }
 
 // authenticate finds the tenant whose key a request carries, as OpenAI's clients send it or as Anthropic's do. Every key is
@@ -155,13 +156,13 @@ func (t *tenant) begin(now time.Time) error {
 	if t.Concurrent > 0 && t.running >= t.Concurrent {
 		return later(time.Second, "rate_limit_exceeded", "%s has %d calls under way, as many as he may", t.Name, t.running)
 	}
-	if wait := t.tokens.wait(now, 0); wait > 0 {
+	if wait := t.tokens.Wait(now, 0); wait > 0 {
 		return later(wait, "rate_limit_exceeded", "%s has used up his %g tokens a minute", t.Name, t.TokensPerMinute)
 	}
-	if wait := t.requests.wait(now, 1); wait > 0 {
+	if wait := t.requests.Wait(now, 1); wait > 0 {
 		return later(wait, "rate_limit_exceeded", "%s has used up his %g requests a minute", t.Name, t.RequestsPerMinute)
 	}
-	t.requests.take(1)
+	t.requests.Take(1)
 	t.running++
 	return nil
 }
@@ -176,31 +177,6 @@ func (t *tenant) end() {
 func (t *tenant) used(n int, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tokens.wait(now, 0)
-	t.tokens.take(float64(n))
-}
-
-// bucket is a token bucket that holds a minute's worth and may go into debt, as the size of an answer is known afterwards.
-type bucket struct {
-	perMinute float64 // 0: no limit
-	spent     float64 // of what it holds
-	at        time.Time
-}
-
-// wait fills the bucket up to now, and says how long it takes until it holds n.
-func (b *bucket) wait(now time.Time, n float64) time.Duration {
-	if b.perMinute == 0 {
-		return 0
-	}
-	if past := now.Sub(b.at); past > 0 {
-		b.spent, b.at = max(0, b.spent-past.Minutes()*b.perMinute), now
-	}
-	missing := b.spent + min(n, b.perMinute) - b.perMinute
-	return max(0, time.Duration(min(60, missing/b.perMinute)*float64(time.Minute)))
-}
-
-func (b *bucket) take(n float64) {
-	if b.perMinute > 0 {
-		b.spent += n
-	}
+	t.tokens.Wait(now, 0)
+	t.tokens.Take(float64(n))
 }

@@ -1,15 +1,9 @@
 package gateway
 
 import (
-	"encoding/json"
-	"time"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
 )
-
-// rolePrompt is the role of a row that holds nothing but the tokens of a prompt.
-const rolePrompt = "prompt"
 
 // trajectory lays a rollout out as one row per message: for each turn what it was asked with, and what it said.
 func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
@@ -38,7 +32,7 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]storage.Message, error) {
 	var rows []storage.Message
 	for _, m := range turn.Prompt {
-		calls, err := callsText(m.ToolCalls)
+		calls, err := events.CallsText(m.ToolCalls)
 		if err != nil {
 			return nil, err
 		}
@@ -48,56 +42,17 @@ func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]s
 		}
 		rows = append(rows, row)
 	}
-	calls, err := callsText(turn.ToolCalls)
-	if err != nil {
-		return nil, err
-	}
-	answer := storage.Message{
-		Role: "assistant", Content: turn.Content, ToolCalls: calls, Turn: index, Segment: segment,
-		PolicyVersion: turn.PolicyVersion, FinishReason: turn.FinishReason, StartedAt: turn.StartedAt, Duration: duration(turn.LatencyMS),
-	}
 	if textOnly {
-		return append(rows, answer), nil
+		turn.TokenIDs, turn.Logprobs = nil, nil
+	}
+	answer, err := turn.Row(segment)
+	if err != nil || textOnly {
+		return append(rows, answer), err
 	}
 	if len(rows) == 0 || turn.NewSegment && turn.After != nil {
 		// The tokens are those of messages that stand elsewhere already.
-		rows = append(rows, storage.Message{Role: rolePrompt, Turn: index, Segment: segment, PolicyVersion: -1})
+		rows = append(rows, storage.Message{Role: events.RolePrompt, Turn: index, Segment: segment, PolicyVersion: -1})
 	}
-	last := &rows[len(rows)-1]
-	last.TokenIDs, last.Logprobs, last.LossMask = turn.PromptDelta, make([]float32, len(turn.PromptDelta)), make([]bool, len(turn.PromptDelta))
-	answer.TokenIDs, answer.Logprobs, answer.LossMask = turn.TokenIDs, turn.Logprobs, make([]bool, len(turn.TokenIDs))
-	for i := range answer.LossMask {
-		answer.LossMask[i] = true
-	}
+	events.PromptTokens(&rows[len(rows)-1], turn.PromptDelta)
 	return append(rows, answer), nil
 }
-
-func callsText(calls []events.ToolCall) (string, error) {
-	if len(calls) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(calls)
-	return string(text), err
-}
-
-// figures are what the fact rollout.finished says of a trajectory.
-func figures(t *storage.Trajectory, r *events.Rollout) events.RolloutFinished {
-	f := events.RolloutFinished{
-		Task: t.Task, StopReason: t.StopReason, Turns: len(r.Turns), Samples: len(t.Samples()), TextOnly: t.TextOnly,
-		MinVersion: t.DispatchVersion, MaxVersion: t.DispatchVersion,
-	}
-	for _, m := range t.Messages {
-		f.Tokens += len(m.TokenIDs)
-		for _, sampled := range m.LossMask {
-			if sampled {
-				f.Sampled++
-			}
-		}
-		if m.PolicyVersion >= 0 {
-			f.MinVersion, f.MaxVersion = min(f.MinVersion, m.PolicyVersion), max(f.MaxVersion, m.PolicyVersion)
-		}
-	}
-	return f
-}
-
-func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

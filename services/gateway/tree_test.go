@@ -89,7 +89,7 @@ func TestSamplesAreWhatWasAsked(t *testing.T) {
 		if len(seen) != len(r.Turns) {
 			t.Fatalf("seed %d: %d of %d turns are in samples", seed, len(seen), len(r.Turns))
 		}
-		if f := figures(tr, &events.Rollout{Turns: r.Turns}); f.Sampled != len(r.Turns) || f.Samples != len(tr.Samples()) {
+		if f := events.NewRolloutFinished(tr); f.Turns != len(r.Turns) || f.Sampled != len(r.Turns) || f.Samples != len(tr.Samples()) {
 			t.Fatalf("seed %d: figures %+v", seed, f)
 		}
 	}

@@ -25,6 +25,15 @@ func equal[T comparable](t *testing.T, what string, got, want []T) {
 	}
 }
 
+// turn reads an answer as the next turn of a rollout.
+func turn(r *events.Rollout, answer *inference.Response) (events.TurnSampled, error) {
+	t, prompt, err := answer.Turn(len(r.Turns), r.Started.PolicyVersion, time.Now())
+	if err == nil && !t.TextOnly {
+		t.PromptDelta, t.NewSegment = delta(r, prompt)
+	}
+	return t, err
+}
+
 func TestNext(t *testing.T) {
 	limits := events.Limits{Turns: 2, Tokens: 100}
 	calls := []events.ToolCall{{ID: "c"}}
@@ -199,7 +208,7 @@ func TestShapesOfServers(t *testing.T) {
 		"version in metadata only":        {strings.Replace(sglang, `"weight_version":"7",`, "", 1), 7},
 		"version below 0":                 {strings.Replace(vllm, `"id"`, `"weight_version":-3,"id"`, 1), 5},
 	} {
-		got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text), time.Now())
+		got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -217,14 +226,14 @@ func TestShapesOfServers(t *testing.T) {
 		"pair without an id":  strings.Replace(sglang, "[-0.25,13347,null]", "[-0.25]", 1),
 		"no log-probability":  strings.Replace(sglang, "[-0.25,13347,null]", "[null,13347,null]", 1),
 	} {
-		if _, err := turn(&events.Rollout{}, parse(t, text), time.Now()); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
+		if _, err := turn(&events.Rollout{}, parse(t, text)); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
 func TestRoundedLogprobs(t *testing.T) {
-	got, err := turn(&events.Rollout{}, parse(t, strings.Replace(vllm, "-0.25", "1e-7", 1)), time.Now())
+	got, err := turn(&events.Rollout{}, parse(t, strings.Replace(vllm, "-0.25", "1e-7", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

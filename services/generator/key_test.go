@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -33,9 +34,8 @@ func TestTheKeyStaysHere(t *testing.T) {
 	logged := &buffer{}
 	env := servicetest.Env(t, log)
 	env.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	opts := DefaultOptions()
-	opts.APIKey = key + "\n" // as a file holds it
-	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, opts) })
+	servers := servicetest.Fleet(t, env, func(o *fleet.Options) { o.Keys = fleet.Everywhere(key + "\n") }) // as a file holds it
+	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, servers, DefaultOptions()) })
 	echo := func(code int) answer {
 		return func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "you sent "+r.Header.Get("Authorization"), code)

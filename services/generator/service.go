@@ -3,25 +3,19 @@ package generator
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // Options of the service.
 type Options struct {
-	// Slots is how many turns are sampled at once.
+	// Slots is how many turns are sampled at once, or wait for their server.
 	Slots int
-	// APIKey is sent to the inference server as a bearer token; it never reaches an event or a log.
-	APIKey string
-	// Builtin is the base URL that a run's endpoint "builtin" stands for.
-	Builtin string
 	// RequestTimeout bounds one turn; a server that hangs longer counts as a failed try.
 	RequestTimeout time.Duration
 }
@@ -32,30 +26,20 @@ func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * ti
 // Service consumes rollout_started and tools_completed, and emits turn_sampled, rollout_finished,
 // rollout_retried and rollout_failed.
 type Service struct {
-	log    *eventlog.Log
-	opts   Options
-	client inference.Client
-	tools  []inference.Tool
+	log     *eventlog.Log
+	opts    Options
+	servers *fleet.Fleet
+	tools   []inference.Tool
 }
 
-// Run is the service.
-func Run(ctx context.Context, env runtime.Env, opts Options) error {
-	s := newService(env, opts)
+// Run is the service, which asks the servers of a fleet.
+func Run(ctx context.Context, env runtime.Env, servers *fleet.Fleet, opts Options) error {
+	s := newService(env, servers, opts)
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Generator, Slots: opts.Slots, Handle: s.Handle})
 }
 
-func newService(env runtime.Env, opts Options) *Service {
-	return &Service{
-		log: env.Log, opts: opts, tools: toolDefinitions(),
-		client: inference.Client{HTTP: &http.Client{Transport: transport(opts.Slots)}, APIKey: strings.TrimSpace(opts.APIKey)},
-	}
-}
-
-// transport keeps one connection per slot open.
-func transport(slots int) *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = slots
-	return t
+func newService(env runtime.Env, servers *fleet.Fleet, opts Options) *Service {
+	return &Service{log: env.Log, opts: opts, servers: servers, tools: toolDefinitions()}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -104,7 +88,7 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	asking, cancel := untilDeadline(ctx, r)
 	defer cancel()
-	t, err := s.askPatiently(asking, cfg, task, r)
+	t, err := s.ask(asking, cfg, task, r)
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
 		return nil, nil
 	}
@@ -129,29 +113,29 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 	return []events.Event{sampled, last}, nil
 }
 
+// ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
+// try may mend.
 func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.TurnSampled, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.RequestTimeout)
-	defer cancel()
-	started := time.Now()
-	endpoint := cfg.Endpoint
-	if endpoint == events.BuiltinEndpoint {
-		endpoint = s.opts.Builtin
-	}
-	answer, err := s.client.Complete(ctx, endpoint, inference.Request{
-		Model: cfg.Model(), Messages: conversation(task, r), Tools: s.tools,
-		Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
-		Seed:     r.Started.Seed + int64(len(r.Turns)),
-		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+	messages := conversation(task, r)
+	answer, err := s.servers.Complete(ctx, fleet.Call{
+		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: r.Started.PolicyVersion,
+		Request: func(model string) any {
+			return inference.Request{
+				Model: model, Messages: messages, Tools: s.tools,
+				Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
+				Seed:     r.Started.Seed + int64(len(r.Turns)),
+				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+			}
+		},
+		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
+		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
 	})
 	if err != nil {
 		return events.TurnSampled{}, err
 	}
-	t, err := turn(r, answer, started)
-	if err != nil {
-		return t, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", endpoint, err)}
-	}
-	if pinned := cfg.PolicyVersion; pinned != nil && t.PolicyVersion != *pinned {
-		return t, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves version %d of %s; the run pins version %d", endpoint, t.PolicyVersion, cfg.Policy, *pinned)}
+	t := answer.Turn
+	if !t.TextOnly {
+		t.PromptDelta, t.NewSegment = delta(r, answer.Prompt)
 	}
 	return t, nil
 }

@@ -31,7 +31,15 @@ func start(t *testing.T, log *eventlog.Log, change func(*Options)) (stop func())
 		change(&opts)
 	}
 	env := servicetest.Env(t, log)
-	return servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, opts) })
+	servers := servicetest.Fleet(t, env, nil)
+	return servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, servers, opts) })
+}
+
+// service is one that the test itself hands inputs.
+func service(t *testing.T, log *eventlog.Log) *Service {
+	t.Helper()
+	env := servicetest.Env(t, log)
+	return newService(env, servicetest.Fleet(t, env, nil), DefaultOptions())
 }
 
 // open opens a run at an endpoint and starts one rollout in it.
@@ -306,7 +314,7 @@ func TestTwoGenerators(t *testing.T) {
 	open(t, log, "r", e.URL, nil)
 	s := make([]*Service, 2)
 	for i := range s {
-		s[i] = newService(servicetest.Env(t, log), DefaultOptions())
+		s[i] = service(t, log)
 	}
 	started := servicetest.All(t, log, "r", events.RolloutStartedType)[0]
 	var outputs [][]events.Event // made from the same log, before either is on it

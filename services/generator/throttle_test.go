@@ -38,7 +38,7 @@ func TestThrottledTriesDoNotCount(t *testing.T) {
 func TestLongWaitsGiveTheSlotBack(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", serve(t, status(429, "Retry-After", "30")).URL, nil)
-	s := newService(servicetest.Env(t, log), DefaultOptions())
+	s := service(t, log)
 	began := time.Now()
 	facts, err := s.Handle(t.Context(), runtime.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
 	if len(facts) != 0 || err == nil || time.Since(began) > held {
@@ -68,7 +68,7 @@ func TestServerThatComesBack(t *testing.T) {
 		id := fmt.Sprintf("g0000%02d-0", 10+want)
 		started := events.RolloutStarted{Group: events.GroupOf(id), Task: "a", Deadline: time.Now().Add(left)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, id, "0", started))
-		s := newService(servicetest.Env(t, log), DefaultOptions())
+		s := service(t, log)
 		facts, err := s.Handle(t.Context(), runtime.Message{Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
 		if len(facts) != want || (err == nil) != (want == 1) || time.Now().After(started.Deadline) {
 			t.Errorf("%s before the deadline: %v, %v", left, servicetest.IDs(facts), err)
@@ -113,7 +113,7 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	late := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(300 * time.Millisecond)}
 	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", late))
-	s := newService(servicetest.Env(t, log), DefaultOptions())
+	s := service(t, log)
 	in := runtime.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
 	for range 2 { // while it asks, and when it would ask too late
 		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err != nil {
@@ -134,7 +134,7 @@ func TestExternalRolloutsAreSampledElsewhere(t *testing.T) {
 	cfg.Endpoint = e.URL + "/v1"
 	servicetest.OpenRun(t, log, "r", cfg)
 	started := servicetest.StartRollout(t, log, "r", "x1-0", "a")
-	s := newService(servicetest.Env(t, log), DefaultOptions())
+	s := service(t, log)
 	if facts, err := s.Handle(t.Context(), runtime.Message{Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}

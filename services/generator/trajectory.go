@@ -2,7 +2,6 @@ package generator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -34,20 +33,14 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 		prompt := &t.Messages[len(t.Messages)-1]
 		if turn.NewSegment && segment > 0 {
 			// The segment begins with a prompt of its own: no message of the last segment may carry it.
-			prompt = add(storage.Message{Role: rolePrompt, Turn: int32(turn.Turn), PolicyVersion: -1})
+			prompt = add(storage.Message{Role: events.RolePrompt, Turn: int32(turn.Turn), PolicyVersion: -1})
 		}
-		prompt.TokenIDs = turn.PromptDelta
-		prompt.Logprobs, prompt.LossMask = make([]float32, len(turn.PromptDelta)), make([]bool, len(turn.PromptDelta))
-		calls, err := toolCallsText(turn.ToolCalls)
+		events.PromptTokens(prompt, turn.PromptDelta)
+		row, err := turn.Row(0)
 		if err != nil {
 			return nil, err
 		}
-		add(storage.Message{
-			Role: "assistant", Content: turn.Content, ToolCalls: calls, Turn: int32(turn.Turn),
-			TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs, LossMask: trained(len(turn.TokenIDs)),
-			PolicyVersion: turn.PolicyVersion, FinishReason: turn.FinishReason,
-			StartedAt: turn.StartedAt, Duration: milliseconds(turn.LatencyMS),
-		})
+		add(row)
 		answered := r.Tools[turn.Turn]
 		for _, result := range answered.Results {
 			m := storage.Message{
@@ -70,7 +63,7 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 func textOnly(messages []storage.Message) []storage.Message {
 	var kept []storage.Message
 	for _, m := range messages {
-		if m.Role == rolePrompt {
+		if m.Role == events.RolePrompt {
 			continue
 		}
 		m.TokenIDs, m.Logprobs, m.LossMask = nil, nil, nil
@@ -78,25 +71,6 @@ func textOnly(messages []storage.Message) []storage.Message {
 		kept = append(kept, m)
 	}
 	return kept
-}
-
-// rolePrompt is the role of a row that holds nothing but the tokens of a segment's first prompt.
-const rolePrompt = "prompt"
-
-func toolCallsText(calls []events.ToolCall) (string, error) {
-	if len(calls) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(calls)
-	return string(text), err
-}
-
-func trained(n int) []bool {
-	mask := make([]bool, n)
-	for i := range mask {
-		mask[i] = true
-	}
-	return mask
 }
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
@@ -111,24 +85,9 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 	if err != nil {
 		return r.Fail(events.StageGenerator, events.ClassInternal, fmt.Errorf("encode trajectory: %w", err))
 	}
-	ref, err := storage.PutNamed(ctx, s.log.Store(), "runs/"+r.Run+"/trajectories/"+r.ID, ".arrow", data)
+	fact, err := events.StoreTrajectory(ctx, s.log.Store(), t, data)
 	if err != nil {
-		return events.Event{}, fmt.Errorf("store trajectory of %s: %w", r.ID, err)
-	}
-	fact := events.RolloutFinished{
-		Task: task.Name, StopReason: stopReason, Turns: len(r.Turns), TextOnly: t.TextOnly,
-		Samples: len(t.Samples()), Trajectory: ref,
-		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
-	}
-	for _, turn := range r.Turns {
-		fact.MinVersion = min(fact.MinVersion, turn.PolicyVersion)
-		fact.MaxVersion = max(fact.MaxVersion, turn.PolicyVersion)
-	}
-	for _, m := range t.Messages {
-		fact.Tokens += len(m.TokenIDs)
-		if m.Role == "assistant" {
-			fact.Sampled += len(m.TokenIDs)
-		}
+		return events.Event{}, err
 	}
 	if tools := r.LastTools(); tools != nil {
 		fact.Workspace = tools.Workspace

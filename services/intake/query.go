@@ -17,7 +17,7 @@ func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact eve
 	if _, err := cfg.Task(fact.Entity); err == nil {
 		return refuse("query %q: the run has a task of that name", fact.Entity)
 	}
-	if cfg.Endpoint == "" {
+	if len(cfg.Servers()) == 0 {
 		return refuse("run %s has no endpoint: nobody would answer a query", fact.Run)
 	}
 	task, err := cfg.Task(p.Task)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -47,7 +48,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				return said{content: "well again"}
 			})
 			p := newPlane(t, b.url, nil)
-			p.url = p.serve(func(o *gateway.Options) { o.APIKey = secret })
+			p.url = p.serveFleet(nil, func(o *fleet.Options) { o.Keys = fleet.Everywhere(secret) })
 			m := p.start(nil)
 			got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": true}, c.status, nil)
 			for _, part := range c.want {

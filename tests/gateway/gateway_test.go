@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -170,6 +171,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		select {
 		case <-all:
+		case <-time.After(300 * time.Millisecond): // a server gets as many at once as it has shown that it can take
 		case <-a.leave: // the test has failed
 		}
 		return said{content: text(i)}

@@ -16,17 +16,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox"
-	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/gateway"
-	"github.com/rondo-rl/rondo/services/intake"
-	"github.com/rondo-rl/rondo/services/querysampler"
-	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/servicetest"
-	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/tests/checker"
+	planes "github.com/rondo-rl/rondo/tests/plane"
 )
 
 func TestMain(m *testing.M) {
@@ -51,16 +46,7 @@ func newPlane(t *testing.T, endpoint string, change func(*events.RunConfig)) *pl
 	if change != nil {
 		change(&cfg)
 	}
-	servicetest.OpenRun(t, p.log, "r", cfg)
-	for _, run := range []func(context.Context, runtime.Env) error{
-		intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run,
-		func(ctx context.Context, env runtime.Env) error {
-			return scorer.Run(ctx, env, scorer.Options{Slots: 2})
-		},
-	} {
-		env := servicetest.Env(t, p.log)
-		servicetest.Start(t, func(ctx context.Context) error { return run(ctx, env) })
-	}
+	planes.Start(t, p.log, "r", cfg)
 	p.url = p.serve(nil)
 	return p
 }
@@ -68,11 +54,18 @@ func newPlane(t *testing.T, endpoint string, change func(*events.RunConfig)) *pl
 // serve starts a gateway.
 func (p *plane) serve(change func(*gateway.Options)) string {
 	p.t.Helper()
+	return p.serveFleet(change, nil)
+}
+
+// serveFleet starts a gateway to a fleet of its own.
+func (p *plane) serveFleet(change func(*gateway.Options), servers func(*fleet.Options)) string {
+	p.t.Helper()
 	opts := gateway.DefaultOptions()
 	if change != nil {
 		change(&opts)
 	}
-	g, err := gateway.New(servicetest.Env(p.t, p.log), opts)
+	env := servicetest.Env(p.t, p.log)
+	g, err := gateway.New(env, servicetest.Fleet(p.t, env, servers), opts)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -223,13 +216,7 @@ func (p *plane) trajectory(m member) *storage.Trajectory {
 // prove holds the run to all that Rondo promises, and counts what the door has refused.
 func (p *plane) prove(refusals int) {
 	p.t.Helper()
-	found, err := checker.Check(p.t.Context(), p.log, "r")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, f := range found.Findings {
-		p.t.Error(f)
-	}
+	planes.Prove(p.t, p.log, "r")
 	letters := servicetest.All(p.t, p.log, events.Catalogue, events.DeadLetteredType)
 	if len(letters) != refusals {
 		for _, e := range letters {

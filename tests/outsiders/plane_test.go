@@ -18,15 +18,11 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
-	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/generator"
-	"github.com/rondo-rl/rondo/services/intake"
-	"github.com/rondo-rl/rondo/services/querysampler"
-	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/servicetest"
-	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tests/checker"
+	planes "github.com/rondo-rl/rondo/tests/plane"
 )
 
 func TestMain(m *testing.M) {
@@ -38,7 +34,6 @@ func TestMain(m *testing.M) {
 type plane struct {
 	t   *testing.T
 	log *eventlog.Log
-	cfg events.RunConfig
 }
 
 func newPlane(t *testing.T, cfg events.RunConfig) *plane {
@@ -48,20 +43,9 @@ func newPlane(t *testing.T, cfg events.RunConfig) *plane {
 		cfg.Tasks[i].Snapshot = servicetest.Blob(t, p.log.Store(), []byte("snapshot"))
 		cfg.Tasks[i].Tests = servicetest.Blob(t, p.log.Store(), []byte("tests"))
 	}
-	p.cfg = cfg
-	servicetest.OpenRun(t, p.log, "r", cfg)
-	for _, run := range []func(context.Context, runtime.Env) error{
-		intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run,
-		func(ctx context.Context, env runtime.Env) error {
-			return generator.Run(ctx, env, generator.DefaultOptions())
-		},
-		func(ctx context.Context, env runtime.Env) error {
-			return scorer.Run(ctx, env, scorer.Options{Slots: 2})
-		},
-	} {
-		env := servicetest.Env(t, p.log)
-		servicetest.Start(t, func(ctx context.Context) error { return run(ctx, env) })
-	}
+	planes.Start(t, p.log, "r", cfg, func(ctx context.Context, env runtime.Env) error {
+		return generator.Run(ctx, env, servicetest.Fleet(t, env, nil), generator.DefaultOptions())
+	})
 	return p
 }
 
@@ -121,37 +105,7 @@ func (p *plane) batch(step int) events.BatchReady {
 // prove holds the run to all that Rondo promises, and makes its decisions again.
 func (p *plane) prove() checker.Report {
 	p.t.Helper()
-	report, err := checker.Check(p.t.Context(), p.log, "r")
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, f := range report.Findings {
-		p.t.Error(f)
-	}
-	samplers, err := querysampler.Deciders("r", p.cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	calculators, err := advantagecalculator.Deciders("r", p.cfg)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	again := runtime.Verification{
-		Log: p.log, Run: "r", Report: func(d runtime.Difference) { p.t.Errorf("decided again, %+v", d) },
-		Deciders: map[string]map[string]runtime.Decider{
-			events.QuerySampler: samplers, events.AdvantageCalculator: calculators, events.TrainerFeeder: trainerfeeder.Deciders("r", p.cfg, p.log.Store()),
-		},
-	}
-	checked, err := again.Verify(p.t.Context())
-	if err != nil {
-		p.t.Error(err)
-	}
-	for decider, n := range checked {
-		if n == 0 {
-			p.t.Errorf("no decision of %s was made again", decider)
-		}
-	}
-	return report
+	return planes.Prove(p.t, p.log, "r")
 }
 
 // endpoint is an inference server whose model says one thing; it returns the instructions that it was given.

@@ -1,0 +1,268 @@
+// Package fleet asks the inference servers of runs for turns: it chooses among them, spares those that are in trouble or have had
+// trouble, waits where they ask for it, and lets another one answer where one fails.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// Options of a fleet.
+type Options struct {
+	// Slots bounds the requests that are under way at a server of which its run says nothing.
+	Slots int
+	// Waiting bounds the calls that wait for a server; what is beyond is told to come again, the lowest priority first.
+	Waiting int
+	// Builtin is the base URL that a run's endpoint "builtin" stands for.
+	Builtin string
+	// Keys are sent to the servers as bearer tokens.
+	Keys   Keys
+	Logger *slog.Logger
+	// Metrics may be nil.
+	Metrics prometheus.Registerer
+}
+
+// DefaultOptions suit local inference servers.
+func DefaultOptions() Options {
+	return Options{Slots: 64, Waiting: 1024, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// Fleet is what one process knows of inference servers. All its services and runs share it, so that a server's limits hold over all
+// of them.
+type Fleet struct {
+	opts    Options
+	http    *http.Client
+	metrics *metrics
+	rates   *rates
+
+	mu       sync.Mutex
+	replicas map[string]*replica // by base URL
+	waiting  []*waiter           // in the order in which they come in
+	order    uint64
+	timer    *time.Timer // of the next moment at which one of them may come in though no request ends
+}
+
+// New makes a fleet.
+func New(opts Options) (*Fleet, error) {
+	if opts.Slots < 1 || opts.Waiting < 1 {
+		return nil, fmt.Errorf("inference servers: %d slots, %d waiting: both must be positive", opts.Slots, opts.Waiting)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
+	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), http: &http.Client{
+		Transport: transport,
+		// A server that sends its clients elsewhere would get them to show the key there.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	var err error
+	f.metrics, err = newMetrics(opts.Metrics, f)
+	return f, err
+}
+
+// Call is what is to be asked.
+type Call struct {
+	Run    string
+	Config *events.RunConfig
+	// Affinity names what belongs together, a rollout: it stays with one server, whose cache holds its prompt, as long as that can
+	// take it.
+	Affinity string
+	// Priority of those who wait: the higher one comes first.
+	Priority int
+	// Request makes the request for a server that knows the policy as model.
+	Request func(model string) any
+	// Turn is the number of the turn, and Version the policy's where a server does not tell its own.
+	Turn    int
+	Version int64
+	// TextOnly takes a turn whose tokens contradict each other, without them.
+	TextOnly bool
+	// Timeout bounds one request; a server that takes longer has failed.
+	Timeout time.Duration
+	// Until bounds the wait for servers that ask to be left alone, or are away.
+	Until time.Time
+	// Patient calls ask a server that has just refused them again, until Until.
+	Patient bool
+	// Answered reports whether the run's servers have answered before this process began. A server that never answered is not
+	// waited for, so that a wrong address is told at once.
+	Answered func(ctx context.Context) bool
+}
+
+// Answer is a turn that was sampled.
+type Answer struct {
+	Turn events.TurnSampled
+	// Prompt has the tokens of the turn's prompt, nil for a turn that is text only.
+	Prompt   []int32
+	Response *inference.Response
+	Started  time.Time
+	// Endpoint is the base URL of the server.
+	Endpoint string
+}
+
+// Complete samples one turn at one of the run's servers. Where it fails its error is the context's, or an *inference.Failure: the
+// last server's, or one that says when to come again. Away is set of servers only that will come back.
+func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
+	targets, err := f.targets(c)
+	if err != nil {
+		return nil, err
+	}
+	var failed *inference.Failure
+	for len(targets) > 0 {
+		if err := f.withinRate(ctx, c); err != nil {
+			return nil, earlier(failed, err)
+		}
+		at, err := f.admit(ctx, c, targets)
+		if err != nil {
+			return nil, earlier(failed, err)
+		}
+		answer, failure := f.ask(ctx, c, at)
+		if failure == nil {
+			return answer, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, earlier(failed, err)
+		}
+		failure.Away = failure.Away && f.comesBack(ctx, c, at)
+		if failed = worthier(failed, failure); failure.Permanent {
+			return nil, failure // it is the request that is wrong, everywhere
+		}
+		if !c.Patient || !failure.Throttled && !failure.Away {
+			targets = without(targets, at.replica)
+		}
+	}
+	return nil, failed
+}
+
+// worthier is the failure that says more about what to do: one that will pass by itself.
+func worthier(before, now *inference.Failure) *inference.Failure {
+	if before != nil && (before.Throttled || before.Away) && !now.Throttled && !now.Away {
+		return before
+	}
+	return now
+}
+
+// earlier is what a server has answered, rather than that no other could be asked behind it; when, the latter knows.
+func earlier(failed *inference.Failure, err error) error {
+	var resting *inference.Failure
+	if failed == nil || !errors.As(err, &resting) {
+		return err
+	}
+	if failed.Throttled || failed.Away {
+		failed.After = max(failed.After, resting.After)
+	}
+	return failed
+}
+
+// comesBack tells a server that will come back from an address that was never right.
+func (f *Fleet) comesBack(ctx context.Context, c Call, at target) bool {
+	f.mu.Lock()
+	known := at.answered
+	f.mu.Unlock()
+	return known || c.Answered != nil && c.Answered(ctx)
+}
+
+// target is a server as a run uses it.
+type target struct {
+	*replica
+	model string
+	slots int
+	key   string
+	since int // how many setbacks it had had when the call came in
+}
+
+// targets are the servers of a call in the order in which it wants them.
+func (f *Fleet) targets(c Call) ([]target, error) {
+	var targets []target
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range c.Config.Servers() {
+		base := e.URL
+		if base == events.BuiltinEndpoint {
+			base = f.opts.Builtin
+		}
+		base = strings.TrimRight(base, "/")
+		t := target{replica: f.replica(base), model: e.Model, slots: e.Slots, key: f.opts.Keys.For(c.Run, base)}
+		if t.slots == 0 {
+			t.slots = f.opts.Slots
+		}
+		targets = append(targets, t)
+	}
+	if len(targets) == 0 {
+		return nil, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("run %s has no endpoint", c.Run)}
+	}
+	byAffinity(targets, c.Run+"/"+c.Affinity)
+	if c.Config.PolicyVersion != nil {
+		servingLast(targets, c.Config.Policy, *c.Config.PolicyVersion)
+	}
+	return targets, nil
+}
+
+// ask sends the request to one server, and gives its place back.
+func (f *Fleet) ask(ctx context.Context, c Call, at target) (*Answer, *inference.Failure) {
+	asking, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	started := time.Now()
+	client := inference.Client{HTTP: f.http, APIKey: at.key}
+	response, err := client.Complete(asking, at.url, c.Request(at.model))
+	var failure *inference.Failure
+	if err != nil && !errors.As(err, &failure) {
+		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
+	}
+	f.settle(ctx, at, started, failure)
+	if failure != nil {
+		return nil, failure
+	}
+	a := &Answer{Response: response, Started: started, Endpoint: at.url}
+	a.Turn, a.Prompt, err = response.Turn(c.Turn, c.Version, started)
+	if errors.Is(err, inference.ErrTokens) && c.TextOnly {
+		f.opts.Logger.Warn("a turn is taken as text only", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
+		err = nil
+	}
+	if err != nil {
+		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
+	}
+	f.rates.take(c, a.Turn.PromptTokens+a.Turn.CompletionTokens)
+	f.mu.Lock()
+	at.serves(c.Config.Policy, a.Turn.PolicyVersion)
+	f.mu.Unlock()
+	if pinned := c.Config.PolicyVersion; pinned != nil && a.Turn.PolicyVersion != *pinned {
+		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves version %d of %s; the run pins version %d", at.url, a.Turn.PolicyVersion, c.Config.Policy, *pinned)}
+	}
+	return a, nil
+}
+
+// settle notes what came of a request.
+func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failure *inference.Failure) {
+	now := time.Now()
+	what := outcomeOf(failure)
+	if failure != nil && ctx.Err() != nil {
+		what = left // the caller's time was up, or he has gone: that says nothing of the server
+	}
+	f.mu.Lock()
+	wasOpen, wasAnswered := at.open, at.answered
+	at.replica.settle(now, at.since, at.slots, what, failure)
+	isOpen, opened, again := at.open, at.opened, at.until.Sub(now)
+	f.serve(now)
+	if what != answered {
+		f.look()
+	}
+	f.mu.Unlock()
+	f.metrics.observe(at.url, what, now.Sub(started))
+	switch {
+	case isOpen && !wasOpen:
+		f.opts.Logger.Warn("an inference server is in trouble and is left alone", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
+	case isOpen && opened&(opened-1) == 0 && what != left && again > 0: // the 2nd, 4th, 8th … time
+		f.opts.Logger.Warn("an inference server is still in trouble", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
+	case !isOpen && wasOpen, what == answered && !wasAnswered:
+		f.opts.Logger.Info("an inference server answers", "endpoint", at.url)
+	}
+}

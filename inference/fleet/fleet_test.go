@@ -1,0 +1,579 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// whole is an answer of one turn with version 3 of the weights.
+const whole = `{"weight_version":3,"choices":[{"finish_reason":"stop","message":{"content":"a"}}],"usage":{"prompt_tokens":90,"completion_tokens":10}}`
+
+// reply is what a server says; status 0 is an answer of 200.
+type reply struct {
+	status int
+	after  string // Retry-After
+	body   string
+	err    error
+	takes  time.Duration
+}
+
+// farm is the servers of a test, by host, in place of the network: virtual time does not pass while a socket waits.
+type farm struct {
+	mu    sync.Mutex
+	serve map[string]func(n int, at time.Duration) reply
+	asked map[string][]time.Duration
+	began time.Time
+	// On every request and every end of one, with the requests under way.
+	watch func(host string, inFlight int, ended *reply)
+	now   map[string]int
+}
+
+func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
+	host := r.URL.Host
+	f.mu.Lock()
+	at := time.Since(f.began)
+	n := len(f.asked[host])
+	f.asked[host] = append(f.asked[host], at)
+	f.now[host]++
+	if f.watch != nil {
+		f.watch(host, f.now[host], nil)
+	}
+	say := f.serve[host]
+	f.mu.Unlock()
+	answer := say(n, at)
+	timer := time.NewTimer(answer.takes)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+		answer.err = r.Context().Err()
+	}
+	f.mu.Lock()
+	f.now[host]--
+	if f.watch != nil {
+		f.watch(host, f.now[host], &answer)
+	}
+	f.mu.Unlock()
+	if answer.err != nil {
+		return nil, answer.err
+	}
+	status, body, header := answer.status, answer.body, http.Header{}
+	if status == 0 {
+		status = http.StatusOK
+	}
+	if status == http.StatusOK && body == "" {
+		body = whole
+	}
+	if answer.after != "" {
+		header.Set("Retry-After", answer.after)
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+func (f *farm) times(host string) []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked[host])
+}
+
+// always says the same.
+func always(r reply) func(int, time.Duration) reply {
+	return func(int, time.Duration) reply { return r }
+}
+
+func newFarm(t *testing.T, servers map[string]func(int, time.Duration) reply, change func(*Options)) (*Fleet, *farm) {
+	t.Helper()
+	opts := DefaultOptions()
+	if change != nil {
+		change(&opts)
+	}
+	f, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	farm := &farm{serve: servers, asked: map[string][]time.Duration{}, now: map[string]int{}, began: time.Now()}
+	f.http.Transport = farm
+	return f, farm
+}
+
+// call is one of a run at servers "a", "b" …, each with slots.
+func call(rollout string, slots int, hosts ...string) Call {
+	cfg := events.DefaultRunConfig()
+	cfg.Policy = "p"
+	for _, h := range hosts {
+		cfg.Endpoints = append(cfg.Endpoints, events.Endpoint{URL: "http://" + h + "/v1", Slots: slots})
+	}
+	return Call{
+		Run: "r", Config: &cfg, Affinity: rollout, Timeout: time.Minute, Until: time.Now().Add(10 * time.Second),
+		Request: func(model string) any { return map[string]string{"model": model} },
+	}
+}
+
+// home is a rollout whose first server is the named one.
+func home(t *testing.T, f *Fleet, host string, hosts ...string) string {
+	t.Helper()
+	for i := range 1000 {
+		c := call(fmt.Sprint("rollout", i), 4, hosts...)
+		if targets, err := f.targets(c); err == nil && strings.Contains(targets[0].url, "//"+host+"/") {
+			return c.Affinity
+		}
+	}
+	t.Fatal("no rollout has that home")
+	return ""
+}
+
+// TestRamp: a server that comes back cold gets one request, and more with each answer, however many wait.
+func TestRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots, calls = 16, 400
+		var answers, steps int
+		var since time.Duration // of the first answer after the outage
+		var f *farm
+		serve := func(n int, at time.Duration) reply {
+			if at > 10*time.Second && at < 14*time.Second {
+				return reply{status: http.StatusServiceUnavailable}
+			}
+			return reply{takes: time.Second}
+		}
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": serve}, nil)
+		most := 0
+		f.watch = func(_ string, inFlight int, ended *reply) {
+			at := time.Since(f.began)
+			switch {
+			case ended != nil && ended.status != 0:
+				answers, steps = 0, 0
+			case ended != nil:
+				if answers++; answers == 1 {
+					since = at
+				}
+			default:
+				if answers > 0 {
+					steps = int((at - since) / rampStep)
+				}
+				// What was under way when the outage began comes to its end at 11 s.
+				if allowed := min(slots, (1+answers)<<steps); inFlight > allowed && (at < 10*time.Second || at > 11*time.Second) {
+					t.Errorf("%d requests at %s, %d answers after the outage", inFlight, at, answers)
+				}
+				most = max(most, inFlight)
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range calls {
+			wg.Go(func() {
+				c := call(fmt.Sprint(i), slots, "a")
+				c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Hour), func(context.Context) bool { return true }
+				if _, err := servers.Complete(t.Context(), c); err != nil {
+					t.Errorf("call %d: %v", i, err)
+				}
+			})
+		}
+		wg.Wait()
+		if most != slots {
+			t.Errorf("at most %d requests were under way, of %d", most, slots)
+		}
+		if took := time.Since(f.began); took > calls/slots*time.Second+20*time.Second {
+			t.Errorf("%d calls took %s", calls, took)
+		}
+	})
+}
+
+// TestRampOfLongTurns: a window of turns that take minutes is not waited for, once the server has answered.
+func TestRampOfLongTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: 2 * time.Minute})}, nil)
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				c := call(fmt.Sprint(i), 32, "a")
+				c.Timeout = 5 * time.Minute
+				if _, err := servers.Complete(t.Context(), c); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		at := f.times("a")
+		if at[1] < 2*time.Minute || at[31] > 2*time.Minute+6*rampStep {
+			t.Errorf("the 2nd request came at %s, the 32nd at %s", at[1], at[31])
+		}
+	})
+}
+
+// TestRetryAfter: a server that asks to be left alone is, in both forms of the header, while another one goes on.
+func TestRetryAfter(t *testing.T) {
+	for name, header := range map[string]func() string{
+		"seconds": func() string { return "30" },
+		"date":    func() string { return time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limited := func(n int, _ time.Duration) reply {
+					if n == 0 {
+						return reply{status: http.StatusTooManyRequests, after: header()}
+					}
+					return reply{}
+				}
+				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": limited, "b": always(reply{})}, nil)
+				rollout := home(t, servers, "a", "a", "b")
+				for range 40 {
+					if _, err := servers.Complete(t.Context(), call(rollout, 4, "a", "b")); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+				}
+				a := f.times("a")
+				if len(a) < 5 || a[1] < 29*time.Second || a[1] > 32*time.Second {
+					t.Errorf("asked at %s", a)
+				}
+				if n := len(f.times("b")); n < 29 || n > 32 {
+					t.Errorf("the other one was asked %d times", n)
+				}
+				if _, err := servers.Complete(t.Context(), call(rollout, 4, "a")); err != nil {
+					t.Errorf("when its time is over: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestFailOver: another server answers, whatever the first one does; a request that is wrong is wrong everywhere.
+func TestFailOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		first reply
+		fails string // "" when the other one answers
+	}{
+		"an error":             {reply{status: 500}, ""},
+		"starting":             {reply{status: 503}, ""},
+		"limited":              {reply{status: 429, after: "60"}, ""},
+		"limited, rudely":      {reply{status: 429}, ""},
+		"a wrong key":          {reply{status: 401}, ""},
+		"no such model":        {reply{status: 404}, ""},
+		"sent elsewhere":       {reply{status: 307}, ""},
+		"no JSON":              {reply{body: "<html>"}, ""},
+		"half an answer":       {reply{body: whole[:50]}, ""},
+		"no choices":           {reply{body: `{"choices":[]}`}, ""},
+		"aborted":              {reply{body: `{"choices":[{"finish_reason":"abort"}]}`}, ""},
+		"another version":      {reply{body: strings.Replace(whole, ":3", ":2", 1)}, ""},
+		"nobody there":         {reply{err: errors.New("connection reset")}, ""},
+		"no answer in time":    {reply{takes: time.Hour}, ""},
+		"a request too long":   {reply{status: 400, body: "maximum context length"}, "maximum context length"},
+		"a request of no form": {reply{status: 422, body: "no"}, "422"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(c.first), "b": always(reply{})}, nil)
+				ask := call(home(t, servers, "a", "a", "b"), 4, "a", "b")
+				ask.Config.PolicyVersion = new(int64(3))
+				answer, err := servers.Complete(t.Context(), ask)
+				if c.fails != "" {
+					if err == nil || !strings.Contains(fmt.Sprint(err, statusOf(err)), c.fails) || len(f.times("b")) != 0 {
+						t.Errorf("failed with %v, and asked the other one %d times", err, len(f.times("b")))
+					}
+					return
+				}
+				if err != nil || answer.Endpoint != "http://b/v1" || len(f.times("a")) != 1 || len(f.times("b")) != 1 {
+					t.Errorf("answered by %+v: %v", answer, err)
+				}
+				if servers.replicas["http://a/v1"].inFlight != 0 || servers.replicas["http://b/v1"].inFlight != 0 {
+					t.Error("a place was not given back")
+				}
+			})
+		})
+	}
+}
+
+func statusOf(err error) int {
+	var f *inference.Failure
+	errors.As(err, &f)
+	return f.Status
+}
+
+// TestCircuit: a server that fails is left alone longer and longer, then one request tries it, and what it says is told.
+func TestCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const recovery = 10 * time.Minute
+		serve := func(_ int, at time.Duration) reply {
+			if at < recovery {
+				return reply{status: 500, body: "CUDA error", takes: 10 * time.Millisecond}
+			}
+			return reply{}
+		}
+		var log bytes.Buffer
+		registry := prometheus.NewRegistry()
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": serve}, func(o *Options) {
+			o.Logger, o.Metrics = slog.New(slog.NewTextHandler(&log, nil)), registry
+		})
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				for time.Since(f.began) < recovery+time.Minute {
+					_, err := servers.Complete(t.Context(), call(fmt.Sprint(i), 8, "a"))
+					if err != nil && !strings.Contains(err.Error(), "CUDA error") {
+						t.Errorf("failed with %v", err)
+					}
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(f.times("a")); n < 10 || n > 60 {
+			t.Errorf("it was asked %d times in 5 minutes", n)
+		}
+		if got := gathered(t, registry, "rondo_endpoint_state"); got != 2 {
+			t.Errorf("its state is %g", got)
+		}
+		wg.Wait()
+		times := f.times("a")
+		first := slices.IndexFunc(times, func(at time.Duration) bool { return at >= recovery })
+		if first < 0 || times[first] > recovery+backoffMost {
+			t.Fatalf("it was looked for again at %v", times[max(0, first):])
+		}
+		for i := 10; i <= first; i++ {
+			if gap := times[i] - times[i-1]; gap < backoffMost/4 && i > tripAfter+6 {
+				t.Errorf("request %d came %s after the last one", i, gap)
+			}
+		}
+		if got := gathered(t, registry, "rondo_endpoint_state"); got != 0 {
+			t.Errorf("its state is %g", got)
+		}
+		for _, line := range []string{"left alone", "still in trouble", "an inference server answers", "endpoint=http://a/v1"} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("the log does not say %q", line)
+			}
+		}
+		if n := strings.Count(log.String(), "\n"); n > 20 {
+			t.Errorf("the log has %d lines", n)
+		}
+	})
+}
+
+func gathered(t *testing.T, r *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no %s", name)
+	return 0
+}
+
+// TestWrongAddress: an endpoint that never answered is told at once, one that did is waited for.
+func TestWrongAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{status: 502, body: "nobody"})}, nil)
+		patient := func(answered bool) (*inference.Failure, time.Duration) {
+			began := time.Now()
+			c := call("x", 8, "a")
+			c.Patient, c.Answered = true, func(context.Context) bool { return answered }
+			_, err := servers.Complete(t.Context(), c)
+			var failure *inference.Failure
+			if !errors.As(err, &failure) {
+				t.Fatalf("failed with %v", err)
+			}
+			return failure, time.Since(began)
+		}
+		for range 2 * tripAfter {
+			failure, took := patient(false)
+			if failure.Away || took > 2*time.Second {
+				t.Errorf("after %s: %+v", took, failure)
+			}
+		}
+		asked := len(f.times("a"))
+		if asked > tripAfter+3 {
+			t.Errorf("it was asked %d times", asked)
+		}
+		if failure, took := patient(true); !failure.Away || failure.After <= 0 || took > 11*time.Second {
+			t.Errorf("after %s: %+v", took, failure)
+		}
+	})
+}
+
+// TestAffinity: a rollout stays with its server, whatever process asks, and each server has its share of them.
+func TestAffinity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := []string{"a", "b", "c", "d"}
+		all := map[string]func(int, time.Duration) reply{}
+		for _, h := range hosts {
+			all[h] = always(reply{})
+		}
+		one, f := newFarm(t, all, nil)
+		other, g := newFarm(t, all, nil)
+		for i := range 1000 {
+			for range 2 {
+				for _, servers := range []*Fleet{one, other} {
+					if _, err := servers.Complete(t.Context(), call(fmt.Sprint(i), 8, hosts...)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		for _, h := range hosts {
+			if n, m := len(f.times(h)), len(g.times(h)); n != m || n < 400 || n > 600 {
+				t.Errorf("%s was asked %d and %d times", h, n, m)
+			}
+		}
+		moved := 0
+		for i := range 1000 {
+			with, _ := one.targets(call(fmt.Sprint(i), 8, hosts...))
+			less, _ := one.targets(call(fmt.Sprint(i), 8, hosts[:3]...))
+			if with[0].url != less[0].url {
+				moved++
+				if with[0].url != "http://d/v1" {
+					t.Fatalf("rollout %d left %s", i, with[0].url)
+				}
+			}
+		}
+		if moved == 0 {
+			t.Error("a server that is gone keeps its rollouts")
+		}
+		weighed := call("x", 0, "a", "b")
+		weighed.Config.Endpoints[0].Slots, weighed.Config.Endpoints[1].Slots = 30, 10
+		first := 0
+		for i := range 4000 {
+			weighed.Affinity = fmt.Sprint(i)
+			if targets, _ := one.targets(weighed); targets[0].slots == 30 {
+				first++
+			}
+		}
+		if math.Abs(float64(first)-3000) > 150 {
+			t.Errorf("three quarters of the slots are the first choice of %d of 4000", first)
+		}
+	})
+}
+
+// TestPriority: those who wait come in by priority, and where too many wait, the lowest is told when to come again.
+func TestPriority(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, _ := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second})}, func(o *Options) { o.Waiting = 3 })
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		shed := map[string]*inference.Failure{}
+		for _, who := range []struct {
+			name     string
+			priority int
+		}{{"first", 0}, {"low", 1}, {"lowest", 0}, {"high", 9}, {"late", 0}, {"higher", 10}} {
+			wg.Go(func() {
+				c := call(who.name, 1, "a")
+				c.Priority = who.priority
+				_, err := servers.Complete(t.Context(), c)
+				mu.Lock()
+				defer mu.Unlock()
+				var f *inference.Failure
+				if errors.As(err, &f) {
+					shed[who.name] = f
+					return
+				}
+				order = append(order, who.name)
+			})
+			synctest.Wait()
+		}
+		gone, leave := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer leave()
+		c := call("gone", 1, "a")
+		c.Priority = 11
+		if _, err := servers.Complete(gone, c); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who leaves is told %v", err)
+		}
+		wg.Wait()
+		if !slices.Equal(order, []string{"first", "higher", "high"}) && !slices.Equal(order, []string{"first", "higher", "high", "low"}) {
+			t.Errorf("they came in as %q", order)
+		}
+		for name, f := range shed {
+			if !f.Throttled || f.After <= 0 || name == "high" || name == "higher" {
+				t.Errorf("%s is shed with %+v", name, f)
+			}
+		}
+		if len(shed)+len(order) != 6 || len(shed) < 2 {
+			t.Errorf("shed are %v", shed)
+		}
+		if r := servers.replicas["http://a/v1"]; r.inFlight != 0 || len(servers.waiting) != 0 {
+			t.Errorf("%d are under way, %d wait", r.inFlight, len(servers.waiting))
+		}
+	})
+}
+
+// TestTokensPerMinute of a run: it goes on as its minute fills, and other runs go on meanwhile.
+func TestTokensPerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{})}, nil)
+		c := call("x", 8, "a")
+		c.Config.Limits.TokensPerMinute = 1000 // ten turns
+		for range 30 {
+			c.Until = time.Now().Add(time.Minute)
+			if _, err := servers.Complete(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(f.began); took < 110*time.Second || took > 120*time.Second {
+			t.Errorf("3000 tokens took %s", took)
+		}
+		c.Until = time.Now()
+		var failure *inference.Failure
+		if _, err := servers.Complete(t.Context(), c); !errors.As(err, &failure) || !failure.Throttled || failure.After <= 0 {
+			t.Errorf("without patience: %v", failure)
+		}
+		free := call("x", 8, "a")
+		free.Run = "other"
+		if _, err := servers.Complete(t.Context(), free); err != nil {
+			t.Errorf("another run: %v", err)
+		}
+	})
+}
+
+// TestPinnedVersionIsFound: a server that is known to serve another version is asked last.
+func TestPinnedVersionIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := always(reply{body: strings.Replace(whole, ":3", ":2", 1)})
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": old, "b": always(reply{})}, nil)
+		c := call(home(t, servers, "a", "a", "b"), 4, "a", "b")
+		c.Config.PolicyVersion = new(int64(3))
+		for range 10 {
+			if a, err := servers.Complete(t.Context(), c); err != nil || a.Turn.PolicyVersion != 3 {
+				t.Fatalf("%+v: %v", a, err)
+			}
+		}
+		if n := len(f.times("a")); n != 1 {
+			t.Errorf("the other version was asked %d times", n)
+		}
+	})
+}
+
+// TestReplicasAreForgotten: runs that name new servers all the time take no memory without end.
+func TestReplicasAreForgotten(t *testing.T) {
+	servers, err := New(DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * maxReplicas {
+		if _, err := servers.targets(call("x", 1, fmt.Sprint("host", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(servers.replicas); n > maxReplicas {
+		t.Errorf("%d servers are remembered", n)
+	}
+}

@@ -1,0 +1,80 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics by server; there are at most maxReplicas of them.
+type metrics struct {
+	fleet    *Fleet
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	state    *prometheus.Desc
+	inFlight *prometheus.Desc
+	allowed  *prometheus.Desc
+	waiting  *prometheus.Desc
+}
+
+func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
+	m := &metrics{
+		fleet:    f,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total", Help: "Requests to inference servers by outcome: answered, refused, throttled, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
+		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds", Help: "Time from a request to an inference server to the end of its answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
+		state:    prometheus.NewDesc("rondo_endpoint_state", "0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
+		inFlight: prometheus.NewDesc("rondo_endpoint_in_flight", "Requests under way.", []string{"endpoint"}, nil),
+		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows at once.", []string{"endpoint"}, nil),
+		waiting:  prometheus.NewDesc("rondo_endpoints_waiting", "Calls that wait for an inference server.", nil, nil),
+	}
+	if r == nil {
+		return m, nil
+	}
+	return m, r.Register(m)
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.requests.Describe(ch)
+	m.seconds.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.state, m.inFlight, m.allowed, m.waiting} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector: a rest ends without an event, so the state is looked at when it is asked for.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	m.requests.Collect(ch)
+	m.seconds.Collect(ch)
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	now := time.Now()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for url, r := range m.fleet.replicas {
+		state := 0.0
+		switch {
+		case r.open:
+			state = 2
+		case now.Before(r.until):
+			state = 1
+		}
+		gauge(m.state, state, url)
+		gauge(m.inFlight, float64(r.inFlight), url)
+		gauge(m.allowed, float64(int(r.allowed)), url)
+	}
+	gauge(m.waiting, float64(len(m.fleet.waiting)))
+}
+
+func (m *metrics) observe(url string, what outcome, took time.Duration) {
+	m.requests.WithLabelValues(url, string(what)).Inc()
+	if what == answered {
+		m.seconds.WithLabelValues(url).Observe(took.Seconds())
+	}
+}
+
+func (m *metrics) forget(url string) {
+	m.requests.DeletePartialMatch(prometheus.Labels{"endpoint": url})
+	m.seconds.DeleteLabelValues(url)
+}

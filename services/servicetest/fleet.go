@@ -1,0 +1,23 @@
+package servicetest
+
+import (
+	"testing"
+
+	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference/fleet"
+)
+
+// Fleet is a process's fleet of inference servers; change may be nil.
+func Fleet(t testing.TB, env runtime.Env, change func(*fleet.Options)) *fleet.Fleet {
+	t.Helper()
+	opts := fleet.DefaultOptions()
+	opts.Logger, opts.Metrics = env.Logger, env.Metrics
+	if change != nil {
+		change(&opts)
+	}
+	f, err := fleet.New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
