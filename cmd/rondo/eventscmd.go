@@ -63,14 +63,11 @@ func newEventsTail(g *global) *cobra.Command {
   rondo events tail demo-1 --follow --type batch.ready --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := connect(cmd.Context(), g)
+			p, err := connectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
-				return err
-			}
 			show := func(e events.Event) error {
 				if (entity != "" && e.Entity != entity) || (typ != "" && string(e.Type) != typ) {
 					return nil

@@ -36,14 +36,11 @@ the policy version of every turn with the digest of its weights. It reads the lo
 			if err != nil || step < 1 {
 				return fmt.Errorf("step %q: give the number of a batch, counted from 1", args[1])
 			}
-			p, err := connect(cmd.Context(), g)
+			p, err := connectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
-				return err
-			}
 			x, err := explainBatch(cmd.Context(), p, args[0], feed, step)
 			if err != nil {
 				return err

@@ -47,14 +47,11 @@ again changes nothing.`,
 			if strings.TrimSpace(reason) == "" || len(reason) > 1000 {
 				return errors.New("--reason: say in 1 to 1000 bytes why the data must not be used")
 			}
-			p, err := connect(cmd.Context(), g)
+			p, err := connectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
-				return err
-			}
 			v, err := invalidate(cmd.Context(), p, args[0], conditions, reason, dry)
 			if g.json {
 				return errors.Join(printJSON(cmd.OutOrStdout(), v), err)

@@ -80,6 +80,19 @@ func (p *plane) mustRun(ctx context.Context, run string) error {
 	return err
 }
 
+// connectRun connects to a plane that has a run.
+func connectRun(ctx context.Context, g *global, run string) (*plane, error) {
+	p, err := connect(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.mustRun(ctx, run); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
 // dial uses a server and a store that run elsewhere.
 func dial(ctx context.Context, g *global, natsURL, storeURL string) (*plane, error) {
 	options, err := g.access.options()

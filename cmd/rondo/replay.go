@@ -51,14 +51,11 @@ task pack (--tasks). Rewards of users and of outsiders are not verified again.`,
 			if err := o.check(cmd); err != nil {
 				return err
 			}
-			p, err := connect(cmd.Context(), g)
+			p, err := connectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
-				return err
-			}
 			switch {
 			case o.tools:
 				return replayTools(cmd, g, p, args[0], o)

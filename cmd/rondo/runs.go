@@ -113,23 +113,11 @@ func submit(ctx context.Context, p *plane, s eventlog.Submission) (events.DoorAn
 }
 
 func newRunClose(g *global) *cobra.Command {
-	return &cobra.Command{
-		Use: "close RUN", Short: "End a run: nothing new is opened, what is in flight is cancelled",
-		Example: "  rondo run close first", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return stateRun(cmd, g, args[0], events.RunClosedType, events.RunClosed{Reason: "closed by the operator"}, "closed")
-		},
-	}
+	return newRunStatement(g, "close", "End a run: nothing new is opened, what is in flight is cancelled", events.RunClosedType, events.RunClosed{Reason: "closed by the operator"}, "closed")
 }
 
 func newRunCancel(g *global) *cobra.Command {
-	return &cobra.Command{
-		Use: "cancel RUN", Short: "End a run and say that it was given up",
-		Example: "  rondo run cancel first", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return stateRun(cmd, g, args[0], events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
-		},
-	}
+	return newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
 }
 
 // runSummary is one line of `run list` and the whole of `run show`.
@@ -199,14 +187,11 @@ func newRunShow(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "show RUN", Short: "Show a run: state, books, rewards", Example: "  rondo run show demo-1 --json", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := connect(cmd.Context(), g)
+			p, err := connectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.close()
-			if err := p.mustRun(cmd.Context(), args[0]); err != nil {
-				return err
-			}
 			s, err := summarise(cmd.Context(), p.log, args[0])
 			if err != nil {
 				return err

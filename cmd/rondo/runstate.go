@@ -26,25 +26,26 @@ func newRunPause(g *global) *cobra.Command {
 }
 
 func newRunResume(g *global) *cobra.Command {
+	return newRunStatement(g, "resume", "Go on with a run that was paused, by an operator or by Rondo itself", events.RunResumedType, events.RunResumed{Reason: "resumed by the operator"}, "open")
+}
+
+// newRunStatement makes a command that states a fact about a run; state is what the run is then.
+func newRunStatement(g *global, name, short string, t events.Type, data any, state string) *cobra.Command {
 	return &cobra.Command{
-		Use: "resume RUN", Short: "Go on with a run that was paused, by an operator or by Rondo itself",
-		Example: "  rondo run resume first", Args: cobra.ExactArgs(1),
+		Use: name + " RUN", Short: short, Example: "  rondo run " + name + " first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return stateRun(cmd, g, args[0], events.RunResumedType, events.RunResumed{Reason: "resumed by the operator"}, "open")
+			return stateRun(cmd, g, args[0], t, data, state)
 		},
 	}
 }
 
 // stateRun states a fact about a run at the door; state is what the run is then.
 func stateRun(cmd *cobra.Command, g *global, run string, t events.Type, data any, state string) error {
-	p, err := connect(cmd.Context(), g)
+	p, err := connectRun(cmd.Context(), g, run)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if err := p.mustRun(cmd.Context(), run); err != nil {
-		return err
-	}
 	answer, err := submit(cmd.Context(), p, eventlog.Submission{Run: run, Type: t, Entity: run, Data: data, ID: nats.NewInbox()[7:]})
 	if err != nil {
 		return err
