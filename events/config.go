@@ -60,10 +60,13 @@ type RunConfig struct {
 	// Curriculum draws tasks by their measured pass rates; nil draws all of them equally often.
 	Curriculum *Curriculum `json:"curriculum,omitempty" yaml:"curriculum"`
 	// External runs open no groups of their own: all rollouts come through the door.
-	External bool       `json:"external,omitempty" yaml:"external"`
-	Sampling Sampling   `json:"sampling" yaml:"sampling"`
-	Limits   Limits     `json:"limits" yaml:"limits"`
-	Pool     string     `json:"pool" yaml:"pool"` // the pool of tool runners
+	External bool     `json:"external,omitempty" yaml:"external"`
+	Sampling Sampling `json:"sampling" yaml:"sampling"`
+	Limits   Limits   `json:"limits" yaml:"limits"`
+	Pool     string   `json:"pool" yaml:"pool"` // the pool of tool runners
+	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
+	Features []string   `json:"features,omitempty" yaml:"features"`
+	Traffic  Traffic    `json:"traffic,omitzero" yaml:"traffic"`
 	Tasks    []TaskSpec `json:"tasks,omitempty" yaml:"-"`
 }
 
@@ -74,7 +77,7 @@ type Sampling struct {
 	MaxTokens int `json:"max_tokens" yaml:"max_tokens"`
 }
 
-// Limits bound one rollout.
+// Limits bound one rollout, and in the end the run.
 type Limits struct {
 	Turns  int `json:"turns" yaml:"turns"`
 	Tokens int `json:"tokens" yaml:"tokens"` // prompt and completion of the last turn together
@@ -82,6 +85,12 @@ type Limits struct {
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.
 	Tries int `json:"tries" yaml:"tries"`
+	// HopelessGroups pauses the run when as many groups' rollouts have failed in a row, at whatever stage; 0 looks at the
+	// endpoint's failures alone.
+	HopelessGroups int `json:"hopeless_groups,omitempty" yaml:"hopeless_groups"`
+	// BudgetTokens pauses the run when its turns have had as many prompt and completion tokens together; 0 is no bound. Resumed, it
+	// gets as many again.
+	BudgetTokens int64 `json:"budget_tokens,omitempty" yaml:"budget_tokens"`
 	// TokensPerMinute bounds what one process asks of the run's inference servers, prompts and answers together; 0 is no bound.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty" yaml:"tokens_per_minute"`
 }
@@ -109,7 +118,7 @@ func DefaultRunConfig() RunConfig {
 		Staleness: Staleness{Max: 1},
 		Advantage: Advantage{Estimator: "mean_centred"},
 		Sampling:  Sampling{Temperature: 1, MaxTokens: 4096},
-		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5},
+		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, HopelessGroups: 3},
 		Pool:      "pool-shell",
 	}
 }
@@ -157,10 +166,13 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
 	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, deliveries)
+	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
+	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
 	check(ValidToken(c.Pool), "pool %q: use letters, digits, - and _", c.Pool)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
+	errs = append(errs, c.validateFeatures()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
 }
 

@@ -25,7 +25,16 @@ type Replayed struct {
 // RunPaused stops the sampler from opening groups; rollouts in flight go on.
 type RunPaused struct {
 	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
+	// Class is the kind of cause where Rondo itself pauses the run: one of the Pause constants, or the class of failures.
+	Class string `json:"class,omitempty" jsonschema:"maxLength=64"`
 }
+
+// Classes of RunPaused beside those of RolloutFailed.
+const (
+	PauseFull    = "full"    // the run's stream
+	PauseBudget  = "budget"  // of tokens
+	PauseDecider = "decider" // one cannot read the run's log, or decide on it
+)
 
 // RunResumed lets the sampler open groups again.
 type RunResumed struct {
@@ -42,6 +51,9 @@ type GroupOpened struct {
 	Task          string `json:"task"`
 	Size          int    `json:"size"`
 	PolicyVersion int64  `json:"policy_version"` // the version in the run when the group was opened
+	// Session and Consent are those of the user whose session an outsider's group is, as in QuerySubmitted.
+	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
+	Consent bool   `json:"consent,omitempty"`
 }
 
 // Member is one rollout of a completed group.
@@ -316,6 +328,11 @@ type QuerySubmitted struct {
 	Task string `json:"task" jsonschema:"minLength=1,maxLength=100"`
 	// Verify scores the query's rollouts with that task's verifier; otherwise their reward comes from feedback.
 	Verify bool `json:"verify,omitempty"`
+	// Session is the product's id of the session that the query belongs to: no name, nothing that tells who it is. The run's
+	// traffic.rate samples by it.
+	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
+	// Consent: the user has agreed that the query is recorded and trained on.
+	Consent bool `json:"consent,omitempty"`
 }
 
 // TaskSpec is the query as a task: the named one with the query's name and instruction, and its tests only when they are asked for.
@@ -338,7 +355,8 @@ const (
 // FeedbackRecorded is what a user made of a rollout, whose id is the entity. It is the reward of a rollout without a verifier.
 type FeedbackRecorded struct {
 	Signal string `json:"signal" jsonschema:"enum=accept,enum=reject,enum=score,enum=follow_up"`
-	// Reward of a score; accept is 1 and reject 0. A follow-up is a remark that scores nothing.
+	// Reward of a score, and of a follow-up that tells how good the answer was; any other follow-up is a remark. Accept is 1 and
+	// reject 0.
 	Reward *float64 `json:"reward,omitempty"`
 	Text   string   `json:"text,omitempty" jsonschema:"maxLength=10000"`
 }
@@ -350,7 +368,7 @@ func (f FeedbackRecorded) Score() (reward float64, ok bool) {
 		return 1, true
 	case f.Signal == SignalReject:
 		return 0, true
-	case f.Signal == SignalScore && f.Reward != nil:
+	case (f.Signal == SignalScore || f.Signal == SignalFollow) && f.Reward != nil:
 		return *f.Reward, true
 	}
 	return 0, false

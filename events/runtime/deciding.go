@@ -188,7 +188,7 @@ const (
 )
 
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 2
+const foldVersion = 3
 
 // work folds and decides.
 func (l *loop) work(ctx context.Context) (err error) {

@@ -28,6 +28,9 @@ type startAsk struct {
 	Size int `json:"size"`
 	// Member of the group, from 0; nil is the next one that nobody has. The same member may be asked for again.
 	Member *int `json:"member"`
+	// Session and Consent are the user's, where the rollout is a part of a product's traffic.
+	Session string `json:"session"`
+	Consent bool   `json:"consent"`
 }
 
 // started is the answer.
@@ -128,6 +131,8 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg events.RunConfig, a 
 				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s belongs to somebody else: choose another name", a.Group, a.Run)
 			case a.Task != "" && a.Task != opened.Task:
 				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s is of task %q, not %q", a.Group, a.Run, opened.Task, a.Task)
+			case a.Session != opened.Session:
+				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s is of another session", a.Group, a.Run)
 			case a.Size != 0 && a.Size != opened.Size:
 				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s has %d members, not %d", a.Group, a.Run, opened.Size, a.Size)
 			}
@@ -140,7 +145,7 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg events.RunConfig, a 
 		if err != nil {
 			return events.GroupOpened{}, err
 		}
-		opened := events.GroupOpened{Task: a.Task, Size: a.Size, PolicyVersion: published.Version}
+		opened := events.GroupOpened{Task: a.Task, Size: a.Size, PolicyVersion: published.Version, Session: a.Session, Consent: a.Consent}
 		if opened.Size == 0 {
 			opened.Size = cfg.GroupSize
 		}

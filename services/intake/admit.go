@@ -41,7 +41,7 @@ func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Even
 	case *events.QuerySubmitted:
 		return s.admitQuery(ctx, cfg, fact, p)
 	case *events.FeedbackRecorded:
-		return s.admitFeedback(ctx, fact, p)
+		return s.admitFeedback(ctx, cfg, fact, p)
 	case *events.BatchConsumed:
 		return s.admitStep(ctx, cfg, fact, "step", p.Step)
 	case *events.BatchCheckpointed:

@@ -63,6 +63,11 @@ func (s *Service) admitGroup(ctx context.Context, cfg events.RunConfig, fact eve
 	if err := admitTask(cfg, p.Task); err != nil {
 		return err
 	}
+	if cfg.Has(events.FeatureUserTraffic) || p.Session != "" || p.Consent {
+		if err := admitTraffic(cfg, p.Session, p.Consent); err != nil {
+			return err
+		}
+	}
 	if err := s.admitVersion(ctx, cfg, "policy_version", p.PolicyVersion); err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact eve
 	if len(cfg.Servers()) == 0 {
 		return refuse("run %s has no endpoint: nobody would answer a query", fact.Run)
 	}
+	if err := admitTraffic(cfg, p.Session, p.Consent); err != nil {
+		return err
+	}
 	task, err := cfg.Task(p.Task)
 	if err != nil {
 		return refuse("task: %v", err)
@@ -33,6 +36,14 @@ func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact eve
 	return s.admitFill(ctx, fact)
 }
 
+// admitTraffic refuses what the run does not take of its users.
+func admitTraffic(cfg events.RunConfig, session string, consent bool) error {
+	if why := cfg.Refusal(session, consent); why != "" {
+		return refuse("%s", why)
+	}
+	return nil
+}
+
 // admitClosed refuses what a closed run would never take up.
 func (s *Service) admitClosed(ctx context.Context, fact events.Event) error {
 	last, err := s.log.Last(ctx, fact.Run, events.RunOpenedType.Kind(), fact.Run)
@@ -43,8 +54,8 @@ func (s *Service) admitClosed(ctx context.Context, fact events.Event) error {
 }
 
 // admitFeedback checks a user's feedback against the rollout that it is about.
-func (s *Service) admitFeedback(ctx context.Context, fact events.Event, p *events.FeedbackRecorded) error {
-	_, err := s.log.LastOfType(ctx, fact.Run, events.RolloutStartedType, fact.Entity)
+func (s *Service) admitFeedback(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.FeedbackRecorded) error {
+	last, err := s.log.LastOfType(ctx, fact.Run, events.RolloutStartedType, fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuseRollout(fact)
 	}
@@ -53,10 +64,30 @@ func (s *Service) admitFeedback(ctx context.Context, fact events.Event, p *event
 		return err
 	case p.Signal == events.SignalScore && p.Reward == nil:
 		return refuse("reward: a %s needs one", events.SignalScore)
-	case p.Signal != events.SignalScore && p.Reward != nil:
-		return refuse("reward: only a %s has one; %s says it by itself", events.SignalScore, p.Signal)
+	case (p.Signal == events.SignalAccept || p.Signal == events.SignalReject) && p.Reward != nil:
+		return refuse("reward: only a %s or a %s has one; %s says it by itself", events.SignalScore, events.SignalFollow, p.Signal)
 	case p.Reward != nil:
-		return admitReward("reward", *p.Reward)
+		err = admitReward("reward", *p.Reward)
 	}
-	return nil
+	if _, scores := p.Score(); err != nil || !scores || cfg.Has(events.FeatureFeedbackRewards) {
+		return err
+	}
+	return s.admitRemark(ctx, last)
+}
+
+// admitRemark refuses feedback that would be a rollout's reward where the run does not want that.
+func (s *Service) admitRemark(ctx context.Context, fact events.Event) error {
+	started, err := events.Data[events.RolloutStarted](fact)
+	if err != nil {
+		return err
+	}
+	task, err := s.log.Task(ctx, fact.Run, started.Task)
+	switch {
+	case err != nil && !errors.Is(err, events.ErrNoTask):
+		return err
+	case err == nil && task.HasVerifier():
+		return nil
+	}
+	return refuse("features: rollout %s has no verifier, and run %s takes no rewards from users; runs that do have %s. A %s without a reward is a remark",
+		fact.Entity, fact.Run, events.FeatureFeedbackRewards, events.SignalFollow)
 }

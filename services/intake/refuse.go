@@ -48,18 +48,39 @@ func (s *Service) deadLetter(ctx context.Context, m runtime.Message, cause *refu
 		s.logger.Error("a refused message is not recorded: the catalogue is too full", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
 		return nil
 	}
-	body, err := storage.PutBlob(ctx, s.log.Store(), m.Data)
-	if err != nil {
-		return err
-	}
-	letter, err := events.New(events.Catalogue, events.DeadLetteredType, fmt.Sprintf("%s-%d", events.DoorStream, m.Seq), "0", events.DeadLettered{
+	dead := events.DeadLettered{
 		Stream: events.DoorStream, Sequence: m.Seq, Consumer: events.ConsumersOf(events.Intake)[0].Name,
-		Subject: m.Subject, Reason: cause.reason, Body: &body,
-	})
+		Subject: m.Subject, Reason: cause.reason,
+	}
+	if !personal(m) {
+		body, err := storage.PutBlob(ctx, s.log.Store(), m.Data)
+		if err != nil {
+			return err
+		}
+		dead.Body = &body
+	}
+	letter, err := events.New(events.Catalogue, events.DeadLetteredType, fmt.Sprintf("%s-%d", events.DoorStream, m.Seq), "0", dead)
 	if err != nil {
 		return err
 	}
 	letter.Source = events.Intake
 	_, _, err = s.log.Append(ctx, letter)
 	return err
+}
+
+// personal reports whether a message is of a user. What users wrote, and their sessions, are not kept when they are refused: they
+// may not have agreed, and whether they have is not known of what cannot be read.
+func personal(m runtime.Message) bool {
+	_, t, _, err := events.ParseDoorSubject(m.Subject)
+	if err != nil {
+		return false
+	}
+	switch t {
+	case events.QuerySubmittedType, events.FeedbackRecordedType:
+		return true
+	case events.GroupOpenedType:
+		var group events.GroupOpened
+		return json.Unmarshal(m.Data, &group) != nil || group.Session != ""
+	}
+	return false
 }

@@ -57,27 +57,13 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 		p.add(events.New(d.run, events.RunClosedType, d.run, "0", events.RunClosed{Reason: fmt.Sprintf("all tasks are tried (epochs: %d)", d.cfg.Epochs)}))
 	case s.Paused:
 	default:
-		if reason, why := d.brake(s); reason != "" {
-			p.add(events.New(d.run, events.RunPausedType, d.run, fmt.Sprintf("%s-%d", reason, s.Pauses), events.RunPaused{Reason: why}))
+		if class, why := d.brake(s); class != "" {
+			d.pause(&p, s, class, why)
 			break
 		}
 		d.openGroups(v, &p, s, now)
 	}
 	return p.facts, p.wake, p.err
-}
-
-// hopelessGroups is how many groups' rollouts may fail in a row at the inference server.
-const hopelessGroups = 3
-
-// brake says why the run must not go on: a name for the reason, and a text.
-func (d *Decider) brake(s state) (reason, why string) {
-	switch {
-	case d.maxBytes > 0 && float64(s.Bytes) > events.FullAt*float64(d.maxBytes):
-		return "full", fmt.Sprintf("the run's stream is %.0f %% full", 100*float64(s.Bytes)/float64(d.maxBytes))
-	case s.Unanswered >= hopelessGroups*d.cfg.GroupSize:
-		return "endpoint", fmt.Sprintf("%d rollouts in a row failed at the endpoint; see to it, then `rondo run resume %s`. The last failure: %.300s", s.Unanswered, d.run, s.LastFailure)
-	}
-	return "", ""
 }
 
 // plan collects facts, when to look again, and the first error.

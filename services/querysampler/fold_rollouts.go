@@ -75,15 +75,16 @@ func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
 
 // applyFinished remembers the tokens that the first feed would train on, as far as its filters look at the rollout alone.
 func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
-	if d.feed.TokensPerBatch == 0 {
-		return nil
+	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
+	if !ok || err != nil {
+		return err
+	}
+	r.Failing, r.Answered = nil, true // where it is not scored in time, nobody gave feedback
+	if err := projection.Put(tx, flying+e.Entity, r); err != nil || d.feed.TokensPerBatch == 0 {
+		return err
 	}
 	finished, err := events.Data[events.RolloutFinished](e)
 	if err != nil {
-		return err
-	}
-	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
-	if !ok || err != nil {
 		return err
 	}
 	f := d.cfg.FiltersOf(d.feed)
@@ -95,7 +96,8 @@ func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, flying+e.Entity, r)
 }
 
-func (d *Decider) applyScored(tx *projection.Tx, e events.Event) error {
+func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error {
+	s.passed(e, events.StageScorer)
 	if d.feed.TokensPerBatch > 0 {
 		if err := d.addTokens(tx, e); err != nil {
 			return err
@@ -124,45 +126,6 @@ func (d *Decider) addTokens(tx *projection.Tx, e events.Event) error {
 	}
 	p.Tokens[e.Entity] = r.Tokens
 	return projection.Put(tx, key, p)
-}
-
-// applyRetried remembers which rollouts wait for the endpoint: where it hangs, their deadlines end them.
-func applyRetried(tx *projection.Tx, s *state, e events.Event) error {
-	retried, err := events.Data[events.RolloutRetried](e)
-	if err != nil || retried.Class != events.ClassEndpoint {
-		return err
-	}
-	s.LastFailure = retried.Message
-	return applyUnanswered(tx, e.Entity, true)
-}
-
-func applyUnanswered(tx *projection.Tx, rollout string, unanswered bool) error {
-	r, ok, err := projection.Get[inFlight](tx, flying+rollout)
-	if !ok || err != nil || r.Unanswered == unanswered {
-		return err
-	}
-	r.Unanswered = unanswered
-	return projection.Put(tx, flying+rollout, r)
-}
-
-func applyFailed(tx *projection.Tx, s *state, e events.Event) error {
-	failed, err := events.Data[events.RolloutFailed](e)
-	if err != nil {
-		return err
-	}
-	r, _, err := projection.Get[inFlight](tx, flying+e.Entity)
-	if err != nil {
-		return err
-	}
-	switch {
-	case events.External(e.Entity):
-	case failed.Class == events.ClassEndpoint:
-		s.Unanswered++
-		s.LastFailure = failed.Message
-	case failed.Class == events.ClassDeadline && r.Unanswered:
-		s.Unanswered++
-	}
-	return tx.Delete(flying + e.Entity)
 }
 
 // applyInvalidated takes the tokens back that will not be trained on. What stands in a batch stays there.

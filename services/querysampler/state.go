@@ -27,6 +27,11 @@ type state struct {
 	// Unanswered counts the rollouts in a row that failed at the endpoint.
 	Unanswered  int    `json:"unanswered"`
 	LastFailure string `json:"last_failure,omitempty"`
+	// Troubles are the rollouts in a row that failed at a stage while none got past it.
+	Troubles map[string]trouble `json:"troubles,omitempty"`
+	// Spent is how many prompt and completion tokens turns have had since the budget was granted.
+	Spent    int64  `json:"spent,omitempty"`
+	PausedBy string `json:"paused_by,omitempty"` // the class of the last pause
 
 	// Running counts the uncovered groups that are not complete. The rest is of feeds that cut batches by tokens.
 	Running         int64   `json:"running"`
@@ -60,8 +65,10 @@ func newGroup(id string, opened events.GroupOpened) group {
 type inFlight struct {
 	ID       string    `json:"id"`
 	Deadline time.Time `json:"deadline"`
-	// Unanswered: its last try at a turn failed at the endpoint.
-	Unanswered bool `json:"unanswered,omitempty"`
+	// Failing is the try that failed last, nil when the rollout has gone on since.
+	Failing *failing `json:"failing,omitempty"`
+	// Answered: it has had a turn.
+	Answered bool `json:"answered,omitempty"`
 	// Tokens that a feed would train on.
 	Tokens int64 `json:"tokens,omitempty"`
 }
@@ -128,10 +135,9 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.RunOpenedType:
 		s.Opened = true
 	case events.RunPausedType:
-		s.Paused = true
-		s.Pauses++
+		return applyPaused(s, e)
 	case events.RunResumedType:
-		s.Paused, s.Unanswered = false, 0
+		applyResumed(s)
 	case events.RunClosedType:
 		s.Closed = true
 	case events.QuerySubmittedType:
@@ -141,16 +147,17 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.RolloutStartedType:
 		return d.applyStarted(tx, e)
 	case events.TurnSampledType:
-		s.Unanswered = 0
-		return applyUnanswered(tx, e.Entity, false)
+		return applySampled(tx, s, e)
+	case events.ToolsCompletedType:
+		return applyProgress(tx, s, e)
 	case events.RolloutRetriedType:
 		return applyRetried(tx, s, e)
 	case events.RolloutFinishedType:
 		return d.applyFinished(tx, e)
 	case events.RolloutScoredType:
-		return d.applyScored(tx, e)
+		return d.applyScored(tx, s, e)
 	case events.RolloutFailedType:
-		return applyFailed(tx, s, e)
+		return d.applyFailed(tx, s, e)
 	case events.RolloutInvalidatedType:
 		return d.applyInvalidated(tx, s, e)
 	case events.GroupCompletedType:

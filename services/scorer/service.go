@@ -47,6 +47,10 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil || r.Over() || r.Finished == nil {
 		return nil, err
 	}
+	cfg, err := s.log.Config(ctx, r.Run)
+	if err != nil {
+		return nil, err
+	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
 	unknown := errors.Is(err, events.ErrNoTask)
 	switch {
@@ -57,6 +61,8 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return nil, err
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)
+	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(events.FeatureFeedbackRewards):
+		return s.byFeedback(ctx, task, &r) // there is nothing to verify; who made the rollout may still score it first
 	case m.Event.Type != events.RolloutFinishedType:
 		return nil, nil // a remark: the verifier gives the reward
 	case events.External(r.ID) && r.Finished.Workspace == nil:

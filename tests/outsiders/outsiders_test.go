@@ -19,6 +19,7 @@ func TestExternalRun(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.Steps = true, "", 2
 	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}}
+	cfg.Features = []string{events.FeatureFeedbackRewards}
 	p := newPlane(t, cfg)
 
 	p.open("x1", "theirs", enough, enough)
@@ -77,9 +78,10 @@ func TestQueriesBecomeBatches(t *testing.T) {
 	url, asked := endpoint(t)
 	cfg.Endpoint = url
 	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.Features, cfg.Traffic = events.Features, events.Traffic{Rate: 0.5}
 	p := newPlane(t, cfg)
 
-	p.must(events.QuerySubmittedType, "q-anna", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a"})
+	p.must(events.QuerySubmittedType, "q-anna", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a", Session: "anna", Consent: true})
 	servicetest.Wait(t, p.log, "r", events.RolloutFinishedType, "g000001-0", 1)
 	p.must(events.FeedbackRecordedType, "g000001-1", events.FeedbackRecorded{Signal: events.SignalReject}) // perhaps before its end
 	p.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow, Text: "really?"})

@@ -10,17 +10,21 @@ import (
 // many slots as it asks for messages, so never more messages are on their way than there are free slots.
 //
 // Subscriptions with a backlog are served by the party that they belong to, the one with the fewest slots first: who has
-// much to do, or takes long, cannot keep the slots from others, and has them all while nobody else needs one.
+// much to do, or takes long, cannot keep the slots from others. What one party may have beside others is bounded, see room.
 type Slots struct {
-	mu      sync.Mutex
-	free    int
-	inUse   map[string]int // by party
-	waiting []*request     // in the order of their coming
-	resting []*loan        // loans of pulls that wait for something to happen, the oldest first
+	mu       sync.Mutex
+	total    int
+	free     int
+	inUse    map[string]int // by party
+	standing map[string]*standing
+	waiting  []*request // in the order of their coming
+	resting  []*loan    // loans of pulls that wait for something to happen, the oldest first
 }
 
 // NewSlots makes n slots.
-func NewSlots(n int) *Slots { return &Slots{free: n, inUse: map[string]int{}} }
+func NewSlots(n int) *Slots {
+	return &Slots{total: n, free: n, inUse: map[string]int{}, standing: map[string]*standing{}}
+}
 
 // party is what one of those that share the slots sees of them.
 type party struct {
@@ -104,7 +108,7 @@ func (s *Slots) end(l *loan, unused int) {
 	s.giveBack(l.party, unused)
 }
 
-// release gives back the slot of a message that was settled.
+// release gives back the slot of a message that says nothing of its party.
 func (s party) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,8 +126,11 @@ func (s *Slots) giveBack(party string, n int) {
 
 // grant hands free slots to those that wait, and calls back slots that pulls rest on when there are none.
 func (s *Slots) grant() {
-	for s.free > 0 && len(s.waiting) > 0 {
+	for s.free > 0 {
 		i := s.next()
+		if i < 0 {
+			break
+		}
 		r := s.waiting[i]
 		s.waiting = slices.Delete(s.waiting, i, i+1)
 		l := s.loanFor(r)
@@ -134,7 +141,12 @@ func (s *Slots) grant() {
 		}
 		r.granted <- l
 	}
-	calls := len(s.waiting)
+	calls := 0
+	for _, r := range s.waiting {
+		if s.room(r.party) > 0 {
+			calls++
+		}
+	}
 	for _, l := range s.resting {
 		if calls == 0 {
 			return
@@ -146,12 +158,17 @@ func (s *Slots) grant() {
 	}
 }
 
-// next finds the request to serve: the first one, or, where that knows of a backlog, the first of the party with a backlog
-// that has the fewest slots. A quiet subscription waits for its turn: it may have nothing to do.
+// next finds the request to serve among those whose parties may have more: the first one, or, where that knows of a backlog, the
+// first of the party with a backlog that has the fewest slots. A quiet subscription waits for its turn: it may have nothing to do.
+// It is -1 when there is none.
 func (s *Slots) next() int {
-	best := 0
+	first, best := -1, -1
 	for i, r := range s.waiting {
-		if s.waiting[0].hot && r.hot && s.inUse[r.party] < s.inUse[s.waiting[best].party] {
+		switch {
+		case s.room(r.party) <= 0:
+		case first < 0:
+			first, best = i, i
+		case s.waiting[first].hot && r.hot && s.inUse[r.party] < s.inUse[s.waiting[best].party]:
 			best = i
 		}
 	}
@@ -163,7 +180,7 @@ func (s *Slots) next() int {
 func (s *Slots) loanFor(r *request) *loan {
 	hot := map[string]int{}
 	for _, other := range s.waiting {
-		if other.hot {
+		if other.hot && s.room(other.party) > 0 {
 			hot[other.party]++
 		}
 	}
@@ -171,7 +188,7 @@ func (s *Slots) loanFor(r *request) *loan {
 	switch {
 	case r.hot:
 		hot[r.party]++
-		l.n = min(r.want, max(1, s.free/(len(hot)*hot[r.party])))
+		l.n = min(r.want, s.room(r.party), max(1, s.free/(len(hot)*hot[r.party])))
 	case len(hot) > 0:
 	case s.free > len(s.waiting):
 		l.patience = patience

@@ -128,12 +128,14 @@ func newSubscription(ctx context.Context, nc *nats.Conn, cfg Config, topic strin
 	}
 	s := &subscription{nc: nc, cfg: cfg, topic: topic, consumer: consumer, acks: acks, slots: cfg.Slots.party(cfg.Party), out: make(chan *message.Message, cfg.Room), delivered: map[*Delivery]struct{}{}}
 	s.working, s.stopWork = context.WithCancel(ctx)
+	s.slots.join()
 	return s, nil
 }
 
 // run pulls until the context ends or the consumer is gone for good, and sees to what is in work.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
+	defer s.slots.leave()
 	defer s.stopWork()
 	beating := make(chan struct{})
 	defer close(beating)
@@ -232,9 +234,10 @@ func (s *subscription) settle(d *Delivery, m *message.Message, cancel context.Ca
 		d.Nacked(Verdict{After: s.cfg.HandOver})
 		m.Nack() // in vain, when it was acknowledged at the last moment
 	}
-	body, confirm := ackDone, true
+	body, confirm, well := ackDone, true, true
 	select {
 	case <-m.Nacked():
+		well = false
 		body, confirm = d.refusal()
 	default:
 	}
@@ -242,10 +245,10 @@ func (s *subscription) settle(d *Delivery, m *message.Message, cancel context.Ca
 	delete(s.delivered, d)
 	s.mu.Unlock()
 	if confirm {
-		s.acks.send(d.reply, body, s.slots.release)
+		s.acks.send(d.reply, body, func() { s.slots.settled(well) })
 	} else {
 		_ = s.nc.Publish(d.reply, body)
-		s.slots.release()
+		s.slots.settled(well)
 	}
 	cancel()
 }
