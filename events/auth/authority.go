@@ -78,6 +78,17 @@ func Init(dir string) (*Authority, error) {
 			return nil, err
 		}
 	}
+	signer, err := a.key(outsideAccount+"-signing", nkeys.CreateAccount)
+	if err != nil {
+		return nil, err
+	}
+	id, err := signer.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	if keys := a.accounts[outsideAccount].claims.SigningKeys; !keys.Contains(id) {
+		keys.Add(id)
+	}
 	return a, a.writeServer()
 }
 

@@ -179,10 +179,6 @@ func (a *Authority) signer(u User) (key nkeys.KeyPair, changed bool, err error) 
 		return nil, false, err
 	}
 	if u.Outsider != nil {
-		if !acc.claims.SigningKeys.Contains(id) {
-			acc.claims.SigningKeys.Add(id)
-			return key, true, a.writeServer()
-		}
 		return key, false, nil
 	}
 	scope := jwt.NewUserScope()

@@ -28,7 +28,8 @@ type Config struct {
 const defaultRegion = "us-east-1"
 
 // ParseURL reads s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true. The credentials come from the environment:
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the region too (AWS_REGION), unless the URL names it.
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the files that variables of these names with _FILE behind name;
+// the region too (AWS_REGION), unless the URL names it.
 func ParseURL(text string) (Config, error) {
 	// The text may hold credentials in the wrong place, so no error here repeats it.
 	u, err := url.Parse(text)
@@ -42,8 +43,12 @@ func ParseURL(text string) (Config, error) {
 	if err != nil {
 		return Config{}, errors.New("an S3 URL with a malformed query")
 	}
-	c := Config{Endpoint: query.Get("endpoint"), Region: query.Get("region"), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/"),
-		AccessKey: os.Getenv("AWS_ACCESS_KEY_ID"), SecretKey: os.Getenv("AWS_SECRET_ACCESS_KEY"), SessionToken: os.Getenv("AWS_SESSION_TOKEN")}
+	c := Config{Endpoint: query.Get("endpoint"), Region: query.Get("region"), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
+	for name, value := range map[string]*string{"AWS_ACCESS_KEY_ID": &c.AccessKey, "AWS_SECRET_ACCESS_KEY": &c.SecretKey, "AWS_SESSION_TOKEN": &c.SessionToken} {
+		if *value, err = secret(name); err != nil {
+			return Config{}, err
+		}
+	}
 	if c.Region == "" {
 		c.Region = os.Getenv("AWS_REGION")
 	}
@@ -58,6 +63,20 @@ func ParseURL(text string) (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// secret reads a variable of the environment, or the file that the variable with _FILE behind its name names, as container engines hand
+// secrets over.
+func secret(name string) (string, error) {
+	file := os.Getenv(name + "_FILE")
+	if value := os.Getenv(name); value != "" || file == "" {
+		return value, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s_FILE: %w", name, err)
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // host checks the configuration and gives the endpoint's host and whether to speak TLS.

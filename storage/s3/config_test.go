@@ -1,6 +1,8 @@
 package s3_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +44,24 @@ func TestParseURL(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: %v, want %q and nothing hidden", text, err, want)
 		}
+	}
+}
+
+func TestCredentialsFromFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "id")
+	t.Setenv("AWS_ACCESS_KEY_ID_FILE", file) // the plain variable counts more
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
+	t.Setenv("AWS_SECRET_ACCESS_KEY_FILE", file)
+	if c, err := s3.ParseURL("s3://bucket"); err != nil || c.AccessKey != "id" || c.SecretKey != "from-file" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	t.Setenv("AWS_SECRET_ACCESS_KEY_FILE", file+"-missing")
+	if _, err := s3.ParseURL("s3://bucket"); err == nil || !strings.Contains(err.Error(), "AWS_SECRET_ACCESS_KEY_FILE") {
+		t.Errorf("a missing file: %v", err)
 	}
 }
 

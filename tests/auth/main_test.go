@@ -4,6 +4,7 @@ package auth
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +15,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage/open"
 )
 
 // rondo is the binary under test.
@@ -64,7 +66,7 @@ func creds(dir, user string) string { return filepath.Join(dir, "users", user, "
 // serve starts a server on a configuration that includes files of the keys' directory, as deploy/nats.conf does.
 func serve(t *testing.T, dir string, includes ...string) *server.Server {
 	t.Helper()
-	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nserver_name: locked\nmax_payload: 8MB\njetstream { store_dir: %q, max_file_store: 1TB }\n", t.TempDir())
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nserver_name: locked\nmax_payload: 8MB\njetstream { store_dir: %q, max_file_store: 1TB, sync_interval: \"1m\" }\n", t.TempDir())
 	for _, name := range includes {
 		target := filepath.Join(dir, name)
 		text += fmt.Sprintf("include %q\n", "./"+filepath.Base(target))
@@ -81,7 +83,7 @@ func serve(t *testing.T, dir string, includes ...string) *server.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.NoLog, options.NoSigs, options.SyncInterval = true, true, time.Minute
+	options.NoLog, options.NoSigs = true, true
 	s, err := server.NewServer(options)
 	if err != nil {
 		t.Fatal(err)
@@ -144,10 +146,26 @@ func (u user) maySubscribe(t *testing.T, subject string) bool {
 	})
 }
 
+func rootCA(file string) nats.Option { return nats.RootCAs(file) }
+
 // adminLog is the log as the command line has it, with its streams.
 func adminLog(t *testing.T, s *server.Server, dir string) *eventlog.Log {
 	t.Helper()
-	log, err := eventlog.New(connect(t, s, creds(dir, "admin")).Conn, natstest.Store(t))
+	return adminLogIn(t, s, dir, t.TempDir(), "")
+}
+
+func adminLogIn(t *testing.T, s *server.Server, dir, objects, ca string) *eventlog.Log {
+	t.Helper()
+	store, err := open.Open(t.Context(), objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	var options []nats.Option
+	if ca != "" {
+		options = append(options, rootCA(ca))
+	}
+	log, err := eventlog.New(connect(t, s, creds(dir, events.Admin), options...).Conn, store)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,4 +173,42 @@ func adminLog(t *testing.T, s *server.Server, dir string) *eventlog.Log {
 		t.Fatal(err)
 	}
 	return log
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree is what a directory holds, by path.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func modeOf(t *testing.T, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
 }

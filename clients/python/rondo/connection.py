@@ -15,6 +15,7 @@ from nats.aio.client import Client as NATS
 from nats.aio.msg import Msg
 from nats.errors import AuthorizationError
 
+from .access import Access
 from .endpoint import redacted
 from .errors import ConnectError, NotFound, RondoError
 
@@ -66,7 +67,7 @@ class Link:
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
         self._error: Exception | None = None
 
-    async def dial(self, urls: str) -> None:
+    async def dial(self, urls: str, access: Access) -> None:
         """Connect; what breaks the connection later ends it."""
         options: dict[str, Any] = {
             "servers": [url.strip() for url in urls.split(",")],
@@ -79,6 +80,7 @@ class Link:
             "max_outstanding_pings": 2,
             "error_cb": self._failed,
             "closed_cb": self._lost,
+            **access.options(),
         }
         try:
             await self._nats.connect(**options)
@@ -140,8 +142,8 @@ class Link:
 class Connection:
     """Finds the plane and stays connected to it."""
 
-    def __init__(self, locate: Callable[[], str]) -> None:
-        self._locate = locate
+    def __init__(self, locate: Callable[[], str], access: Access | None = None) -> None:
+        self._locate, self._access = locate, access or Access()
         self._link: Link | None = None
         self._dialling = asyncio.Lock()
         self._closed = False
@@ -168,10 +170,10 @@ class Connection:
         link, self._link = Link(), None
         try:
             urls = self._locate()
-            await link.dial(urls)
+            await link.dial(urls, self._access)
         except (ConnectError, *BROKEN) as error:
             if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():
-                raise ConnectError(f"NATS at {redacted(urls)} does not let this client in: check user and password") from None
+                raise ConnectError(f"NATS at {redacted(urls)} does not let this client in: check its credentials") from None
             place = "" if isinstance(error, ConnectError) else f"connect to NATS at {redacted(urls)}: "
             self.problem = ConnectError(f"{place}{error or type(error).__name__}")
             return

@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/services/intake"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// harness brings a group as a user of the Python client does, and tries what is not its to state.
+const harness = `
+import asyncio, os, sys
+import rondo
+
+with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=60) as client:
+    assert client.config("r")["group_size"] == 2, client.config("r")
+    message = rondo.Message("assistant", "done", token_ids=[1, 2], logprobs=[-0.5, -0.5])
+    client.state("r", "group.opened", "xmine", {"task": "fix", "size": 2, "policy_version": 0})
+    print("stated")
+try:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=7) as client:
+        client.state("r", "run.closed", "r", {"reason": "no"})
+except TimeoutError:
+    print("refused")
+`
+
+// TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers in the inbox that they name.
+func TestPythonClient(t *testing.T) {
+	python := cmp.Or(os.Getenv("RONDO_PYTHON"), "python3")
+	if err := exec.Command(python, "-c", "import nats, nkeys, numpy, pyarrow").Run(); err != nil {
+		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+			t.Fatalf("%s lacks nats-py, nkeys, numpy or pyarrow (RONDO_PYTHON names another one)", python)
+		}
+		t.Skipf("%s lacks nats-py, nkeys, numpy or pyarrow", python)
+	}
+	dir := initKeys(t, "--tls", "127.0.0.1")
+	s := serve(t, dir, auth.ConfigFile, auth.TLSConfigFile)
+	ca := filepath.Join(dir, auth.CAFile)
+	store := t.TempDir()
+	admin := adminLogIn(t, s, dir, store, ca)
+	cfg := servicetest.Config("fix")
+	cfg.External = true
+	servicetest.OpenRun(t, admin, run, cfg)
+	door, err := eventlog.New(connect(t, s, creds(dir, events.Intake), rootCA(ca)).Conn, admin.Store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := servicetest.Env(t, door)
+	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
+	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", run)
+	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", "-c", harness)
+	path, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "URL="+s.ClientURL(), "STORE="+store, "CREDS="+creds(dir, "swe"), "CA="+ca)
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "stated\nrefused\n" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
