@@ -186,6 +186,8 @@ func newService(g *global) *cobra.Command {
 			if g.nats == "" || g.store == "" {
 				return fmt.Errorf("services of their own need --nats and --store; `rondo up` runs everything embedded")
 			}
+			// Who has the intake's rights makes the streams; the others have no right to.
+			g.awaitStreams = !slices.Contains(names, events.Intake)
 			p, err := connect(cmd.Context(), g)
 			if err != nil {
 				return err
