@@ -132,6 +132,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"durability below nothing":        {[]string{"up", "--dir", nowhere, "--durability", "-1s"}, []string{`--durability "-1s"`}},
 		"durability of the demo":          {[]string{"demo", "--dir", nowhere, "--durability", "0"}, []string{`--durability "0"`}},
 		"demo of no steps":                {[]string{"demo", "--dir", nowhere, "--steps", "0"}, []string{"--steps 0"}},
+		"demo elsewhere, without a store": {[]string{"demo", "--nats", "nats://127.0.0.1:1"}, []string{"--nats needs --store"}},
 		"demo on no tasks":                {[]string{"demo", "--dir", nowhere, "--tasks", filepath.Join(nowhere, "none")}, []string{"none"}},
 		"unknown command":                 {[]string{"strat"}, []string{"strat"}},
 		"unknown flag":                    {[]string{"run", "list", "--jsn"}, []string{"--jsn"}},

@@ -108,7 +108,7 @@ func (s *stack) rondo(args ...string) (string, error) {
 	return output(s.command(append([]string{"run", "--rm", "--no-TTY", "rondo"}, args...)...))
 }
 
-// containers are the names of the services' containers, also of those that ended.
+// container is the one of a service, also when it has ended.
 func (s *stack) container(service string) string {
 	s.t.Helper()
 	id := must(s.t, s.command("ps", "--all", "--quiet", service))
@@ -138,20 +138,27 @@ func (s *stack) inspect(container string) state {
 	return list[0]
 }
 
-// kill ends a container's first process with SIGKILL, from outside of the engine: `docker kill` would be an operator's wish,
-// after which nothing is started again. It waits until the engine has restarted the container and it is healthy.
-func (s *stack) kill(service string) {
+// kill ends the first process of each service's container with SIGKILL, from outside of the engine: `docker kill` would be an
+// operator's wish, after which nothing is started again. It waits until the engine has restarted them and all are healthy.
+func (s *stack) kill(services ...string) {
 	s.t.Helper()
-	container := s.container(service)
-	before := s.inspect(container)
+	before := map[string]state{} // by container
 	busybox := "busybox:" + find(s.t, filepath.Join(root, "Dockerfile"), `ARG BUSYBOX=(\S+)`) + "-musl"
-	must(s.t, docker("run", "--rm", "--pid=host", busybox, "kill", "-9", fmt.Sprint(before.State.Pid)))
+	kill := docker("run", "--rm", "--pid=host", busybox, "kill", "-9")
+	for _, service := range services {
+		container := s.container(service)
+		before[container] = s.inspect(container)
+		kill.Args = append(kill.Args, fmt.Sprint(before[container].State.Pid))
+	}
+	must(s.t, kill)
 	began := time.Now()
-	s.eventually(5*time.Minute, service+" is healthy again", func() bool {
-		now := s.inspect(container)
-		return now.RestartCount > before.RestartCount && now.State.Health != nil && now.State.Health.Status == "healthy"
-	})
-	s.t.Logf("killed %s; it was back after %s", service, time.Since(began).Round(100*time.Millisecond))
+	for container, b := range before {
+		s.eventually(5*time.Minute, container+" is healthy again", func() bool {
+			now := s.inspect(container)
+			return now.RestartCount > b.RestartCount && now.State.Health != nil && now.State.Health.Status == "healthy"
+		})
+	}
+	s.t.Logf("killed %v; healthy again after %s", services, time.Since(began).Round(100*time.Millisecond))
 }
 
 func (s *stack) eventually(limit time.Duration, what string, holds func() bool) {
