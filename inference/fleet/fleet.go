@@ -248,7 +248,7 @@ func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failur
 		what = left // the caller's time was up, or he has gone: that says nothing of the server
 	}
 	f.mu.Lock()
-	wasOpen, wasAnswered := at.open, at.answered
+	wasOpen, wasOpened, wasAnswered := at.open, at.opened, at.answered
 	at.replica.settle(now, at.since, at.slots, what, failure)
 	isOpen, opened, again := at.open, at.opened, at.until.Sub(now)
 	f.serve(now)
@@ -260,7 +260,7 @@ func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failur
 	switch {
 	case isOpen && !wasOpen:
 		f.opts.Logger.Warn("an inference server is in trouble and is left alone", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
-	case isOpen && opened&(opened-1) == 0 && what != left && again > 0: // the 2nd, 4th, 8th … time
+	case isOpen && opened > wasOpened && opened&(opened-1) == 0: // the 2nd, 4th, 8th … time
 		f.opts.Logger.Warn("an inference server is still in trouble", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
 	case !isOpen && wasOpen, what == answered && !wasAnswered:
 		f.opts.Logger.Info("an inference server answers", "endpoint", at.url)
