@@ -87,7 +87,11 @@ func TestStream(t *testing.T) {
 			}
 		}
 	}
-	turn := p.rollout(m).Turns[0]
+	turns := p.rollout(m).Turns
+	if len(turns) != 1 {
+		t.Fatalf("%d turns; the stream said %.2000s", len(turns), got.body)
+	}
+	turn := turns[0]
 	if content != long || called[0] != "call-1-0a{}" || called[1] != "call-1-1write"+arguments || reason != "tool_calls" || list[len(list)-1] != "[DONE]" {
 		t.Errorf("the stream said %d bytes, called %.200v, ended with %s and %s", len(content), called, reason, list[len(list)-1])
 	}
