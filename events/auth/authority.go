@@ -3,6 +3,8 @@
 package auth
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -185,7 +187,7 @@ func (a *Authority) writeServer() error {
 	}
 	operator := jwt.NewOperatorClaims(id)
 	operator.Name, operator.SystemAccount = "rondo", system
-	token, err := operator.Encode(a.operator)
+	token, err := a.say("operator", operator)
 	if err != nil {
 		return err
 	}
@@ -194,17 +196,48 @@ func (a *Authority) writeServer() error {
 	fmt.Fprintf(&conf, "operator: %s\nsystem_account: %s\nresolver: MEMORY\nresolver_preload: {\n", token, system)
 	for _, name := range []string{systemAccount, planeAccount, outsideAccount} {
 		acc := a.accounts[name]
-		token, err := acc.claims.Encode(a.operator)
+		token, err := a.say(name, acc.claims)
 		if err != nil {
 			return fmt.Errorf("account %s: %w", name, err)
-		}
-		if err := writeFile(a.accountFile(name), []byte(token), 0o644); err != nil {
-			return err
 		}
 		fmt.Fprintf(&conf, "  # %s\n  %s: %s\n", name, acc.claims.Subject, token)
 	}
 	conf.WriteString("}\n")
 	return writeFile(filepath.Join(a.dir, ConfigFile), []byte(conf.String()), 0o644)
+}
+
+// say signs what the operator says, unless it has said the same before: a running server takes no other operator, and a signature has a
+// time.
+func (a *Authority) say(name string, claims jwt.Claims) (token string, err error) {
+	if token, err = claims.Encode(a.operator); err != nil {
+		return "", err
+	}
+	said, err := os.ReadFile(a.accountFile(name))
+	if err == nil && sameContent(string(said), token) {
+		return string(said), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return token, writeFile(a.accountFile(name), []byte(token), 0o644)
+}
+
+// sameContent compares what two tokens say of whom, apart from when.
+func sameContent(a, b string) bool {
+	before, err := jwt.Decode(a)
+	if err != nil {
+		return false
+	}
+	after, err := jwt.Decode(b)
+	if err != nil || before.Claims().Subject != after.Claims().Subject || before.Claims().Name != after.Claims().Name {
+		return false
+	}
+	one, err := json.Marshal(before.Payload())
+	if err != nil {
+		return false
+	}
+	other, err := json.Marshal(after.Payload())
+	return err == nil && bytes.Equal(one, other)
 }
 
 // writeFile writes a file whole or not at all.
