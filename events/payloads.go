@@ -31,9 +31,8 @@ type RunPaused struct {
 
 // Classes of RunPaused beside those of RolloutFailed.
 const (
-	PauseFull    = "full"    // the run's stream
-	PauseBudget  = "budget"  // of tokens
-	PauseDecider = "decider" // one cannot read the run's log, or decide on it
+	PauseFull   = "full"   // the run's stream
+	PauseBudget = "budget" // of tokens
 )
 
 // RunResumed lets the sampler open groups again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -132,6 +133,8 @@ type runSummary struct {
 	Events        int64            `json:"events"`
 	Feeds         []ledger.Balance `json:"feeds"`
 	Rewards       []float64        `json:"rewards"` // mean of each batch of the first feed
+	Features      []string         `json:"features,omitempty"`
+	Traffic       *events.Traffic  `json:"traffic,omitempty"`
 }
 
 // summarise reads a run's stream.
@@ -140,7 +143,10 @@ func summarise(ctx context.Context, log *eventlog.Log, run string) (runSummary, 
 	if err != nil {
 		return runSummary{}, err
 	}
-	s := runSummary{Run: l.Run, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events}
+	s := runSummary{Run: l.Run, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events, Features: l.Config.Features}
+	if l.Config.Has(events.FeatureUserTraffic) {
+		s.Traffic = &l.Config.Traffic
+	}
 	for _, feed := range l.Feeds() {
 		s.Feeds = append(s.Feeds, l.Balance(feed))
 	}
@@ -203,6 +209,9 @@ func newRunShow(g *global) *cobra.Command {
 			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
 			if s.Reason != "" {
 				fmt.Fprintf(w, "%s: %s\n", s.State, s.Reason)
+			}
+			if len(s.Features) > 0 {
+				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))
 			}
 			for _, b := range s.Feeds {
 				printBalance(w, b)

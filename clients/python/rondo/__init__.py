@@ -12,9 +12,10 @@ from .batch import Batch, open_batch
 from .client import AsyncClient
 from .columns import Ragged, Spans
 from .door import Answer
-from .errors import ConnectError, Damaged, DoorError, NotFound, RondoError, WeightsRejected
+from .errors import ConnectError, Damaged, DoorError, Failed, NotFound, NotTaken, RondoError, WeightsRejected
 from .feed import AsyncFeed
 from .sync import Client, Feed
+from .traffic import sampled
 from .trajectory import Message, Trajectory
 from .versions import Version
 
@@ -29,9 +30,11 @@ __all__ = [
     "ConnectError",
     "Damaged",
     "DoorError",
+    "Failed",
     "Feed",
     "Message",
     "NotFound",
+    "NotTaken",
     "Ragged",
     "RondoError",
     "Spans",
@@ -39,4 +42,5 @@ __all__ = [
     "Version",
     "WeightsRejected",
     "open_batch",
+    "sampled",
 ]

@@ -11,11 +11,12 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from . import outside, publishing, versions
+from . import outside, publishing, traffic, versions
+from .access import Access
 from .connection import Connection, within
 from .door import Answer, Door
 from .endpoint import find
-from .errors import NotFound, RondoError
+from .errors import Failed, NotFound, NotTaken, RondoError
 from .facts import CATALOGUE, Log, subject
 from .objects import open_store
 from .trajectory import Message, Trajectory
@@ -31,6 +32,8 @@ class AsyncClient:
     dir: where `rondo up` runs; found again when it is restarted. Default: RONDO_DIR, or .rondo.
     nats, store: URLs of NATS servers, comma-separated, and a directory or s3://bucket/prefix?endpoint=URL (credentials of
     the bucket in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY). Default: RONDO_NATS and RONDO_STORE.
+    creds, ca: files of credentials (`rondo auth user` makes them) and of the certificate authority of a NATS server that is locked.
+    Default: RONDO_NATS_CREDS and RONDO_NATS_CA; RONDO_NATS_CERT and RONDO_NATS_KEY name a client certificate.
     source: who states the facts; it stands on the log.
     timeout: seconds to wait for the plane at first, and for each answer of the door later; None waits for ever.
     """
@@ -41,6 +44,8 @@ class AsyncClient:
         *,
         nats: str | None = None,
         store: str | None = None,
+        creds: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
         source: str = "python",
         timeout: float | None = 60.0,
     ) -> None:
@@ -51,9 +56,10 @@ class AsyncClient:
         if self._nats and not self._store:
             raise ValueError("nats needs store: the log refers to objects (a directory, or s3://bucket/prefix?endpoint=URL)")
         self._source, self.timeout = source, timeout
-        self.connection = Connection(self._locate)
+        self.connection = Connection(self._locate, Access.of(creds, ca))
         self._opened = asyncio.Lock()
         self._parts: tuple[Log, Door, Any] | None = None
+        self._configs: dict[str, dict[str, Any]] = {}
 
     def _locate(self) -> str:
         return self._nats or find(self._dir).nats
@@ -209,16 +215,38 @@ class AsyncClient:
         }
         return await self.state(run, "rollout.annotated", rollout, {k: v for k, v in remark.items() if v is not None}, id=id)
 
+    async def _user(self, run: str, session: str, consent: bool) -> None:
+        """Refuse here what the door would refuse of a user, so that it never leaves this process."""
+        config = await self._kept(run)
+        if session or consent or traffic.FEATURE in (config.get("features") or ()):
+            if why := traffic.refusal(config, session, consent):
+                raise NotTaken(f"group for run {run}: {why}")
+
+    async def _kept(self, run: str) -> dict[str, Any]:
+        """The configuration of a run, which never changes, read once."""
+        if run not in self._configs:
+            self._configs[run] = await self.config(run)
+        return self._configs[run]
+
     async def publish_group(
-        self, run: str, *, group: str, task: str, trajectories: Sequence[Trajectory], policy_version: int = 0
+        self,
+        run: str,
+        *,
+        group: str,
+        task: str,
+        trajectories: Sequence[Trajectory],
+        policy_version: int = 0,
+        session: str = "",
+        consent: bool = False,
     ) -> list[str]:
         """Hand in a whole group of rollouts that ran elsewhere; their ids.
 
         group: a name of your choice (letters, digits, _); on the log it begins with x. task: a task of the run, or any name where the
-        run has none. policy_version: of the run when the group began. The same call may be repeated, in another process too.
+        run has none. policy_version: of the run when the group began. session, consent: of the user whose session it is, in runs that
+        take traffic; see takes, and NotTaken. The same call may be repeated, in another process too.
         """
-        await self.open()
-        work = outside.open_group(self, run, group, task, len(trajectories), policy_version)
+        await self._user(run, session, consent)
+        work = outside.open_group(self, run, group, task, len(trajectories), policy_version, session, consent)
         opened = await within(work, self.timeout, f"open group {group}")
         members = [outside.bring(self, run, opened, i, task, t) for i, t in enumerate(trajectories)]
         return await within(asyncio.gather(*members), self.timeout, f"hand in group {group}")
@@ -237,35 +265,84 @@ class AsyncClient:
         policy_version: int = 0,
         stop_reason: str = "finished",
         failure: str = "",
+        session: str = "",
+        consent: bool = False,
     ) -> str:
         """Hand in one rollout of a group of `size` that ran elsewhere; its id.
 
         messages: the conversation with its tokens, see Message. reward: None leaves the score to the task's verifier or to
         record_feedback. policy_version: of the run when the rollout began. failure: what went wrong, in place of messages and
-        reward. A group completes when all of its members, counted from 0, are handed in. The same call may be repeated.
+        reward. session, consent: of the user whose session it is, in runs that take traffic; see takes, and NotTaken. A group
+        completes when all of its members, counted from 0, are handed in. The same call may be repeated.
         """
-        await self.open()
+        await self._user(run, session, consent)
         trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure)
-        opened = await within(outside.open_group(self, run, group, task, size, policy_version), self.timeout, f"open group {group}")
+        opening = outside.open_group(self, run, group, task, size, policy_version, session, consent)
+        opened = await within(opening, self.timeout, f"open group {group}")
         work = outside.bring(self, run, opened, member, task, trajectory)
         return await within(work, self.timeout, f"hand in member {member} of group {group}")
 
-    async def submit_query(self, run: str, instruction: str, *, task: str, verify: bool = False, name: str | None = None) -> str:
+    async def takes(self, run: str, session: str, *, consent: bool) -> bool:
+        """Whether a run takes the traffic of a user's session: by its rate, its rule about consent, and its features.
+
+        Ask it when a session begins, and send nothing of those that are left out. It follows from the session's id, so a session is in
+        or out as a whole, in every process. session: the product's id of it, which tells nobody who the user is.
+        """
+        return not traffic.refusal(await self._kept(run), session, consent)
+
+    async def submit_query(
+        self,
+        run: str,
+        instruction: str,
+        *,
+        task: str,
+        verify: bool = False,
+        name: str | None = None,
+        session: str = "",
+        consent: bool = False,
+    ) -> str:
         """Hand in a user's wish, which becomes a group of its own, taken up before the next task; its name on the log.
 
-        task: the run's task whose workspace and tools it uses. verify: score it with that task's verifier; otherwise the reward comes from
-        record_feedback. name: the same name is one query (letters, digits, - and _); None makes one up.
+        task: the run's task whose workspace and tools it uses. verify: score it with that task's verifier; otherwise the reward comes
+        from record_feedback. name: the same name is one query (letters, digits, - and _); None makes one up. session, consent: see takes.
+        NotTaken when the run does not take it: then nothing has left this process.
         """
+        if why := traffic.refusal(await self._kept(run), session, consent):
+            raise NotTaken(f"query for run {run}: {why}")
         query = "q" + (name or uuid.uuid4().hex[:16])
-        await self.state(run, "query.submitted", query, {"instruction": instruction, "task": task, "verify": verify}, id=query)
+        told = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
+        await self.state(run, "query.submitted", query, told, id=query)
         return query
+
+    async def answer(self, run: str, query: str, *, member: int = 0, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for the answer to a query: the id of a member of its group, which feedback names, and the last text of that rollout.
+
+        Failed when that rollout ended without an answer. timeout: seconds; None waits until its deadline has passed at the latest.
+        """
+        await self.open()
+        return await within(self._answer(run, query, member), timeout, f"wait for the answer to {query}")
+
+    async def _answer(self, run: str, query: str, member: int) -> tuple[str, str]:
+        asked = await self.log.last(run, subject(run, "query.submitted", query))
+        if asked is None:
+            raise NotFound(f"run {run} has no query {query!r}")
+        async with aclosing(self.log.follow(run, subject(run, "group.opened", "*"), asked.sequence)) as groups:
+            group = await anext(g.entity async for g in groups if g.data["task"] == query)
+        rollout = f"{group}-{member}"
+        async with aclosing(self.log.follow(run, subject(run, "rollout.*", rollout), asked.sequence)) as facts:
+            end = await anext(f async for f in facts if f.type in ("rollout.finished", "rollout.failed"))
+        if end.type == "rollout.failed":
+            raise Failed(f"rollout {rollout}: {end.data['stage']}: {end.data['class']}: {end.data.get('message', '')}")
+        turn = await self.log.last(run, subject(run, "rollout.turn_sampled", rollout) + ".*")
+        return rollout, str(turn.data.get("content", "")) if turn else ""
 
     async def record_feedback(
         self, run: str, rollout: str, signal: str, *, reward: float | None = None, text: str = "", id: str | None = None
     ) -> Answer:
-        """State what a user made of a rollout: accept (reward 1), reject (0), score with a reward, or follow_up, which scores nothing.
+        """State what a user made of a rollout: accept (reward 1), reject (0), score with a reward, or follow_up.
 
-        It is the reward of a rollout whose task has no verifier; one that was scored already keeps its reward.
+        A follow_up is a remark, unless it has a reward: what the user said next has told how good the answer was. In runs with the
+        feature feedback_rewards this is the reward of a rollout whose task has no verifier; one that was scored already keeps its reward.
         """
         told: dict[str, Any] = {"signal": signal, "text": text}
         if reward is not None:

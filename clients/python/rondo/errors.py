@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectError", "Damaged", "DoorError", "NotFound", "RondoError", "WeightsRejected"]
+__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "NotFound", "NotTaken", "RondoError", "WeightsRejected"]
 
 
 class RondoError(Exception):
@@ -15,6 +15,14 @@ class ConnectError(RondoError):
 
 class NotFound(RondoError):
     """There is no such run, feed, fact or object."""
+
+
+class NotTaken(RondoError):
+    """The run does not take a user's traffic; the message says why. Nothing was sent."""
+
+
+class Failed(RondoError):
+    """A rollout ended without an outcome that could be used."""
 
 
 class Damaged(RondoError):

@@ -24,11 +24,15 @@ PREFIX = "x"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 
 
-async def open_group(client: AsyncClient, run: str, group: str, task: str, size: int, policy_version: int) -> str:
+async def open_group(
+    client: AsyncClient, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool
+) -> str:
     """Open a group, unless it is open; its id."""
     if not _NAME.fullmatch(group):
         raise ValueError(f"group {group!r}: use letters, digits and _, at most 48")
-    opened = {"task": task, "size": size, "policy_version": policy_version}
+    opened: dict[str, Any] = {"task": task, "size": size, "policy_version": policy_version}
+    if session or consent:
+        opened |= {"session": session, "consent": consent}
     await _once(client, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
     return PREFIX + group
 

@@ -28,10 +28,12 @@ class Client:
         *,
         nats: str | None = None,
         store: str | None = None,
+        creds: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
         source: str = "python",
         timeout: float | None = 60.0,
     ) -> None:
-        self.asynchronous = AsyncClient(dir, nats=nats, store=store, source=source, timeout=timeout)
+        self.asynchronous = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, source=source, timeout=timeout)
         self.loop = LoopThread(self.asynchronous.close)
         try:
             self.loop.run(self.asynchronous.open())
@@ -119,9 +121,21 @@ class Client:
         )
         return self.loop.run(call)
 
-    def publish_group(self, run: str, *, group: str, task: str, trajectories: Sequence[Trajectory], policy_version: int = 0) -> list[str]:
+    def publish_group(
+        self,
+        run: str,
+        *,
+        group: str,
+        task: str,
+        trajectories: Sequence[Trajectory],
+        policy_version: int = 0,
+        session: str = "",
+        consent: bool = False,
+    ) -> list[str]:
         """See AsyncClient.publish_group."""
-        call = self.asynchronous.publish_group(run, group=group, task=task, trajectories=trajectories, policy_version=policy_version)
+        call = self.asynchronous.publish_group(
+            run, group=group, task=task, trajectories=trajectories, policy_version=policy_version, session=session, consent=consent
+        )
         return self.loop.run(call)
 
     def publish_trajectory(
@@ -138,6 +152,8 @@ class Client:
         policy_version: int = 0,
         stop_reason: str = "finished",
         failure: str = "",
+        session: str = "",
+        consent: bool = False,
     ) -> str:
         """See AsyncClient.publish_trajectory."""
         call = self.asynchronous.publish_trajectory(
@@ -152,12 +168,33 @@ class Client:
             policy_version=policy_version,
             stop_reason=stop_reason,
             failure=failure,
+            session=session,
+            consent=consent,
         )
         return self.loop.run(call)
 
-    def submit_query(self, run: str, instruction: str, *, task: str, verify: bool = False, name: str | None = None) -> str:
+    def takes(self, run: str, session: str, *, consent: bool) -> bool:
+        """See AsyncClient.takes."""
+        return self.loop.run(self.asynchronous.takes(run, session, consent=consent))
+
+    def submit_query(
+        self,
+        run: str,
+        instruction: str,
+        *,
+        task: str,
+        verify: bool = False,
+        name: str | None = None,
+        session: str = "",
+        consent: bool = False,
+    ) -> str:
         """See AsyncClient.submit_query."""
-        return self.loop.run(self.asynchronous.submit_query(run, instruction, task=task, verify=verify, name=name))
+        call = self.asynchronous.submit_query(run, instruction, task=task, verify=verify, name=name, session=session, consent=consent)
+        return self.loop.run(call)
+
+    def answer(self, run: str, query: str, *, member: int = 0, timeout: float | None = None) -> tuple[str, str]:
+        """See AsyncClient.answer."""
+        return self.loop.run(self.asynchronous.answer(run, query, member=member, timeout=timeout))
 
     def record_feedback(
         self, run: str, rollout: str, signal: str, *, reward: float | None = None, text: str = "", id: str | None = None

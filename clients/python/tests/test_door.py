@@ -91,7 +91,7 @@ def test_remarks_and_invalidations_reach_the_batch(client: rondo.Client, plane: 
 
 
 def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plane: Plane) -> None:
-    run = plane.open_run(client, feeds=[{"name": "trainer", "groups_per_batch": 1}])
+    run = plane.open_run(client, feeds=[{"name": "trainer", "groups_per_batch": 1}], features=["feedback_rewards"])
     messages: list[Any] = [
         {"role": "user", "content": "?", "token_ids": [1]},
         {"role": "assistant", "content": "!", "token_ids": [2], "logprobs": [-1]},
@@ -100,8 +100,36 @@ def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plan
     client.record_feedback(run, ids[0], "accept")
     client.record_feedback(run, ids[1], "follow_up", text="and now?")
     client.record_feedback(run, ids[1], "reject")
-    client.record_feedback(run, ids[2], "score", reward=0.25)
+    client.record_feedback(run, ids[2], "follow_up", reward=0.25, text="not quite")
     with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
         assert next(feed).rewards.tolist() == [1, 0, 0.25]
     with pytest.raises(rondo.DoorError, match="a score needs one"):
         client.record_feedback(run, ids[2], "score")
+
+
+@pytest.mark.parametrize(("session", "share"), [("", 0.8894), ("s1", 0.9091), ("anna", 0.3334), ("42", 0.4503), ("сессия-7", 0.4620)])
+def test_sessions_are_sampled_as_the_door_does(session: str, share: float) -> None:
+    assert not rondo.sampled(session, share - 0.0002)
+    assert rondo.sampled(session, share + 0.0002)
+
+
+def test_only_users_who_agreed_leave_the_process(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client, features=["user_traffic"], traffic={"rate": 0.5})
+    optional = plane.open_run(client, features=["user_traffic"], traffic={"rate": 1, "consent": "optional"})
+    plain = plane.open_run(client)
+    assert [client.takes(run, s, consent=c) for s, c in [("anna", True), ("anna", False), ("s1", True), ("", True)]] == [True] + 3 * [False]
+    assert client.takes(optional, "s1", consent=False)
+    assert not client.takes(plain, "anna", consent=True)
+    messages = [rondo.Message("user", "?", [1]), rondo.Message("assistant", "!", [2], [-1.0])]
+    for session, consent, why in [("anna", False, "not agreed"), ("s1", True, "share of 0.5"), ("", True, "name the session")]:
+        with pytest.raises(rondo.NotTaken, match=why):
+            client.submit_query(run, "Mend it.", task="t", session=session, consent=consent)
+        with pytest.raises(rondo.NotTaken, match=why):
+            client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session=session, consent=consent)
+    with pytest.raises(rondo.NotTaken, match="no users' traffic"):
+        client.submit_query(plain, "Mend it.", task="t", session="anna", consent=True)
+    with pytest.raises(rondo.DoorError, match="no endpoint"):  # this one did reach the door
+        client.submit_query(run, "Mend it.", task="t", session="anna", consent=True)
+    with pytest.raises(rondo.DoorError, match="not agreed"):  # and is refused there, too, when it is stated by hand
+        client.state(run, "group.opened", "xg", {"task": "t", "size": 1, "policy_version": 0, "session": "anna"})
+    client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session="anna", consent=True)

@@ -15,6 +15,8 @@ endpoint: builtin
 external: true
 group_size: 2
 feeds: [{name: trainer, groups_per_batch: 1}]
+features: [user_traffic]
+traffic: {rate: 1, consent: optional}
 """
 
 
