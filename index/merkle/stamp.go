@@ -1,6 +1,9 @@
 package merkle
 
-import "time"
+import (
+	"io/fs"
+	"time"
+)
 
 // stamp is what a file system says of a file without reading it. As long as it is the same, so is the content.
 type stamp struct {
@@ -9,6 +12,20 @@ type stamp struct {
 	inode, device     uint64
 	mode              uint32
 	regular, folder   bool
+	link              bool
+}
+
+// kind is the type of the entry, in the form of io/fs.
+func (s stamp) kind() fs.FileMode {
+	switch {
+	case s.regular:
+		return 0
+	case s.folder:
+		return fs.ModeDir
+	case s.link:
+		return fs.ModeSymlink
+	}
+	return fs.ModeIrregular
 }
 
 // Clocks of file systems go in steps: by the kernel's tick, or by seconds where times have no finer part.

@@ -28,6 +28,6 @@ func statOf(f *os.File) (stamp, error) {
 func stampOf(info fs.FileInfo) stamp {
 	return stamp{
 		size: info.Size(), modified: info.ModTime().UnixNano(), mode: uint32(info.Mode()),
-		regular: info.Mode().IsRegular(), folder: info.IsDir(),
+		regular: info.Mode().IsRegular(), folder: info.IsDir(), link: info.Mode()&fs.ModeSymlink != 0,
 	}
 }

@@ -156,7 +156,7 @@ func (w *walker) folder(ctx context.Context, at place, known *remembered) (Node,
 }
 
 // open lists a folder, sorted, and reads its ignore files.
-func (w *walker) open(ctx context.Context, at *place) ([]os.DirEntry, error) {
+func (w *walker) open(ctx context.Context, at *place) ([]string, error) {
 	err := context.Cause(ctx)
 	if err != nil {
 		return nil, err
@@ -164,27 +164,34 @@ func (w *walker) open(ctx context.Context, at *place) ([]os.DirEntry, error) {
 	if at.list, err = at.root.Open("."); err != nil {
 		return nil, err
 	}
-	entries, err := at.list.ReadDir(-1)
+	names, err := at.list.Readdirnames(-1) // ReadDir would look at every entry, which is done once below
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	slices.Sort(names)
 	var files map[string]string
-	for _, entry := range entries {
-		if !ignore.IsFile(entry.Name()) || !entry.Type().IsRegular() {
+	for _, name := range names {
+		if !ignore.IsFile(name) {
 			continue
 		}
-		content, _, err := w.content(*at, entry.Name(), ignore.MaxFile)
+		now, err := statIn(at.root, at.list, name)
+		if err != nil {
+			return nil, err
+		}
+		if !now.regular {
+			continue // Git does not follow a link here either
+		}
+		content, _, err := w.content(*at, name, ignore.MaxFile)
 		if err != nil {
 			return nil, err
 		}
 		if files == nil {
 			files = map[string]string{}
 		}
-		files[entry.Name()] = string(content)
+		files[name] = string(content)
 	}
 	at.rules, err = at.rules.Own(files)
-	return entries, err
+	return names, err
 }
 
 // each calls do for 0 to n-1, on as many goroutines as there is room for.
@@ -208,10 +215,14 @@ func (w *walker) each(n int, do func(i int)) {
 	group.Wait()
 }
 
-func (w *walker) entry(ctx context.Context, at place, entry os.DirEntry, known *remembered) found {
-	name, kind := entry.Name(), entry.Type()
+func (w *walker) entry(ctx context.Context, at place, name string, known *remembered) found {
 	path := join(at.path, name)
 	memory := known.find(name)
+	now, err := statIn(at.root, at.list, name)
+	if err != nil {
+		return w.lost(path, name, memory, err)
+	}
+	kind := now.kind()
 	if reason := w.byKind(at.rules, name, kind, at.depth); reason != source.Indexed {
 		return w.skip(path, reason)
 	}
@@ -222,9 +233,9 @@ func (w *walker) entry(ctx context.Context, at place, entry os.DirEntry, known *
 		return w.lost(path, name, memory, err)
 	}
 	if kind.IsDir() {
-		return w.below(ctx, at, name, path, memory)
+		return w.below(ctx, at, now, name, path, memory)
 	}
-	return w.file(at, name, path, memory)
+	return w.file(at, now, name, path, memory)
 }
 
 // byKind says what is skipped without a look at it.
@@ -245,13 +256,13 @@ func (w *walker) byKind(rules *ignore.Folder, name string, kind fs.FileMode, dep
 }
 
 // below goes into a folder.
-func (w *walker) below(ctx context.Context, at place, name, path string, known *memory) found {
+func (w *walker) below(ctx context.Context, at place, now stamp, name, path string, known *memory) found {
 	root, err := at.root.OpenRoot(name)
 	if err != nil {
 		return w.lost(path, name, known, err)
 	}
 	defer root.Close()
-	if err := w.same(at, root, name); err != nil {
+	if err := same(root, now); err != nil {
 		return w.lost(path, name, known, err)
 	}
 	rules, err := at.rules.Child(name, nil)
@@ -273,33 +284,23 @@ func (w *walker) below(ctx context.Context, at place, name, path string, known *
 var errReplaced = errors.New("it was replaced while it was looked at")
 
 // same makes sure that a folder was not opened through a link that took its place.
-func (w *walker) same(at place, root *os.Root, name string) error {
-	entry, err := statIn(at.root, at.list, name)
-	if err != nil {
-		return err
-	}
+func same(root *os.Root, entry stamp) error {
 	opened, err := statRoot(root)
 	if err != nil {
 		return err
 	}
-	if !entry.folder || entry.inode != opened.inode || entry.device != opened.device {
+	if entry.inode != opened.inode || entry.device != opened.device {
 		return errReplaced
 	}
 	return nil
 }
 
 // file digests a file, unless its stamp is known.
-func (w *walker) file(at place, name, path string, known *memory) found {
+func (w *walker) file(at place, now stamp, name, path string, known *memory) found {
 	if reason := source.ByName(name); reason != source.Indexed {
 		return w.skip(path, reason)
 	}
-	now, err := statIn(at.root, at.list, name)
-	switch {
-	case err != nil:
-		return w.lost(path, name, known, err)
-	case !now.regular:
-		return w.lost(path, name, known, errReplaced)
-	case now.size > w.limits.FileBytes:
+	if now.size > w.limits.FileBytes {
 		return w.skip(path, source.TooLarge)
 	}
 	if known != nil && known.folder == nil && known.stamp == now {
