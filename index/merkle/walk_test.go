@@ -224,6 +224,21 @@ func TestRacyFiles(t *testing.T) {
 	}
 }
 
+// A time in the future is always too young to be trusted, however good the kernel's clock is.
+func TestRacyFilesAreNotRemembered(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "f")
+	write(t, name, "1")
+	ahead := time.Now().Add(time.Hour)
+	if err := os.Chtimes(name, ahead, ahead); err != nil {
+		t.Fatal(err)
+	}
+	first := walk(t, dir, nil)
+	if second := walk(t, dir, first.State); second.Read != 1 {
+		t.Error("a file that may change behind its stamp is remembered")
+	}
+}
+
 func TestRacyStamps(t *testing.T) {
 	began := time.Date(2026, 11, 22, 1, 2, 3, 500_000_123, time.UTC)
 	for _, c := range []struct {
