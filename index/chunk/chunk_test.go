@@ -98,7 +98,7 @@ func TestRealSources(t *testing.T) {
 		extensions []string
 	}{
 		{"Go", filepath.Join(root, "src"), true, []string{".go"}},
-		{"assembly, text, HTML", root, true, []string{".s", ".txt", ".html", ".md", ".js", ".c", ".h", ".py", ".sh", ".bash", ".json"}},
+		{"assembly, text, HTML", root, false, []string{".s", ".txt", ".html", ".md", ".js", ".c", ".h", ".py", ".sh", ".bash", ".json"}},
 		{"Python", "/usr/lib/python3", false, []string{".py", ".pyi"}},
 		{"JavaScript", "/usr/share/nodejs", false, []string{".js", ".ts", ".mjs", ".css"}},
 		{"JavaScript", "/usr/lib/node_modules", false, []string{".js", ".ts", ".mjs", ".css", ".md"}},
