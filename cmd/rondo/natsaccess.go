@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,7 +60,7 @@ func tellRefusal(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		level = slog.LevelError
 	}
-	logger(slog.LevelWarn).Log(nil, level, "the NATS server says", "error", err)
+	logger(slog.LevelWarn).Log(context.Background(), level, "the NATS server says", "error", err)
 }
 
 // redacted is a list of server URLs without their passwords and tokens.
