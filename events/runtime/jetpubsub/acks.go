@@ -29,6 +29,7 @@ type openAck struct {
 	body    []byte
 	sent    time.Time
 	tries   int
+	nobody  int    // how often nobody was there to take it
 	release func() // gives the slot back; nil when that was done
 }
 
@@ -63,8 +64,39 @@ func (a *acks) confirmed(m *nats.Msg) {
 	if err != nil {
 		return
 	}
+	if m.Header.Get("Status") == "" {
+		a.settle(id, true)
+		return
+	}
 	// A status says that nobody answers: the consumer is gone, or will be back. Its messages need no slot so long.
-	a.settle(id, m.Header.Get("Status") == "")
+	a.settle(id, false)
+	a.soon(id)
+}
+
+// A server that has just been started takes connections before it takes acknowledgements: 50 ms, doubled seven times, are 13 s.
+const (
+	firstLook = 50 * time.Millisecond
+	looks     = 8
+)
+
+// soon sends an acknowledgement again that nobody was there to take.
+func (a *acks) soon(id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ack := a.open[id]
+	if ack == nil || ack.nobody == looks {
+		return
+	}
+	after := firstLook << ack.nobody
+	ack.nobody++
+	time.AfterFunc(after, func() {
+		a.mu.Lock()
+		open := a.open[id] != nil
+		a.mu.Unlock()
+		if open {
+			_ = a.publish(id, ack)
+		}
+	})
 }
 
 // settle gives the slot back, and ends the care for an acknowledgement that is done.
