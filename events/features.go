@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Features of a run: what may go wrong, or changes what a model sees, in ways that no default should risk, so a run says that it wants
-// it. Without any, a run takes nothing that people wrote or judged, and records what tools answer as it is.
+// Features of a run: what may go wrong, or changes what a model sees, in ways that no default should risk, so a run says that it
+// wants it. Without any, a run takes nothing that people wrote or judged, and records what tools answer as it is.
 const (
 	// FeatureUserTraffic lets users' queries in, and makes outsiders' groups users' sessions; Traffic says whose.
 	FeatureUserTraffic = "user_traffic"

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// redactWithin bounds the search of one turn: 160 KiB of usual text take 0.2 s, made for it a hundred times that.
+	// redactWithin bounds the search of one turn: 160 KiB take milliseconds, or most of a minute where they are made for that.
 	redactWithin = time.Minute
 	// window is what is searched at once, as some rules take the square of it; overlap is more than a PEM key of 8192 bits has.
 	window, overlap = 16 << 10, 8 << 10
@@ -42,8 +42,8 @@ var secrets = sync.OnceValues(func() (*detect.Detector, error) {
 	return d, nil
 })
 
-// redact takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a text
-// follows from the text alone, except that texts that cannot be searched in time are withheld as a whole.
+// redact takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
+// text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole.
 func redact(ctx context.Context, results []events.ToolResult, within time.Duration) (map[string]int, error) {
 	d, err := secrets()
 	if err != nil {
@@ -80,7 +80,9 @@ func redact(ctx context.Context, results []events.ToolResult, within time.Durati
 
 // redactedMetric is shared by the tool runners of one process.
 func redactedMetric(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_tool_redactions_total", Help: "Secrets that were taken out of what tools answered, by rule."}, []string{"rule"})
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rondo_tool_redactions_total", Help: "Secrets that were taken out of what tools answered, by rule.",
+	}, []string{"rule"})
 	if r == nil {
 		return c, nil
 	}
@@ -98,8 +100,8 @@ type span struct {
 	rule       string
 }
 
-// search finds every occurrence of every secret of a text, in order, those that touch each other as one. What a rule knows by the words
-// around it is found where it stands without them, too.
+// search finds every occurrence of every secret of a text, in order, those that touch each other as one. What a rule knows by the
+// words around it is found where it stands without them, too.
 func search(ctx context.Context, d *detect.Detector, text string) ([]span, error) {
 	rules := map[string]string{}
 	for _, part := range windows(text) {
