@@ -7,17 +7,19 @@ import (
 	"slices"
 )
 
-// Features of a run: what may go wrong in ways that no default should risk, so a run says that it wants it. Without any, a run
-// takes nothing that people wrote or judged.
+// Features of a run: what may go wrong, or changes what a model sees, in ways that no default should risk, so a run says that it
+// wants it. Without any, a run takes nothing that people wrote or judged, and records what tools answer as it is.
 const (
 	// FeatureUserTraffic lets users' queries in, and makes outsiders' groups users' sessions; Traffic says whose.
 	FeatureUserTraffic = "user_traffic"
 	// FeatureFeedbackRewards lets users' feedback be the reward of rollouts that have no verifier.
 	FeatureFeedbackRewards = "feedback_rewards"
+	// FeatureRedactSecrets takes secrets out of what tools answer, before the log and the model have it.
+	FeatureRedactSecrets = "redact_secrets"
 )
 
 // Features lists all of them.
-var Features = []string{FeatureUserTraffic, FeatureFeedbackRewards}
+var Features = []string{FeatureUserTraffic, FeatureFeedbackRewards, FeatureRedactSecrets}
 
 // Has reports whether the run has a feature.
 func (c *RunConfig) Has(feature string) bool { return slices.Contains(c.Features, feature) }

@@ -165,7 +165,13 @@ type ToolsCompleted struct {
 	Workspace  *storage.Ref `json:"workspace,omitempty"`
 	Isolation  string       `json:"isolation"`
 	Filesystem string       `json:"filesystem"`
+	// Redacted counts the secrets that were taken out of the results, by the rule that found them or Unsearched. Only runs with the
+	// feature redact_secrets have it.
+	Redacted map[string]int `json:"redacted,omitempty"`
 }
+
+// Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.
+const Unsearched = "unsearched"
 
 // Stop reasons of RolloutFinished.
 const (

@@ -100,7 +100,7 @@ func (o replayOptions) repeater(log *eventlog.Log, cfg events.RunConfig) func(co
 		}
 		var again repeated
 		if err == nil {
-			again.Repeated, err = toolrunner.Again(ctx, log, tools, task, &r.Rollout)
+			again.Repeated, err = toolrunner.Again(ctx, log, tools, cfg, task, &r.Rollout)
 		}
 		if err == nil {
 			var changed []runtime.Changed

@@ -125,7 +125,7 @@ func one(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (Result
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
 	}
-	seen.content = bounded(seen.content)
+	seen.content = Bounded(seen.content)
 	return Result{
 		CallID: call.ID, Name: call.Name, Content: seen.content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped,
 		StartedAt: begin, Duration: time.Since(begin),
@@ -174,8 +174,8 @@ func insideFault(err error) string {
 	return ""
 }
 
-// bounded cuts an observation, and makes it text.
-func bounded(content string) string {
+// Bounded cuts an observation, and makes it text.
+func Bounded(content string) string {
 	if len(content) > MaxContent {
 		content = content[:MaxContent] + "\n[... cut ...]"
 	}

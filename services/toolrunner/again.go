@@ -29,8 +29,8 @@ type Repeated struct {
 // workspace that differs the next turn begins with the recorded one, so that one difference does not hide, or cause, others.
 //
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
-func Again(ctx context.Context, log *eventlog.Log, opts Options, task events.TaskSpec, r *events.Rollout) (Repeated, error) {
-	a := &again{store: log.Store(), opts: opts, task: task, rollout: r.ID}
+func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (Repeated, error) {
+	a := &again{store: log.Store(), opts: opts, cfg: cfg, task: task, rollout: r.ID}
 	defer a.end()
 	var found Repeated
 	for _, turn := range r.Turns {
@@ -53,6 +53,7 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, task events.Tas
 type again struct {
 	store   storage.Store
 	opts    Options
+	cfg     events.RunConfig
 	task    events.TaskSpec
 	rollout string
 	before  *storage.Ref     // the recorded workspace before the turn
@@ -103,7 +104,7 @@ func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnS
 			return t, err
 		}
 	}
-	results, err := run(ctx, t.box, turn.ToolCalls)
+	results, _, err := run(ctx, a.cfg, t.box, turn.ToolCalls)
 	if err != nil {
 		return t, err
 	}

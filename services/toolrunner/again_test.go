@@ -42,7 +42,11 @@ func repeat(t *testing.T, log *eventlog.Log, r events.Rollout) Repeated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Again(t.Context(), log, Options{ToolchainCache: t.TempDir()}, task, &r)
+	cfg, err := log.Config(t.Context(), r.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := Again(t.Context(), log, Options{ToolchainCache: t.TempDir()}, cfg, task, &r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
@@ -34,6 +36,8 @@ type Service struct {
 	held   *held
 	peers  *peers
 	runner string
+	// redacted counts secrets, by rule.
+	redacted *prometheus.CounterVec
 }
 
 // Run is the service.
@@ -50,7 +54,13 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner)}, nil
+	redacted, err := redactedMetric(env.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), redacted: redacted,
+	}, nil
 }
 
 func (s *Service) run(ctx context.Context, env runtime.Env) error {
@@ -92,7 +102,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.work(ctx, task, &r)
+	done, err := s.work(ctx, cfg, task, &r)
 	if err == nil {
 		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(done.Turn), done)
 		return []events.Event{fact}, err
@@ -109,19 +119,22 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 }
 
 // work runs the turn's calls and stores the workspace's change.
-func (s *Service) work(ctx context.Context, task events.TaskSpec, r *events.Rollout) (events.ToolsCompleted, error) {
+func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.ToolsCompleted, error) {
 	last := r.LastTurn()
 	box, err := s.held.take(ctx, task, r)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
 	defer s.held.put(box)
-	results, err := run(ctx, box.Sandbox, last.ToolCalls)
+	results, redacted, err := run(ctx, cfg, box.Sandbox, last.ToolCalls)
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
 	}
+	for rule, n := range redacted {
+		s.redacted.WithLabelValues(rule).Add(float64(n))
+	}
 	done := events.ToolsCompleted{
-		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(),
+		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: redacted,
 	}
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
@@ -130,13 +143,16 @@ func (s *Service) work(ctx context.Context, task events.TaskSpec, r *events.Roll
 	return done, nil
 }
 
-// run makes the calls of one turn.
-func run(ctx context.Context, sb *sandbox.Sandbox, asked []events.ToolCall) ([]events.ToolResult, error) {
+// run makes the calls of one turn, and redacts what they answer where the run wants that.
+func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
 	calls := make([]tools.Call, len(asked))
 	for i, c := range asked {
 		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	}
 	answers, err := tools.Run(ctx, sb, calls)
+	if err != nil {
+		return nil, nil, err
+	}
 	results := make([]events.ToolResult, len(answers))
 	for i, a := range answers {
 		results[i] = events.ToolResult{
@@ -144,7 +160,11 @@ func run(ctx context.Context, sb *sandbox.Sandbox, asked []events.ToolCall) ([]e
 			DroppedBytes: a.DroppedBytes, StartedAt: a.StartedAt.UTC(), DurationMS: float64(a.Duration) / float64(time.Millisecond),
 		}
 	}
-	return results, err
+	if !cfg.Has(events.FeatureRedactSecrets) {
+		return results, nil, nil
+	}
+	redacted, err := redact(ctx, results, redactWithin)
+	return results, redacted, err
 }
 
 func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*storage.Ref, error) {
