@@ -26,7 +26,8 @@ func newAuth(g *global) *cobra.Command {
 outsiders. What a user may do follows from the topology (` + "`rondo events topology`" + `): a service states its own types, fetches from its own
 consumers and reads the log; an outsider knocks at the door for one run and reads that run. The server enforces it.
 
-For an S3 bucket, store makes keys for the same users. The directory is an operator's: users/NAME/ goes to who is called NAME, nats/auth.conf to the server, keys/ to nobody.`,
+For an S3 bucket, store makes keys for the same users. The directory is an operator's: users/NAME/ goes to who is called NAME, nats/auth.conf
+to the server, keys/ to nobody.`,
 	}
 	cmd.PersistentFlags().StringVar(&f.out, "out", "auth", "directory of the keys")
 	cmd.AddCommand(newAuthInit(g, f), newAuthUser(g, f), newAuthStore(g, f), newAuthList(g, f), newAuthShow(g, f), newAuthRotate(g, f), newAuthRevoke(g, f))

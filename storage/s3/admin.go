@@ -21,6 +21,8 @@ import (
 // ErrUnable: the server has no users, or no policies.
 var ErrUnable = errors.New("the server cannot tell users apart")
 
+var errTooMuch = errors.New("it writes where it may not: a statement of others in the bucket's policy allows it, or the server does not follow policies")
+
 // maxAnswer bounds what is read of the server's list of users, in bytes.
 const maxAnswer = 4 << 20
 
@@ -91,7 +93,7 @@ func (a *Admin) users(ctx context.Context) ([]string, error) {
 }
 
 // Apply makes the server's users as given, removes others by their access keys, sets the bucket's policy, and tries out that it holds.
-// It may be repeated. ErrUnable when the server does not hold its users to the policy.
+// It may be repeated. ErrUnable when the server has no policies.
 func (a *Admin) Apply(ctx context.Context, users []User, gone []string) error {
 	present, err := a.users(ctx)
 	if err != nil {
@@ -155,7 +157,7 @@ func (a *Admin) try(ctx context.Context, u User) error {
 	key = "rondo-denied/" + rand.Text()
 	switch err := s.Put(ctx, key, []byte("not mine")); {
 	case err == nil:
-		return errors.Join(fmt.Errorf("%w: it took a policy and lets users write where they may not", ErrUnable), a.root.Delete(ctx, key))
+		return errors.Join(errTooMuch, a.root.Delete(ctx, key))
 	case response(err).StatusCode != http.StatusForbidden:
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/auth"
@@ -321,6 +323,35 @@ func TestTwoPlanesInABucket(t *testing.T) {
 		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="), strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
 		if _, err := s3.Open(t.Context(), c); err == nil || errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("the generator of one plane opens the other one's store: %v", err)
+		}
+	}
+}
+
+// TestPolicyOfOthers: statements of others stay in the bucket's policy, and one that opens what Rondo's keep shut is told.
+func TestPolicyOfOthers(t *testing.T) {
+	dir := initKeys(t)
+	url := lockBucket(t, dir)
+	c, err := s3.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := minio.New(strings.TrimPrefix(c.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(storagetest.AccessKey, storagetest.SecretKey, ""), Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for action, opens := range map[string]bool{"s3:GetObject": false, "s3:PutObject": true} {
+		const others = `{"Sid":"Theirs","Effect":"Allow","Principal":"*","Action":"%s","Resource":"arn:aws:s3:::rondo/plane/*"}`
+		theirs := fmt.Sprintf(others, action)
+		if err := root.SetBucketPolicy(t.Context(), c.Bucket, `{"Version":"2012-10-17","Statement":[`+theirs+`]}`); err != nil {
+			t.Fatal(err)
+		}
+		out, err := authStore(t, dir, url)
+		if opens != (err != nil) || opens && !strings.Contains(out, "writes where it may not") {
+			t.Errorf("others allow %s: %v: %s", action, err, out)
+		}
+		policy, err := root.GetBucketPolicy(t.Context(), c.Bucket)
+		if err != nil || !strings.Contains(policy, theirs) || strings.Count(policy, "rondo-probe") != 1 {
+			t.Errorf("%v: %s", err, policy)
 		}
 	}
 }
