@@ -45,9 +45,13 @@ func (a *Authority) StoreAccess(name string) (string, error) {
 // StoreEnv is the file of a user's store keys for a process's environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 func (a *Authority) StoreEnv(name string) string { return filepath.Join(a.folder(name), "s3.env") }
 
-// StoreSecret is the file with the secret alone, for AWS_SECRET_ACCESS_KEY_FILE.
-func (a *Authority) StoreSecret(name string) string {
+// storeSecret and storeAccess are the files with the parts alone, for AWS_SECRET_ACCESS_KEY_FILE and AWS_ACCESS_KEY_ID_FILE.
+func (a *Authority) storeSecret(name string) string {
 	return filepath.Join(a.folder(name), "s3.secret")
+}
+
+func (a *Authority) storeAccess(name string) string {
+	return filepath.Join(a.folder(name), "s3.access")
 }
 
 // StoreKeys reads a user's keys for the object store, or makes them.
@@ -58,31 +62,31 @@ func (a *Authority) StoreKeys(name string) (keys StoreKeys, made bool, err error
 	if keys.Access, err = a.StoreAccess(name); err != nil {
 		return StoreKeys{}, false, err
 	}
-	text, err := os.ReadFile(a.StoreSecret(name))
+	text, err := os.ReadFile(a.storeSecret(name))
 	keys.Secret = strings.TrimSpace(string(text))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && keys.Secret == "":
 		keys.Secret, made = rand.Text(), true
-		if err := writeFile(a.StoreSecret(name), []byte(keys.Secret+"\n"), 0o600); err != nil {
+		if err := writeFile(a.storeSecret(name), []byte(keys.Secret+"\n"), 0o600); err != nil {
 			return StoreKeys{}, false, err
 		}
 	case err != nil:
 		return StoreKeys{}, false, err
 	}
 	env := fmt.Sprintf("AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n", keys.Access, keys.Secret)
-	return keys, made, writeFile(a.StoreEnv(name), []byte(env), 0o600)
+	return keys, made, errors.Join(writeFile(a.storeAccess(name), []byte(keys.Access+"\n"), 0o600), writeFile(a.StoreEnv(name), []byte(env), 0o600))
 }
 
 // HasStoreKeys says whether a user has keys for an object store.
 func (a *Authority) HasStoreKeys(name string) bool {
-	_, err := os.Stat(a.StoreSecret(name))
+	_, err := os.Stat(a.storeSecret(name))
 	return err == nil
 }
 
 // DropStoreKeys forgets a user's keys for the object store; the server knows them until it is told.
 func (a *Authority) DropStoreKeys(name string) error {
 	var failed []error
-	for _, path := range []string{a.StoreEnv(name), a.StoreSecret(name)} {
+	for _, path := range []string{a.StoreEnv(name), a.storeAccess(name), a.storeSecret(name)} {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			failed = append(failed, err)
 		}

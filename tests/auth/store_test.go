@@ -65,10 +65,15 @@ func storeEnv(t *testing.T, dir, user string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mode := modeOf(t, path); mode != 0o600 {
-		t.Errorf("%s has mode %v", path, mode)
+	env := strings.Fields(string(text))
+	for i, part := range []string{"s3.access", "s3.secret"} {
+		file := filepath.Join(dir, "users", user, part)
+		alone, err := os.ReadFile(file)
+		if _, value, _ := strings.Cut(env[i], "="); err != nil || string(alone) != value+"\n" || modeOf(t, file) != 0o600 || modeOf(t, path) != 0o600 {
+			t.Errorf("%s: %v, or it can be read by others, or says something else than %s", file, err, path)
+		}
 	}
-	return strings.Fields(string(text))
+	return env
 }
 
 // openAs opens the bucket with the keys of a user, as a service does.
