@@ -26,10 +26,11 @@ func newAuth(g *global) *cobra.Command {
 outsiders. What a user may do follows from the topology (` + "`rondo events topology`" + `): a service states its own types, fetches from its own
 consumers and reads the log; an outsider knocks at the door for one run and reads that run. The server enforces it.
 
-The directory is an operator's: users/NAME/nats.creds goes to who is called NAME, nats/auth.conf to the server, keys/ to nobody.`,
+For an S3 bucket, store makes keys for the same users. The directory is an operator's: users/NAME/ goes to who is called NAME, nats/auth.conf
+to the server, keys/ to nobody.`,
 	}
 	cmd.PersistentFlags().StringVar(&f.out, "out", "auth", "directory of the keys")
-	cmd.AddCommand(newAuthInit(g, f), newAuthUser(g, f), newAuthList(g, f), newAuthShow(g, f), newAuthRotate(g, f), newAuthRevoke(g, f))
+	cmd.AddCommand(newAuthInit(g, f), newAuthUser(g, f), newAuthStore(g, f), newAuthList(g, f), newAuthShow(g, f), newAuthRotate(g, f), newAuthRevoke(g, f))
 	return cmd
 }
 
@@ -263,14 +264,22 @@ func (f *authFlags) each(cmd *cobra.Command, g *global, names []string, done str
 	if err != nil {
 		return err
 	}
+	store := ""
 	for _, name := range names {
 		if err := do(a, name); err != nil {
+			return err
+		}
+		if !a.HasStoreKeys(name) {
+			continue
+		}
+		store = "; and run `rondo auth store`, until when the bucket knows their old keys"
+		if err := a.DropStoreKeys(name); err != nil {
 			return err
 		}
 	}
 	if g.json {
 		return printJSON(cmd.OutOrStdout(), names)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; now reload the server, which includes %s\n", done, strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s; now reload the server, which includes %s%s\n", done, strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile), store)
 	return err
 }

@@ -89,6 +89,12 @@ func connect(c Config) (*Store, error) {
 
 func (s *Store) prepare(ctx context.Context, c Config) error {
 	exists, err := s.retrying.BucketExists(ctx, s.bucket)
+	if response(err).StatusCode == http.StatusForbidden {
+		// Who may not list all of the bucket is not told whether it is there; the probe tells, unless the credentials are wrong.
+		if tried := s.probe(ctx); response(tried).StatusCode != http.StatusForbidden {
+			return tried
+		}
+	}
 	if err != nil {
 		return kind(ctx, err)
 	}

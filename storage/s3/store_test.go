@@ -251,3 +251,29 @@ func TestErrorsNameNoCredentials(t *testing.T) {
 		t.Logf("%s: %v", what, err)
 	}
 }
+
+// TestBucketThatMayNotBeSeen: who may not list the whole bucket is not told whether it is there, and may use its part of it all the same.
+func TestBucketThatMayNotBeSeen(t *testing.T) {
+	t.Parallel()
+	endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodHead && strings.Trim(r.URL.Path, "/") == "rondo" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	c := config(endpoint)
+	if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "bucket does not exist") {
+		t.Errorf("a bucket that is not there: %v", err)
+	}
+	made := c
+	made.Bucket = "other"
+	open(t, made)
+	c.Endpoint = front(t, endpoint, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		r.URL.Path = strings.Replace(r.URL.Path, "/rondo/", "/other/", 1)
+		next.ServeHTTP(w, r)
+	})
+	if err := open(t, c).Put(t.Context(), "k", nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -15,8 +15,8 @@ import (
 const AccessKey, SecretKey = "rondo-test", "rondo-test-secret"
 
 // S3Dev starts a real S3 server (versitygw, from tools/s3dev) over a temporary directory and gives its endpoint. The server ends with
-// the test. Without the modules that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
-func S3Dev(t *testing.T) (endpoint string) {
+// the test; flags are further ones of s3dev. Without the modules that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
+func S3Dev(t *testing.T, flags ...string) (endpoint string) {
 	t.Helper()
 	work := t.TempDir()
 	binary := filepath.Join(work, "s3dev")
@@ -25,7 +25,7 @@ func S3Dev(t *testing.T) (endpoint string) {
 	if output, err := exec.Command("go", "build", "-C", module, "-o", binary, ".").CombinedOutput(); err != nil {
 		missing(t, "build tools/s3dev: %v\n%s", err, output)
 	}
-	server := exec.Command(binary, "-dir", filepath.Join(work, "objects"))
+	server := exec.Command(binary, append([]string{"-dir", filepath.Join(work, "objects")}, flags...)...)
 	server.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+AccessKey, "AWS_SECRET_ACCESS_KEY="+SecretKey)
 	var problems bytes.Buffer
 	server.Stderr = &problems

@@ -38,10 +38,11 @@ func (p *process) said() string {
 	return p.text.String()
 }
 
-func start(t *testing.T, args ...string) *process {
+func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{}
 	cmd := exec.Command(rondo, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = p, p
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -77,8 +78,8 @@ func pack(t *testing.T, steps int) (tasks, file string) {
 	return filepath.Join(dir, "tasks"), filepath.Join(dir, "run.yaml")
 }
 
-// TestPlaneUnderLock runs every service as a process of its own with its own credentials, over TLS, from the opening of a run to its
-// archive, and hears of no refusal.
+// TestPlaneUnderLock runs every service as a process of its own with its own credentials for log and store, over TLS, from the
+// opening of a run to its archive, and hears of no refusal.
 func TestPlaneUnderLock(t *testing.T) {
 	if _, err := sandbox.Probe(t.Context()); err != nil {
 		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
@@ -104,7 +105,7 @@ func TestPlaneUnderLock(t *testing.T) {
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	plane := []string{"--nats", s.ClientURL(), "--nats-ca", ca, "--store", t.TempDir()}
+	plane := []string{"--nats", s.ClientURL(), "--nats-ca", ca, "--store", lockBucket(t, dir)}
 	as := func(user string, args ...string) []string {
 		return append(append(args, plane...), "--nats-creds", creds(dir, user))
 	}
@@ -114,7 +115,11 @@ func TestPlaneUnderLock(t *testing.T) {
 			continue
 		}
 		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1", "--policy-listen", address}
-		processes[name] = start(t, as(name, args...)...)
+		processes[name] = start(t, storeEnv(t, dir, name), as(name, args...)...)
+	}
+	for _, variable := range storeEnv(t, dir, events.Admin) { // of the commands below
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
 	}
 	tasks, file := pack(t, 2)
 	said := func() string {
@@ -146,7 +151,7 @@ func TestPlaneUnderLock(t *testing.T) {
 	command(t, as("admin", "audit", "locked")...)
 	command(t, as("admin", "archive", "verify", "locked")...)
 	for name, p := range processes {
-		if strings.Contains(strings.ToLower(p.said()), "permission") {
+		if said := strings.ToLower(p.said()); strings.Contains(said, "permission") || strings.Contains(said, "refuses the credentials") {
 			t.Errorf("%s was refused something:\n%s", name, p.said())
 		}
 	}

@@ -42,15 +42,16 @@ func main() {
 	dir := flag.String("dir", "", "directory that holds the objects; it must exist")
 	addr := flag.String("addr", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	bucket := flag.String("bucket", "rondo", "bucket to make if it is not there")
+	iam := flag.String("iam", "", "directory that holds the server's users; without it there is only the one of the environment")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, *addr, *bucket); err != nil {
+	if err := run(ctx, *dir, *addr, *bucket, *iam); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, dir, addr, bucket string) error {
+func run(ctx context.Context, dir, addr, bucket, iam string) (err error) {
 	access, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	switch {
 	case dir == "":
@@ -63,7 +64,12 @@ func run(ctx context.Context, dir, addr, bucket string) error {
 	if err := os.MkdirAll(filepath.Join(dir, bucket), 0o755); err != nil {
 		return err
 	}
-	addr, err := freeAddress(addr)
+	if iam != "" { // the back end changes the working directory
+		if iam, err = filepath.Abs(iam); err != nil {
+			return err
+		}
+	}
+	addr, err = freeAddress(addr)
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func run(ctx context.Context, dir, addr, bucket string) error {
 	defer cancel()
 	go endWithInput(cancel)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, dir, addr, access, secret) }()
+	go func() { served <- serve(ctx, dir, addr, access, secret, iam) }()
 	if err := waitReady(ctx, "http://"+addr+healthPath, served); err != nil {
 		return err
 	}
@@ -87,13 +93,13 @@ func run(ctx context.Context, dir, addr, bucket string) error {
 	return nil
 }
 
-func serve(ctx context.Context, dir, addr, access, secret string) error {
+func serve(ctx context.Context, dir, addr, access, secret, iam string) error {
 	backend, err := posix.New(dir, meta.XattrMeta{}, posix.PosixOpts{Concurrency: connections})
 	if err != nil {
 		return fmt.Errorf("directory %s: %w", dir, err)
 	}
 	return embedgw.RunVersityGW(ctx, backend, &embedgw.Config{
-		RootUserAccess: access, RootUserSecret: secret, Ports: []string{addr}, HealthPath: healthPath,
+		RootUserAccess: access, RootUserSecret: secret, IAMDir: iam, Ports: []string{addr}, HealthPath: healthPath,
 		MaxConnections: connections, MaxRequests: connections, MultipartMaxParts: 10000, Quiet: true, KeepAlive: true,
 	})
 }

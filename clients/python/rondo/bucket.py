@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -65,10 +66,13 @@ class Bucket:
 
     def stat(self, key: str) -> tuple[int, float] | None:
         """Bytes of an object, and when it was written; None where there is none."""
-        from pyarrow import fs
-
-        info = self._system.get_file_info(self._prefix + key)
-        return (int(info.size), float(info.mtime.timestamp())) if info.type == fs.FileType.File else None
+        # get_file_info would also list what lies below the key, which takes a right that keys of a prefix do not have.
+        try:
+            with self._system.open_input_file(self._prefix + key) as file:
+                written = file.metadata()["Last-Modified"].decode().replace("Z", "+00:00")
+                return int(file.size()), datetime.fromisoformat(written).timestamp()
+        except FileNotFoundError:
+            return None
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object; S3 shows it when it is whole."""

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/storage/s3"
+)
+
+// storeUser is what `rondo auth store` tells of a user.
+type storeUser struct {
+	Name    string              `json:"name"`
+	Access  string              `json:"access_key"`
+	Outcome auth.Outcome        `json:"outcome"`
+	Env     string              `json:"env"`
+	Rights  events.ObjectRights `json:"rights"`
+}
+
+func newAuthStore(g *global, f *authFlags) *cobra.Command {
+	var printOnly bool
+	cmd := &cobra.Command{
+		Use: "store", Short: "Give each user keys of its own for the S3 bucket, which let it read and write its part and no more", Args: cobra.NoArgs,
+		Long: `Store makes a user in the S3 server for each user of the directory, with the server's root credentials in AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY, and sets a bucket policy that lets each do its part by prefix:
+
+` + placeTable() + `
+What others have put into the policy stays. Keys that exist are kept, so it may run again: after ` + "`rondo auth user`, `rotate` and `revoke`" + ` it
+must. Users whose time is over lose their rights when it runs. When all is set, it tries out with each user's keys that the server holds it.
+
+The server must be versitygw with users (--iam-dir, or VGW_IAM_DIR). For others --print prints the policy; its principals are access keys, which
+stand for the users that you make there.`,
+		Example: `  rondo auth store --out /etc/rondo/auth --store 's3://rondo?endpoint=http://10.0.0.2:7070&create=true'
+  rondo auth store --store 's3://rondo' --print
+  (set -a; . /etc/rondo/auth/users/generator/s3.env; exec rondo service generator --store 's3://rondo?endpoint=http://10.0.0.2:7070')`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := bucketOf(g.store)
+			if err != nil {
+				return err
+			}
+			a, err := auth.Open(f.out)
+			if err != nil {
+				return err
+			}
+			here, gone, err := a.StoreUsers(time.Now())
+			if err != nil {
+				return err
+			}
+			if printOnly {
+				return printPolicy(cmd.OutOrStdout(), a, c, here)
+			}
+			results, removed, err := applyStore(cmd.Context(), a, c, here, gone)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"bucket": c.Bucket, "users": results, "removed": removed})
+			}
+			return tellStore(cmd.OutOrStdout(), f.out, c.Bucket, results, removed)
+		},
+	}
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the bucket policy, and do nothing")
+	return cmd
+}
+
+// bucketOf reads where the bucket is; other stores have no users.
+func bucketOf(store string) (s3.Config, error) {
+	switch {
+	case store == "":
+		return s3.Config{}, errors.New("no store is named: give --store s3://bucket?endpoint=URL")
+	case !strings.HasPrefix(store, "s3://"):
+		return s3.Config{}, errors.New("--store is no S3 bucket: a directory knows no users, so nothing is enforced there but by file permissions")
+	}
+	return s3.ParseURL(store)
+}
+
+// grant is what a user may do, for the server.
+func grant(a *auth.Authority, u auth.User) (s3.Grant, error) {
+	rights, err := u.Objects()
+	if err != nil {
+		return s3.Grant{}, fmt.Errorf("user %s: %w", u.Name, err)
+	}
+	access, err := a.StoreAccess(u.Name)
+	return s3.Grant{User: access, Read: rights.Read, Write: rights.Write, Delete: rights.Delete, List: rights.List}, err
+}
+
+func printPolicy(w io.Writer, a *auth.Authority, c s3.Config, users []auth.User) error {
+	var grants []s3.Grant
+	for _, u := range users {
+		g, err := grant(a, u)
+		if err != nil {
+			return err
+		}
+		grants = append(grants, g)
+	}
+	policy, err := c.Policy(grants)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", policy)
+	}
+	return err
+}
+
+func applyStore(ctx context.Context, a *auth.Authority, c s3.Config, here, gone []auth.User) (results []storeUser, removed []string, err error) {
+	server, err := s3.OpenAdmin(ctx, c)
+	if err != nil {
+		return nil, nil, notEnforced(err)
+	}
+	defer server.Close()
+	results, removed = []storeUser{}, []string{}
+	var users []s3.User
+	for _, u := range here {
+		g, err := grant(a, u)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, made, err := a.StoreKeys(u.Name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("keys of %s: %w", u.Name, err)
+		}
+		users = append(users, s3.User{Secret: keys.Secret, Grant: g})
+		result := storeUser{Name: u.Name, Access: keys.Access, Outcome: auth.Kept, Env: a.StoreEnv(u.Name)}
+		if made {
+			result.Outcome = auth.Made
+		}
+		if result.Rights, err = u.Objects(); err != nil {
+			return nil, nil, err
+		}
+		results = append(results, result)
+	}
+	var lost []string
+	for _, u := range gone {
+		access, err := a.StoreAccess(u.Name)
+		if err := errors.Join(err, a.DropStoreKeys(u.Name)); err != nil {
+			return nil, nil, err
+		}
+		lost, removed = append(lost, access), append(removed, u.Name)
+	}
+	return results, removed, notEnforced(server.Apply(ctx, users, lost))
+}
+
+// notEnforced says what it means that a server has no users.
+func notEnforced(err error) error {
+	if errors.Is(err, s3.ErrUnable) {
+		return fmt.Errorf("%w; nothing is enforced in this bucket: whoever has its keys may read, change and delete all of it. "+
+			"Start versitygw with --iam-dir (VGW_IAM_DIR), or make users by hand and give them the policy that --print prints", err)
+	}
+	return err
+}
+
+func tellStore(w io.Writer, out, bucket string, results []storeUser, removed []string) error {
+	fresh := 0
+	for _, r := range results {
+		if r.Outcome == auth.Made {
+			fresh++
+		}
+	}
+	fmt.Fprintf(w, "%d users of bucket %s, each tried out: %d with new keys\n", len(results), bucket, fresh)
+	if len(removed) > 0 {
+		fmt.Fprintf(w, "without rights:     %s\n", strings.Join(removed, " "))
+	}
+	_, err := fmt.Fprintf(w, "for their processes: the variables in %s\n", filepath.Join(out, "users", "NAME", "s3.env"))
+	return err
+}
+
+// placeTable says who does what where in the store.
+func placeTable() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  PREFIX\tWRITE\tREAD\tDELETE, LIST")
+	names := func(services []string, roles []events.Role) string {
+		all := []string{}
+		for _, s := range services {
+			all = append(all, strings.ReplaceAll(s, events.Anybody, "anybody"))
+		}
+		for _, r := range roles {
+			all = append(all, "any "+string(r))
+		}
+		return strings.Join(all, ", ")
+	}
+	for _, s := range events.Objects {
+		prefix := s.Prefix
+		if prefix == "" {
+			prefix = "(everything)"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", prefix, names(s.Writes, s.RoleWrites), names(s.Reads, s.RoleReads), names(s.Deletes, nil))
+	}
+	w.Flush()
+	return b.String()
+}
