@@ -41,9 +41,17 @@ func TestKilledTwentyTimes(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, func() error { // the plane may still be starting
-		return run(t.Context(), nil, "run", "close", "crash", "--dir", dir)
+	eventually(t, func() error { // twenty kills may have left no rollout the time to end
+		var a audit
+		if err := run(t.Context(), &a, "audit", "crash", "--dir", dir, "--json"); err != nil {
+			return err
+		}
+		if a.Trained == 0 {
+			return fmt.Errorf("nothing is batched: %+v\n%s", a, up.output)
+		}
+		return nil
 	})
+	mustRun(t, nil, "run", "close", "crash", "--dir", dir)
 	settle(t, "crash", dir, up)
 	up.stop(t)
 	verify(t, "crash", "--dir", dir)

@@ -77,6 +77,7 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 	if passed := 1.0; seed%5 == 0 { // somebody else's feed at its own pace, and one that nobody consumes
 		cfg.Feeds = append(cfg.Feeds, events.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed}, events.Feed{Name: "shadow", GroupsPerBatch: 1})
 	}
+	cfg.Limits.HopelessGroups = 0 // groups of two fail often enough here to look hopeless
 	cfg.Staleness = events.Staleness{Max: 1, Policy: []string{events.StaleDrop, events.StaleWait, events.StaleKeep}[rng.IntN(3)]}
 	cfg.Filters.ZeroVariance = rng.IntN(4) == 0
 	cfg.Tasks = []events.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob}}
