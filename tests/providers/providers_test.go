@@ -176,7 +176,9 @@ func (p *plane) harness(rollouts int) {
 	p.open("h", func(c *events.RunConfig) {
 		c.External, c.Tasks, c.Feeds = true, nil, []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	})
-	g, err := gateway.New(servicetest.Env(p.t, p.log), p.fleet, gateway.DefaultOptions())
+	opts := gateway.DefaultOptions()
+	opts.CallTimeout = 12 * time.Second // a server that hangs must not take the rollout's time; of three, each has a third
+	g, err := gateway.New(servicetest.Env(p.t, p.log), p.fleet, opts)
 	if err != nil {
 		p.t.Fatal(err)
 	}
