@@ -35,21 +35,28 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		backlog:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, labels),
 	}
 	var err error
-	m.handled, err = register(r, m.handled, err)
-	m.stated, err = register(r, m.stated, err)
-	m.seconds, err = register(r, m.seconds, err)
-	m.publishing, err = register(r, m.publishing, err)
-	m.inFlight, err = register(r, m.inFlight, err)
-	m.backlog, err = register(r, m.backlog, err)
+	m.handled, err = share(r, m.handled, err)
+	m.stated, err = share(r, m.stated, err)
+	m.seconds, err = share(r, m.seconds, err)
+	m.publishing, err = share(r, m.publishing, err)
+	m.inFlight, err = share(r, m.inFlight, err)
+	m.backlog, err = share(r, m.backlog, err)
 	return m, err
 }
 
-// register shares a metric between the services of one process.
-func register[C prometheus.Collector](r prometheus.Registerer, c C, err error) (C, error) {
-	if err != nil || r == nil {
+func share[C prometheus.Collector](r prometheus.Registerer, c C, err error) (C, error) {
+	if err != nil {
 		return c, err
 	}
-	err = r.Register(c)
+	return ShareMetric(r, c)
+}
+
+// ShareMetric registers a metric that the services of one process share: the first one's is everybody's. r may be nil.
+func ShareMetric[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
+	if r == nil {
+		return c, nil
+	}
+	err := r.Register(c)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {
 		return already.ExistingCollector.(C), nil

@@ -3,7 +3,6 @@ package toolrunner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/zricethezav/gitleaks/v8/detect"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -78,20 +78,11 @@ func redact(ctx context.Context, results []events.ToolResult, within time.Durati
 	return counts, nil
 }
 
-// redactedMetric is shared by the tool runners of one process.
-func redactedMetric(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+// newRedacted is the count of secrets that were taken out.
+func newRedacted(r prometheus.Registerer) (*prometheus.CounterVec, error) {
+	return runtime.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rondo_tool_redactions_total", Help: "Secrets that were taken out of what tools answered, by rule.",
-	}, []string{"rule"})
-	if r == nil {
-		return c, nil
-	}
-	err := r.Register(c)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		return already.ExistingCollector.(*prometheus.CounterVec), nil
-	}
-	return c, err
+	}, []string{"rule"}))
 }
 
 // span is a part of a text that is a secret by a rule.

@@ -54,7 +54,7 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	redacted, err := redactedMetric(env.Metrics)
+	redacted, err := newRedacted(env.Metrics)
 	if err != nil {
 		return nil, err
 	}
