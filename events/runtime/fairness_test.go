@@ -167,7 +167,6 @@ func TestHangingRunLeavesSlots(t *testing.T) {
 	const slots, healthy = 8, 100
 	p.open(t, "poison")
 	p.open(t, "healthy")
-	p.finish(t, "poison", 0, 200)
 	f := newFloor()
 	over := f.over
 	defer close(over)
@@ -179,11 +178,13 @@ func TestHangingRunLeavesSlots(t *testing.T) {
 		}
 		return f.handle(ctx, m)
 	})
-	p.served(t, "healthy", 0)
+	p.finish(t, "healthy", 0, 1) // a run that is alone may have all slots, so both have to be there
+	eventually(t, "the healthy run is served", func() bool { return done.Load() == 1 })
+	p.finish(t, "poison", 0, 200)
 	for range slots / 4 {
 		f.next(t)
 	}
-	p.finish(t, "healthy", 0, healthy)
+	p.finish(t, "healthy", 1, healthy)
 	eventually(t, "the healthy run's work is done", func() bool { return done.Load() >= healthy })
 	if n := f.inWork("poison"); n > slots/4+1 { // the one is a pull that looked whether there is work, and found it
 		t.Errorf("the run that hangs holds %d of %d slots", n, slots)

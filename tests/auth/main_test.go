@@ -18,30 +18,14 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage/open"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // rondo is the binary under test.
 var rondo string
 
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	dir, err := os.MkdirTemp("", "rondo-auth-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	rondo = filepath.Join(dir, "rondo")
-	out, err := exec.Command("go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build rondo: %v\n%s", err, out)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { program.Main(m, &rondo) }
 
 // initKeys makes keys as an operator does.
 func initKeys(t *testing.T, args ...string) (dir string) {

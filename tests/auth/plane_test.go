@@ -3,13 +3,10 @@ package auth
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,42 +14,15 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/auth"
-	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// process is a rondo that ends with the test.
-type process struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *process) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
-}
-
-func start(t *testing.T, env []string, args ...string) *process {
+func start(t *testing.T, env []string, args ...string) *program.Process {
 	t.Helper()
-	p := &process{}
 	cmd := exec.Command(rondo, args...)
 	cmd.Env = append(os.Environ(), env...)
-	cmd.Stdout, cmd.Stderr = p, p
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		cmd.Wait()
-	})
-	return p
+	return program.Start(t, cmd)
 }
 
 // pack is one task whose test takes no time, and file a run of it.
@@ -81,12 +51,7 @@ func pack(t *testing.T, steps int) (tasks, file string) {
 // TestPlaneUnderLock runs every service as a process of its own with its own credentials for log and store, over TLS, from the
 // opening of a run to its archive, and hears of no refusal.
 func TestPlaneUnderLock(t *testing.T) {
-	if _, err := sandbox.Probe(t.Context()); err != nil {
-		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-			t.Fatalf("this machine gives no sandbox: %v", err)
-		}
-		t.Skipf("this machine gives no sandbox: %v", err)
-	}
+	program.NeedSandbox(t)
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
@@ -99,17 +64,12 @@ func TestPlaneUnderLock(t *testing.T) {
 	if _, err := nats.Connect(s.ClientURL(), nats.UserCredentials(creds(dir, "generator"))); err == nil {
 		t.Error("a client believes a server whose certificate nobody vouches for")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	plane := []string{"--nats", s.ClientURL(), "--nats-ca", ca, "--store", lockBucket(t, dir)}
 	as := func(user string, args ...string) []string {
 		return append(append(args, plane...), "--nats-creds", creds(dir, user))
 	}
-	processes := map[string]*process{}
+	processes := map[string]*program.Process{}
 	for _, name := range auth.Everybody() {
 		if name == events.Admin || name == events.Gateway {
 			continue
@@ -125,7 +85,7 @@ func TestPlaneUnderLock(t *testing.T) {
 	said := func() string {
 		var all strings.Builder
 		for name, p := range processes {
-			fmt.Fprintf(&all, "%s: %s\n", name, p.said())
+			fmt.Fprintf(&all, "%s: %s\n", name, p.String())
 		}
 		return all.String()
 	}
@@ -140,7 +100,7 @@ func TestPlaneUnderLock(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &state); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if state.State == "closed" && len(state.Rewards) >= 2 && strings.Contains(processes[events.Archiver].said(), "sealed a part") {
+		if state.State == "closed" && len(state.Rewards) >= 2 && strings.Contains(processes[events.Archiver].String(), "sealed a part") {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -151,8 +111,8 @@ func TestPlaneUnderLock(t *testing.T) {
 	command(t, as("admin", "audit", "locked")...)
 	command(t, as("admin", "archive", "verify", "locked")...)
 	for name, p := range processes {
-		if said := strings.ToLower(p.said()); strings.Contains(said, "permission") || strings.Contains(said, "refuses the credentials") {
-			t.Errorf("%s was refused something:\n%s", name, p.said())
+		if said := strings.ToLower(p.String()); strings.Contains(said, "permission") || strings.Contains(said, "refuses the credentials") {
+			t.Errorf("%s was refused something:\n%s", name, p.String())
 		}
 	}
 }

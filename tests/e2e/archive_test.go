@@ -11,37 +11,39 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored into an empty server, where every
 // decision comes out again; and one changed byte of its archive is found and named.
 func TestArchiveOfKilledRun(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir, elsewhere, pack := t.TempDir(), t.TempDir(), smallPack(t)
 	up := serving(t, dir)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, "run", "open", "killed", "--file", smallRun(t, 4), "--tasks", pack, "--dir", dir)
 	})
 	for i := range 3 {
-		eventually(t, func() error { // each time it has gone on
+		program.Eventually(t, func() error { // each time it has gone on
 			var now runState
 			err := run(t.Context(), &now, "run", "show", "killed", "--dir", dir, "--json")
 			if err == nil && now.State == "open" && now.Events < int64(10+30*i) {
-				err = fmt.Errorf("%d events\n%s", now.Events, up.output)
+				err = fmt.Errorf("%d events\n%s", now.Events, up)
 			}
 			return err
 		})
-		up.kill()
+		up.Kill()
 		up = serving(t, dir)
 	}
 	objects := filepath.Join(dir, "objects")
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		_, err := os.Stat(filepath.Join(objects, "runs", "killed", "batches"))
 		return err
 	})
-	eventually(t, func() error { return run(t.Context(), nil, "run", "close", "killed", "--dir", dir) })
+	program.Eventually(t, func() error { return run(t.Context(), nil, "run", "close", "killed", "--dir", dir) })
 	settle(t, "killed", dir, up)
-	up.stop(t)
+	up.Stop(t)
 	mustRun(t, nil, "archive", "seal", "killed", "--dir", dir, "--json")
 	var whole struct {
 		Events   int      `json:"events"`
@@ -67,18 +69,18 @@ func TestArchiveOfKilledRun(t *testing.T) {
 
 	// An empty server in another directory, over the same store.
 	up = start(t, "up", "--dir", elsewhere, "--store", objects)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, "archive", "restore", "killed", "--dir", elsewhere, "--json")
 	})
 	verify(t, "killed", "--dir", elsewhere)
-	up.stop(t)
+	up.Stop(t)
 }
 
 // serving starts a plane and waits until it can be reached: a command that comes before would look into the directory itself.
-func serving(t *testing.T, dir string) *process {
+func serving(t *testing.T, dir string) *program.Process {
 	t.Helper()
 	up := start(t, "up", "--dir", dir)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		var at struct {
 			PID int `json:"pid"`
 		}
@@ -86,11 +88,11 @@ func serving(t *testing.T, dir string) *process {
 		if err == nil {
 			err = json.Unmarshal(text, &at)
 		}
-		if err == nil && at.PID != up.cmd.Process.Pid {
+		if err == nil && at.PID != up.Cmd.Process.Pid {
 			err = errors.New("the endpoint is that of the killed plane")
 		}
 		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, up.output)
+			err = fmt.Errorf("%w\n%s", err, up)
 		}
 		return err
 	})

@@ -9,51 +9,53 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // TestKilledTwentyTimes kills the whole plane at random moments and lets it go on.
 func TestKilledTwentyTimes(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
 	dir, pack := t.TempDir(), smallPack(t)
 	up := start(t, "up", "--dir", dir)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, "run", "open", "crash", "--file", smallRun(t, 40), "--tasks", pack, "--dir", dir)
 	})
 	var last runState
 	for i := range 20 {
 		time.Sleep(200*time.Millisecond + rand.N(900*time.Millisecond))
-		up.kill()
+		up.Kill()
 		up = start(t, "up", "--dir", dir)
 		if i%5 == 4 { // some kills come in the middle of a recovery, others after progress
-			eventually(t, func() error {
+			program.Eventually(t, func() error {
 				var now runState
 				if err := run(t.Context(), &now, "run", "show", "crash", "--dir", dir, "--json"); err != nil {
 					return err
 				}
 				if now.State == "open" && now.Events <= last.Events {
-					return fmt.Errorf("no progress behind event %d\n%s", last.Events, up.output)
+					return fmt.Errorf("no progress behind event %d\n%s", last.Events, up)
 				}
 				last = now
 				return nil
 			})
 		}
 	}
-	eventually(t, func() error { // twenty kills may have left no rollout the time to end
+	program.Eventually(t, func() error { // twenty kills may have left no rollout the time to end
 		var a audit
 		if err := run(t.Context(), &a, "audit", "crash", "--dir", dir, "--json"); err != nil {
 			return err
 		}
 		if a.Trained == 0 {
-			return fmt.Errorf("nothing is batched: %+v\n%s", a, up.output)
+			return fmt.Errorf("nothing is batched: %+v\n%s", a, up)
 		}
 		return nil
 	})
 	mustRun(t, nil, "run", "close", "crash", "--dir", dir)
 	settle(t, "crash", dir, up)
-	up.stop(t)
+	up.Stop(t)
 	verify(t, "crash", "--dir", dir)
 	if err := os.RemoveAll(filepath.Join(dir, "projections")); err != nil {
 		t.Fatal(err)
@@ -62,10 +64,10 @@ func TestKilledTwentyTimes(t *testing.T) {
 }
 
 // settle waits until nothing of a closed run is in flight but batches that nobody takes.
-func settle(t *testing.T, name, dir string, p *process) {
+func settle(t *testing.T, name, dir string, p *program.Process) {
 	t.Helper()
 	var before int64 = -1
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		var now runState
 		if err := run(t.Context(), &now, "run", "show", name, "--dir", dir, "--json"); err != nil {
 			return err
@@ -73,7 +75,7 @@ func settle(t *testing.T, name, dir string, p *process) {
 		if now.State != "closed" || now.Events != before {
 			before = now.Events
 			time.Sleep(2 * time.Second)
-			return errors.New("the run still moves\n" + p.output.String())
+			return errors.New("the run still moves\n" + p.String())
 		}
 		return nil
 	})

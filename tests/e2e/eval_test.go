@@ -16,6 +16,7 @@ import (
 
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // exit is the exit code of a command that was run.
@@ -40,7 +41,7 @@ func sound(t *testing.T, run string, attempts int, flags ...string) {
 
 // TestEval measures an untrained policy without a plane, and looks at all that comes of it.
 func TestEval(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "report")
 	args := []string{"eval", "--policy", "small", "--tasks", smallPack(t), "--k", "1,4", "--turns", "6", "--dir", dir, "--json"}
 	var r evaluation.Report
@@ -95,20 +96,20 @@ func TestEval(t *testing.T) {
 	t.Run("a run that was closed early passes no gate", func(t *testing.T) {
 		up := start(t, "up", "--dir", dir)
 		p := start(t, append(args, "--run", "early", "--in-flight", "1", "--attempts", "8", "--min-pass", "0")...)
-		eventually(t, func() error { return seen(p, "group 1/") })
+		program.Eventually(t, func() error { return seen(p, "group 1/") })
 		mustRun(t, nil, "run", "close", "early", "--dir", dir)
-		<-p.done
-		if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.output.String(), "was closed before") {
-			t.Errorf("exit code %d: %s", code, p.output)
+		<-p.Done
+		if code := p.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(p.String(), "was closed before") {
+			t.Errorf("exit code %d: %s", code, p)
 		}
-		up.stop(t)
+		up.Stop(t)
 	})
 }
 
 // seen reports whether a process has printed a text.
-func seen(p *process, text string) error {
-	if !strings.Contains(p.output.String(), text) {
-		return fmt.Errorf("%q is not printed yet:\n%s", text, p.output)
+func seen(p *program.Process, text string) error {
+	if !strings.Contains(p.String(), text) {
+		return fmt.Errorf("%q is not printed yet:\n%s", text, p)
 	}
 	return nil
 }
@@ -155,7 +156,7 @@ func reportFiles(t *testing.T, dir string, want evaluation.Report) {
 
 // TestEvalKilled: an evaluation that is interrupted and killed again and again comes to what an unhurt one comes to.
 func TestEvalKilled(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	pack := smallPack(t)
 	args := func(dir string) []string {
 		return []string{"eval", "--policy", "small", "--tasks", pack, "--k", "6", "--turns", "4", "--in-flight", "4", "--run", "measured", "--dir", dir, "--json"}
@@ -164,15 +165,15 @@ func TestEvalKilled(t *testing.T) {
 	mustRun(t, &unhurt, args(t.TempDir())...)
 	dir := t.TempDir()
 	interrupted := start(t, args(dir)...)
-	eventually(t, func() error { return seen(interrupted, "attempts each") })
-	interrupted.stop(t)
-	if code := interrupted.cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(interrupted.output.String(), "goes on when the same command") {
-		t.Errorf("interrupted, it exits with %d: %s", code, interrupted.output)
+	program.Eventually(t, func() error { return seen(interrupted, "attempts each") })
+	interrupted.Stop(t)
+	if code := interrupted.Cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(interrupted.String(), "goes on when the same command") {
+		t.Errorf("interrupted, it exits with %d: %s", code, interrupted)
 	}
 	for range 3 {
 		p := start(t, args(dir)...)
 		time.Sleep(700 * time.Millisecond) // a chance, not a condition
-		p.kill()
+		p.Kill()
 	}
 	mustRun(t, &hurt, args(dir)...)
 	sound(t, "measured", 12, "--dir", dir)
@@ -185,7 +186,7 @@ func TestEvalKilled(t *testing.T) {
 
 // TestEvalOfARun trains a little, and evaluates what was recorded and what was published.
 func TestEvalOfARun(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir, pack := t.TempDir(), smallPack(t)
 	mustRun(t, nil, "demo", "--tasks", pack, "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "5", "--quiet", "--dir", dir, "--json")
 	up := start(t, "up", "--dir", dir)
@@ -194,7 +195,7 @@ func TestEvalOfARun(t *testing.T) {
 		err = run(t.Context(), &r, append([]string{"eval", "--quiet", "--dir", dir, "--json"}, args...)...)
 		return r, err
 	}
-	eventually(t, func() error { return run(t.Context(), nil, "run", "list", "--dir", dir) })
+	program.Eventually(t, func() error { return run(t.Context(), nil, "run", "list", "--dir", dir) })
 
 	t.Run("a version against the untrained policy", func(t *testing.T) {
 		r, err := eval(t, "--policy", "repair-demo-5@1", "--against", "repair-demo-5@0", "--tasks", pack, "--k", "2", "--turns", "3")
@@ -252,7 +253,7 @@ func TestEvalOfARun(t *testing.T) {
 			t.Errorf("no probability: %v", err)
 		}
 	})
-	up.stop(t)
+	up.Stop(t)
 }
 
 func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }

@@ -7,6 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/storage/storagetest"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // services are all that a deployment runs.
@@ -15,7 +16,7 @@ var services = []string{"intake", "querysampler", "generator", "toolrunner", "sc
 // TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
 // directories, and kills one of them for good half way.
 func TestTwoOfEveryService(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
@@ -36,7 +37,7 @@ func TestTwoOfEveryService(t *testing.T) {
 	first := start(t, args(t.TempDir(), services...)...)
 	second := start(t, args(t.TempDir(), services...)...)
 	pack := smallPack(t)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, append([]string{"run", "open", "fleet", "--file", smallRun(t, 6), "--tasks", pack}, plane...)...)
 	})
 	state := func(done func(runState) bool) func() error {
@@ -46,13 +47,13 @@ func TestTwoOfEveryService(t *testing.T) {
 				return err
 			}
 			if !done(now) {
-				return fmt.Errorf("%+v\nfirst:\n%s\nsecond:\n%s", now, first.output, second.output)
+				return fmt.Errorf("%+v\nfirst:\n%s\nsecond:\n%s", now, first, second)
 			}
 			return nil
 		}
 	}
-	eventually(t, state(func(s runState) bool { return len(s.Rewards) >= 2 }))
-	first.kill()
-	eventually(t, state(func(s runState) bool { return s.State == "closed" && len(s.Rewards) >= 6 }))
+	program.Eventually(t, state(func(s runState) bool { return len(s.Rewards) >= 2 }))
+	first.Kill()
+	program.Eventually(t, state(func(s runState) bool { return s.State == "closed" && len(s.Rewards) >= 6 }))
 	verify(t, "fleet", plane...)
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // harness works through the gateway of a plane that may be killed at any moment: it repeats what was not answered.
@@ -98,7 +99,7 @@ func (h harness) work(ctx context.Context, group string, member int) (told []str
 // TestKilledGatewayLosesNoAnswer kills the whole plane while harnesses work: every turn that one of them was told is in its
 // rollout, and the books close.
 func TestKilledGatewayLosesNoAnswer(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
@@ -107,10 +108,10 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "run.yaml")
 	writeFile(t, file, "policy: small\nendpoint: builtin\nexternal: true\ngroup_size: 3\nlimits: {timeout: 20m}\nfeeds: [{name: trainer, groups_per_batch: 2}]\n")
 	up := start(t, args...)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, "run", "open", "theirs", "--file", file, "--dir", dir)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*program.Patience)
 	defer cancel()
 	h := harness{t, "http://" + address, new(atomic.Int64)}
 	const groups, kills = 12, 8
@@ -138,7 +139,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 			if killed < kills && h.answered.Load() > int64(killed+1)*groups*3*4/(kills+2) { // the work, not the time, says when
 				time.Sleep(rand.N(50 * time.Millisecond))
-				up.kill()
+				up.Kill()
 				killed++
 				up = start(t, args...)
 			}
@@ -153,7 +154,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			Turns   int
 			Samples int
 		}
-		eventually(t, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
+		program.Eventually(t, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
 		if len(turns) != 4 || rollout.State != "scored" || rollout.Turns < 4 || rollout.Samples > 1+rollout.Turns-4 {
 			t.Errorf("%s was told %v and is %+v", id, turns, rollout)
 		}
@@ -164,7 +165,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		var a audit
 		if err := run(t.Context(), &a, "audit", "theirs", "--json", "--dir", dir); err != nil {
 			return err
@@ -174,7 +175,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 		}
 		return nil
 	})
-	up.stop(t)
+	up.Stop(t)
 	var a audit
 	mustRun(t, &a, "audit", "theirs", "--json", "--dir", dir)
 	checkAudit(t, a)

@@ -6,103 +6,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // rondo is the binary under test.
 var rondo string
 
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	dir, err := os.MkdirTemp("", "rondo-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	rondo = filepath.Join(dir, "rondo")
-	out, err := exec.Command("go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build rondo: %v\n%s", err, out)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { program.Main(m, &rondo) }
 
-// needSandbox skips a test where the kernel gives no sandbox.
-func needSandbox(t *testing.T) {
+func start(t *testing.T, args ...string) *program.Process {
 	t.Helper()
-	if _, err := sandbox.Probe(t.Context()); err != nil {
-		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-			t.Fatalf("this machine gives no sandbox: %v", err)
-		}
-		t.Skipf("this machine gives no sandbox: %v", err)
-	}
-}
-
-// process is a rondo process that ends with the test.
-type process struct {
-	cmd    *exec.Cmd
-	output *output
-	done   chan struct{}
-}
-
-// output collects what a process prints while the test looks at it.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-func start(t *testing.T, args ...string) *process {
-	t.Helper()
-	p := &process{cmd: exec.Command(rondo, args...), output: &output{}, done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.cmd.Wait(); close(p.done) }()
-	t.Cleanup(p.kill)
-	return p
-}
-
-// kill ends the process as a power cut would.
-func (p *process) kill() {
-	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-	<-p.done
-}
-
-// stop asks the process to end.
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	p.cmd.Process.Signal(os.Interrupt)
-	select {
-	case <-p.done:
-	case <-time.After(patience):
-		t.Fatalf("rondo did not stop:\n%s", p.output)
-	}
+	return program.Start(t, exec.Command(rondo, args...))
 }
 
 // run runs a command to its end and decodes the last line that it prints.
@@ -137,24 +55,5 @@ func mustRun(t *testing.T, into any, args ...string) {
 	t.Helper()
 	if err := run(t.Context(), into, args...); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
-const patience = 5 * time.Minute
-
-// eventually repeats a check until it passes.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", patience, err)
-		}
-		time.Sleep(200 * time.Millisecond)
 	}
 }

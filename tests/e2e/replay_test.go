@@ -12,11 +12,12 @@ import (
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // TestReplayAs records a run and asks what other configurations had made of it.
 func TestReplayAs(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir := t.TempDir()
 	rondoIn := func(t *testing.T, into any, args ...string) {
 		t.Helper()
@@ -43,7 +44,7 @@ func TestReplayAs(t *testing.T) {
 		for i := range 3 {
 			p := start(t, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet", "--dir", dir)
 			time.Sleep(time.Duration(50+100*i) * time.Millisecond) // a chance, not a condition
-			p.kill()
+			p.Kill()
 		}
 		rondoIn(t, nil, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet")
 		rondoIn(t, nil, "replay", "demo-8", "--as", "unhurt", "--set", "feeds.0.groups_per_batch=1", "--quiet")
@@ -118,7 +119,7 @@ func verifyReplay(t *testing.T, name, dir string) (a audit) {
 
 // TestArchive: a run whose stream is gone, and one that was restored into an empty server, is still all that is promised of it.
 func TestArchive(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "4", "--quiet", "--dir", dir, "--json")
 	if err := run(t.Context(), nil, "run", "delete", "demo-4", "--dir", dir); err == nil || !strings.Contains(err.Error(), "archive seal") {
@@ -139,9 +140,9 @@ func TestArchive(t *testing.T) {
 
 	// An empty server in another directory, over the same store.
 	up := start(t, "up", "--dir", elsewhere, "--store", filepath.Join(dir, "objects"))
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		return run(t.Context(), nil, "archive", "restore", "demo-4", "--dir", elsewhere, "--json")
 	})
 	verify(t, "demo-4", "--dir", elsewhere)
-	up.stop(t)
+	up.Stop(t)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // toolsReplayed is what the tests read of `rondo replay --tools --json`.
@@ -28,7 +29,7 @@ type toolsReplayed struct {
 // TestReplayTools: what agents and verifiers did to their sandboxes comes out the same again, and what is drawn or told by the clock
 // is found.
 func TestReplayTools(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir := t.TempDir()
 	demo := func(pack, seed string) {
 		mustRun(t, nil, "demo", "--tasks", pack, "--steps", "1", "--groups-per-batch", "2", "--group-size", "3", "--seed", seed, "--quiet", "--dir", dir, "--json")
@@ -71,7 +72,7 @@ func TestReplayTools(t *testing.T) {
 
 // TestReplayScores makes rewards again: of what was recorded, and by verifiers.
 func TestReplayScores(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir := t.TempDir()
 	replay := func(as string, flags ...string) {
 		t.Helper()
@@ -136,7 +137,7 @@ func TestReplayScores(t *testing.T) {
 	for i := range 3 { // each goes on where the last one was killed
 		p := start(t, "replay", "demo-9", "--as", "mended", "--from", "scores", "--tasks", pack, "--slots", "1", "--quiet", "--dir", dir)
 		time.Sleep(time.Duration(100+100*i) * time.Millisecond) // a chance, not a condition
-		p.kill()
+		p.Kill()
 	}
 	replay("mended", "--tasks", pack, "--slots", "1")
 	follows("mended", mended)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 var (
@@ -35,7 +37,7 @@ func shellCommands(t *testing.T, path string) [][]string {
 // TestCommands runs every command of README.md that ends by itself, on a plane that has run a demo. Of the others it checks
 // that the command and its flags exist.
 func TestCommands(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir := t.TempDir()
 	tasks := quickTasks(t)
 	demo := []string{"demo", "--tasks", tasks, "--steps", "1", "--groups-per-batch", "2", "--group-size", "4", "--quiet", "--json"}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // number is what differs from one demo to the next.
@@ -57,7 +59,7 @@ func kinds(output string) string {
 // demo runs a demo and gives what a terminal would keep of it.
 func demo(t *testing.T, args ...string) string {
 	t.Helper()
-	needSandbox(t)
+	program.NeedSandbox(t)
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

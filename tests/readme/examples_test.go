@@ -9,18 +9,19 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // TestTrainerOfYourOwn attaches examples/trainer.py and an inference server to a plane as README.md says, and kills the
 // trainer half way: the second one goes on from the checkpoint.
 func TestTrainerOfYourOwn(t *testing.T) {
-	needSandbox(t)
+	program.NeedSandbox(t)
 	py := python(t, "rondo", "torch")
 	dir := t.TempDir()
 	plane := filepath.Join(dir, ".rondo")
 	up := background(t, dir, rondo, "up")
 	var at struct{ NATS, Store string }
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		text, err := os.ReadFile(filepath.Join(plane, "endpoint.json"))
 		if err == nil {
 			err = json.Unmarshal(text, &at)
@@ -34,11 +35,11 @@ func TestTrainerOfYourOwn(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(file), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		_, err := command(dir, rondo, "run", "open", "mine", "--file", "run.yaml", "--tasks", quickTasks(t))
 		return err
 	})
-	trainer := func(t *testing.T) func() string {
+	trainer := func(t *testing.T) *program.Process {
 		return background(t, dir, py, filepath.Join(root, "examples/trainer.py"), "mine", plane)
 	}
 	var shown struct {
@@ -48,18 +49,18 @@ func TestTrainerOfYourOwn(t *testing.T) {
 	}
 	t.Run("first", func(t *testing.T) {
 		said := trainer(t)
-		eventually(t, func() error {
-			if !strings.Contains(said(), "step 1:") {
-				return fmt.Errorf("trainer:\n%s\nplane:\n%s\nserver:\n%s", said(), up(), server())
+		program.Eventually(t, func() error {
+			if !strings.Contains(said.String(), "step 1:") {
+				return fmt.Errorf("trainer:\n%s\nplane:\n%s\nserver:\n%s", said, up, server)
 			}
 			return nil
 		})
 	})
 	said := trainer(t)
-	eventually(t, func() error {
+	program.Eventually(t, func() error {
 		err := ask(dir, &shown, "run", "show", "mine")
 		if err == nil && (shown.State != "closed" || shown.PolicyVersion != 3 || len(shown.Rewards) != 3) {
-			err = fmt.Errorf("%+v\ntrainer:\n%s\nplane:\n%s", shown, said(), up())
+			err = fmt.Errorf("%+v\ntrainer:\n%s\nplane:\n%s", shown, said, up)
 		}
 		return err
 	})

@@ -9,70 +9,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // rondo is the binary under test; root is the repository.
 var rondo, root string
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
-	code, err := testMain(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func testMain(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "rondo-readme-")
-	if err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(dir)
+	var err error
 	if root, err = filepath.Abs("../.."); err != nil {
-		return 1, err
+		panic(err) // there is no working directory
 	}
-	rondo = filepath.Join(dir, "rondo")
-	if out, err := exec.Command("go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build rondo: %w\n%s", err, out)
-	}
-	return m.Run(), nil
-}
-
-// missing ends a test that needs what this machine lacks.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
-
-func needSandbox(t *testing.T) {
-	t.Helper()
-	if _, err := sandbox.Probe(t.Context()); err != nil {
-		missing(t, "this machine gives no sandbox: %v", err)
-	}
+	program.Main(m, &rondo)
 }
 
 // python is an interpreter that has the modules of examples/requirements.txt, this repository's client, and some more.
 func python(t *testing.T, modules ...string) string {
 	t.Helper()
 	t.Setenv("PYTHONPATH", filepath.Join(root, "clients/python"))
-	program := os.Getenv("RONDO_PYTHON")
-	if program == "" {
-		program = "python3"
+	interpreter := os.Getenv("RONDO_PYTHON")
+	if interpreter == "" {
+		interpreter = "python3"
 	}
-	if out, err := exec.Command(program, "-c", "import "+strings.Join(append(modules, "nats", "pyarrow"), ", ")).CombinedOutput(); err != nil {
-		missing(t, "%s lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", program, err, out)
+	if out, err := exec.Command(interpreter, "-c", "import "+strings.Join(append(modules, "nats", "pyarrow"), ", ")).CombinedOutput(); err != nil {
+		program.Missing(t, "%s lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", interpreter, err, out)
 	}
-	return program
+	return interpreter
 }
 
 // command runs a program to its end in a folder and gives what it prints.
@@ -97,46 +61,12 @@ func ask(dir string, into any, args ...string) error {
 	return err
 }
 
-// background starts a program that ends with the test, and gives its output so far.
-func background(t *testing.T, dir, name string, args ...string) (output func() string) {
+// background starts a program that ends with the test.
+func background(t *testing.T, dir, name string, args ...string) *program.Process {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.TempDir(), "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := exec.Command(name, args...)
-	c.Dir, c.Stdout, c.Stderr = dir, log, log
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
-		c.Wait()
-		log.Close()
-	})
-	return func() string {
-		text, _ := os.ReadFile(log.Name())
-		return string(text)
-	}
-}
-
-// patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
-const patience = 5 * time.Minute
-
-// eventually repeats a check until it passes.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", patience, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	c.Dir = dir
+	return program.Start(t, c)
 }
 
 func read(t *testing.T, path string) string {

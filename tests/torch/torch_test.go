@@ -18,20 +18,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
 	os.Exit(m.Run())
-}
-
-// missing ends a test that needs what this machine lacks.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
 }
 
 // example is the folder of the example, and an interpreter that has what it needs.
@@ -47,7 +39,7 @@ func example(t *testing.T) (folder, python string) {
 		python = "python3"
 	}
 	if out, err := exec.Command(python, "-c", "import rondo, torch, pytest").CombinedOutput(); err != nil {
-		missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", python, err, out)
+		program.Missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", python, err, out)
 	}
 	return filepath.Join(root, "examples/torch_grpo"), python
 }
@@ -66,9 +58,7 @@ const (
 
 func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	folder, python := example(t)
-	if _, err := sandbox.Probe(t.Context()); err != nil {
-		missing(t, "this machine gives no sandbox: %v", err)
-	}
+	program.NeedSandbox(t)
 	dir := t.TempDir()
 	rondo, plane := filepath.Join(dir, "rondo"), filepath.Join(dir, "plane")
 	run(t, "go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo")

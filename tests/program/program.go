@@ -1,0 +1,129 @@
+// Package program builds the rondo binary for tests that use it as people do, and runs programs that end with their test.
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+// Main is a TestMain that builds rondo first, and says in path where.
+func Main(m *testing.M, path *string) {
+	sandbox.Main()
+	code, err := build(m, path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M, path *string) (code int, err error) {
+	dir, err := os.MkdirTemp("", "rondo-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	*path = filepath.Join(dir, "rondo")
+	if out, err := exec.Command("go", "build", "-o", *path, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build rondo: %w\n%s", err, out)
+	}
+	return m.Run(), nil
+}
+
+// Missing ends a test that needs what this machine lacks.
+func Missing(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// NeedSandbox skips a test where the kernel gives no sandbox.
+func NeedSandbox(t testing.TB) {
+	t.Helper()
+	if _, err := sandbox.Probe(t.Context()); err != nil {
+		Missing(t, "this machine gives no sandbox: %v", err)
+	}
+}
+
+// Process is a program with a process group of its own, which ends with the test.
+type Process struct {
+	Cmd *exec.Cmd
+	// Done is closed when it has ended.
+	Done chan struct{}
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Start starts a program.
+func Start(t testing.TB, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{Cmd: cmd, Done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p, p
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait(); close(p.Done) }()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Write takes what the program prints.
+func (p *Process) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(text)
+}
+
+// String is what it has printed so far.
+func (p *Process) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// Kill ends it, and what it has started, as a power cut would.
+func (p *Process) Kill() {
+	_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL)
+	<-p.Done
+}
+
+// Patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.
+const Patience = 5 * time.Minute
+
+// Stop asks it to end.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	_ = p.Cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.Done:
+	case <-time.After(Patience):
+		t.Fatalf("%s did not stop:\n%s", p.Cmd, p)
+	}
+}
+
+// Eventually repeats a check until it passes.
+func Eventually(t testing.TB, check func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; time.Sleep(100 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s: %v", Patience, err)
+		}
+	}
+}
