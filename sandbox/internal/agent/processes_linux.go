@@ -112,25 +112,34 @@ func startReaper() *reaper {
 
 func (r *reaper) run() {
 	for {
-		var status unix.WaitStatus
-		pid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
 		r.mu.Lock()
-		switch err {
-		case nil:
-			if c := r.awaited[pid]; c != nil {
-				delete(r.awaited, pid)
-				c.ended <- status
-			} else {
-				r.orphan = time.Now().UnixNano()
-			}
-		case unix.ECHILD:
+		if err == unix.ECHILD {
 			for !r.started {
 				r.begun.Wait()
 			}
 			r.started = false
+		} else {
+			r.reap()
 		}
 		r.mu.Unlock()
 	}
+}
+
+// reap takes one dead process out of the table and notes whose it was, both under the lock: whoever no longer finds a process
+// there must find what is known of it.
+func (r *reaper) reap() {
+	var status unix.WaitStatus
+	pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
+	if err != nil || pid == 0 {
+		return
+	}
+	if c := r.awaited[pid]; c != nil {
+		delete(r.awaited, pid)
+		c.ended <- status
+		return
+	}
+	r.orphan = time.Now().UnixNano()
 }
 
 // start runs fork, which starts a command and answers its pid, so that its end cannot be missed.
