@@ -1,0 +1,53 @@
+package functions
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+)
+
+// goFunctions leaves out a file that does not parse.
+func goFunctions(path string, content []byte) []Function {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, content, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil
+	}
+	var list []Function
+	for _, decl := range file.Decls {
+		d, ok := decl.(*ast.FuncDecl)
+		if !ok || d.Body == nil || d.Doc == nil {
+			continue
+		}
+		sentence := firstSentence(d.Doc.Text())
+		if sentence == "" {
+			continue
+		}
+		symbol := d.Name.Name
+		if d.Recv != nil && len(d.Recv.List) > 0 {
+			symbol = receiver(d.Recv.List[0].Type) + "." + symbol
+		}
+		start, end := set.PositionFor(d.Pos(), false).Offset, set.PositionFor(d.End(), false).Offset
+		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name, Sentence: sentence, Text: string(content[start:end])})
+	}
+	return list
+}
+
+func receiver(e ast.Expr) string {
+	for {
+		switch t := e.(type) {
+		case *ast.StarExpr:
+			e = t.X
+		case *ast.ParenExpr:
+			e = t.X
+		case *ast.IndexExpr:
+			e = t.X
+		case *ast.IndexListExpr:
+			e = t.X
+		case *ast.Ident:
+			return t.Name
+		default:
+			return "_"
+		}
+	}
+}
