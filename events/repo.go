@@ -14,8 +14,8 @@ type IndexState struct {
 	// Space is where the index lies in the store: all repositories of one key share it.
 	Space string `json:"space" jsonschema:"pattern=^[0-9a-f]{32}$"`
 	// Root identifies the indexed tree, Base the one that was indexed before, "" for the first. Both are keyed.
-	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{64}$"`
-	Base string `json:"base,omitempty" jsonschema:"pattern=^([0-9a-f]{64})?$"`
+	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{32}$"`
+	Base string `json:"base,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
 	// Generation grows by one with every update of the repository's index.
 	Generation int64  `json:"generation" jsonschema:"minimum=1"`
 	Embedder   string `json:"embedder" jsonschema:"minLength=1,maxLength=100"`
