@@ -3,8 +3,6 @@ package events
 import (
 	"fmt"
 	"slices"
-
-	"github.com/rondo-rl/rondo/storage"
 )
 
 // This file is about repositories whose code is indexed, so that agents can search it by meaning. The entity is the repository's name.
@@ -19,10 +17,8 @@ type IndexState struct {
 	// Generation grows by one with every update of the repository's index.
 	Generation int64  `json:"generation" jsonschema:"minimum=1"`
 	Embedder   string `json:"embedder" jsonschema:"minLength=1,maxLength=100"`
-	// Manifest is the sealed list of what the index consists of.
-	Manifest storage.Ref `json:"manifest"`
-	Files    int         `json:"files" jsonschema:"minimum=0"`
-	Chunks   int         `json:"chunks" jsonschema:"minimum=0"`
+	Files      int    `json:"files" jsonschema:"minimum=0"`
+	Chunks     int    `json:"chunks" jsonschema:"minimum=0"`
 	// Chunks by the last update: with a vector that was computed for it, with one that was there, and taken out.
 	Added   int `json:"added" jsonschema:"minimum=0"`
 	Reused  int `json:"reused" jsonschema:"minimum=0"`
