@@ -101,6 +101,7 @@ func TestIncrementalEqualsFresh(t *testing.T) {
 		keys := segmenttest.Key(1)
 		tree := segmenttest.Tree{}.Grow(random, 5+random.IntN(60))
 		b := commit(t, load(t, store, "repo"), tree.Change(keys, nil))
+		merged := false
 		for step := range 25 {
 			next := tree.Edit(random, 1+random.IntN(12))
 			change := next.Change(keys, tree)
@@ -109,7 +110,9 @@ func TestIncrementalEqualsFresh(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			before := b.Counts().Segments
 			b = commit(t, b, change)
+			merged = merged || b.Counts().Segments < before
 			tree = next
 			if step%6 != 5 {
 				continue
@@ -130,6 +133,9 @@ func TestIncrementalEqualsFresh(t *testing.T) {
 			if !strings.Contains(want, "VectorRank:1 ") && !strings.Contains(want, "VectorRank:1}") {
 				t.Fatalf("no answer has a first vector:\n%.2000s", want)
 			}
+		}
+		if c := b.Counts(); !merged || c.Segments > 10 {
+			t.Errorf("seed %d: %d segments, merged: %t", seed, c.Segments, merged)
 		}
 	}
 }

@@ -219,6 +219,9 @@ func (w *Writer) Commit(ctx context.Context, u Update) (*Base, error) {
 	if w.overlay {
 		return next, nil
 	}
+	if err := next.merge(ctx); err != nil {
+		return nil, fmt.Errorf("merge segments: %w", err)
+	}
 	if err := w.upload(ctx, next.parts); err != nil {
 		return nil, err
 	}
