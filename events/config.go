@@ -65,9 +65,11 @@ type RunConfig struct {
 	Limits   Limits   `json:"limits" yaml:"limits"`
 	Pool     string   `json:"pool" yaml:"pool"` // the pool of tool runners
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
-	Features []string   `json:"features,omitempty" yaml:"features"`
-	Traffic  Traffic    `json:"traffic,omitzero" yaml:"traffic"`
-	Tasks    []TaskSpec `json:"tasks,omitempty" yaml:"-"`
+	Features []string `json:"features,omitempty" yaml:"features"`
+	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
+	// Repositories are those whose index the run's agents search: the run is told of every update.
+	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
+	Tasks        []TaskSpec `json:"tasks,omitempty" yaml:"-"`
 }
 
 // Sampling is passed to the inference server.
@@ -173,6 +175,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateFeatures()...)
+	errs = append(errs, c.validateRepositories()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
 }
 

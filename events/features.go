@@ -16,10 +16,12 @@ const (
 	FeatureFeedbackRewards = "feedback_rewards"
 	// FeatureRedactSecrets takes secrets out of what tools answer, before the log and the model have it.
 	FeatureRedactSecrets = "redact_secrets"
+	// FeatureCodebaseSearch offers the tool codebase_search, over an index of the task's snapshot.
+	FeatureCodebaseSearch = "codebase_search"
 )
 
 // Features lists all of them.
-var Features = []string{FeatureUserTraffic, FeatureFeedbackRewards, FeatureRedactSecrets}
+var Features = []string{FeatureUserTraffic, FeatureFeedbackRewards, FeatureRedactSecrets, FeatureCodebaseSearch}
 
 // Has reports whether the run has a feature.
 func (c *RunConfig) Has(feature string) bool { return slices.Contains(c.Features, feature) }

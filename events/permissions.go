@@ -57,12 +57,18 @@ var Participants = []ParticipantSpec{
 // place says where facts of a type stand: in runs, in the catalogue, or in both.
 func (t Type) place() (runs, catalogue bool) {
 	switch {
-	case t == RunOpenedType || t == RunClosedType || t == WeightsPublishedType:
+	case t == RunOpenedType || t == RunClosedType || t == WeightsPublishedType || t == IndexUpdatedType:
 		return true, true
-	case t.Kind() == WeightsPublishedType.Kind() || t.Kind() == DeadLetteredType.Kind():
+	case t.Kind() == WeightsPublishedType.Kind() || t.Kind() == IndexUpdatedType.Kind() || t.Kind() == DeadLetteredType.Kind():
 		return false, true
 	}
 	return true, false
+}
+
+// CatalogueOnly reports whether facts of the type stand in no run.
+func (t Type) CatalogueOnly() bool {
+	runs, _ := t.place()
+	return !runs
 }
 
 // anyRun stands for every run in a subject; it also matches the catalogue.
@@ -244,7 +250,7 @@ func ServicePermissions(name string) (Permissions, error) {
 func (g *grants) participates(p ParticipantSpec) {
 	for _, t := range p.States {
 		run := anyRun
-		if runs, _ := t.place(); !runs {
+		if t.CatalogueOnly() {
 			run = Catalogue
 		}
 		g.publish(DoorPrefix + run + "." + t.Kind() + ".*." + t.Name())

@@ -102,6 +102,7 @@ const (
 	WeightPublisher     = "weightpublisher"
 	Undertaker          = "undertaker"
 	Archiver            = "archiver"
+	IndexUpdater        = "indexupdater"
 )
 
 // ServiceSpec is one service: what it reads and what it may state.
@@ -136,6 +137,7 @@ var Services = []ServiceSpec{
 	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType}, Purpose: "computes advantages when a group is complete"},
 	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType}, Purpose: "composes batches for each feed"},
 	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "verifies weights, publishes them, tells the runs"},
+	{Name: IndexUpdater, Emits: []Type{IndexUpdatedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "keeps the index of the repositories that it was given, tells the runs"},
 	// The undertaker takes away from the door what nobody will be given again.
 	{Name: Undertaker, Emits: []Type{DeadLetteredType, RolloutFailedType}, Reads: []string{DoorStream}, Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + DoorStream}, Purpose: "turns dead letters into facts"},
 	{Name: Archiver, Emits: []Type{SegmentSealedType}, Folds: true, Purpose: "seals a run's log into Arrow files in the store"},
@@ -185,6 +187,9 @@ var Consumers = []ConsumerSpec{
 	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: WeightsSubmittedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-registered-v1", Service: IndexUpdater, Stream: CatalogueStream, Type: RepoRegisteredType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-changed-v1", Service: IndexUpdater, Stream: CatalogueStream, Type: RepoChangedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-runs-v1", Service: IndexUpdater, Stream: CatalogueStream, Type: RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "archiver-ready-v1", Service: Archiver, Stream: Streams[0].Name, Type: BatchReadyType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "archiver-closed-v1", Service: Archiver, Stream: CatalogueStream, Type: RunClosedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "undertaker-v1", Service: Undertaker, Stream: DeadStream, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},

@@ -43,6 +43,10 @@ const (
 	WeightsRejectedType  Type = "weights.rejected"
 	WeightsActivatedType Type = "weights.activated"
 
+	RepoRegisteredType Type = "repo.registered"
+	RepoChangedType    Type = "repo.changed"
+	IndexUpdatedType   Type = "repo.index_updated"
+
 	DeadLetteredType  Type = "log.dead_lettered"
 	SegmentSealedType Type = "log.segment_sealed"
 )
@@ -99,6 +103,10 @@ var definitions = map[Type]definition{
 	WeightsPublishedType: {payload: payload[WeightsPublished]},
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
 	WeightsActivatedType: {payload: payload[WeightsActivated], outside: true},
+
+	RepoRegisteredType: {payload: payload[RepoRegistered], outside: true},
+	RepoChangedType:    {payload: payload[RepoChanged], outside: true},
+	IndexUpdatedType:   {payload: payload[IndexUpdated]},
 
 	DeadLetteredType:  {payload: payload[DeadLettered]},
 	SegmentSealedType: {payload: payload[SegmentSealed]},

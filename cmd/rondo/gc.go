@@ -46,7 +46,7 @@ func newGC(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Find the objects that nothing refers to, and delete them with --delete", Args: cobra.NoArgs,
 		Long: `Gc reads every run's history (its stream, or its archive when the stream was deleted), the catalogue, the door and the manifests of all
-weights, and tells which objects of the store none of them refers to: what crashed uploads, abandoned tries and lost races left behind.
+weights and code indexes, and tells which objects of the store none of them refers to: what crashed uploads, abandoned tries and lost races left behind.
 Without --delete nothing is deleted. Services may be at work: what is younger than --older-than is spared, and every object is
 looked at again before it goes.
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/index/segment"
+	"github.com/rondo-rl/rondo/index/segmenttest"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
@@ -79,6 +81,7 @@ func (r *recorded) orphans() []string {
 		r.put("runs/first/batches/trainer/000000000009-0123456789abcdef.arrow", "crashed"),
 		r.put("runs/first/log/000000000001-000000000002-0123456789abcdef.arrow", "lost the race"),
 		r.put("weights/small/v000009/model-0123456789abcdef.safetensors", "never listed"),
+		r.put("index/0123456789abcdef0123456789abcdef/segments/0123", "lost the race"),
 	}
 }
 
@@ -113,6 +116,18 @@ func everything(t *testing.T) *recorded {
 	waiting := servicetest.Blob(t, store, []byte("feedback, "+strings.Repeat("large ", events.MaxPayload/6)))
 	text, _ := json.Marshal(map[string]any{"text": waiting})
 	if _, err := r.log.JetStream().Publish(t.Context(), events.DoorSubject("first", events.RolloutAnnotatedType, "xmine-0"), text); err != nil {
+		t.Fatal(err)
+	}
+
+	// An index that was updated once: its first tree is still found by its root.
+	keys, tree := segmenttest.Key(1), segmenttest.Tree{"a.go": {"func:A one"}, "b.go": {"func:B two"}}
+	base, err := segment.Load(t.Context(), store, keys, "repository", nil)
+	for _, next := range []segmenttest.Tree{tree, {"a.go": {"func:A one"}, "b.go": {"func:B three"}}} {
+		if err == nil {
+			base, err = base.Commit(t.Context(), next.Change(keys, nil))
+		}
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -73,7 +74,8 @@ func (c *collector) collect(ctx context.Context, sweep bool) error {
 
 // keeps are objects that move or are found by their name.
 func keeps(key string) bool {
-	return manifestPath.MatchString(key) || path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
+	_, pointer := segment.ParseKey(key)
+	return pointer || manifestPath.MatchString(key) || path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
 }
 
 // list goes through the store and notes what is not reachable.

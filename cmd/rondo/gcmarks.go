@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -112,10 +113,11 @@ const (
 	kindBatches      = "batches"
 	kindSegments     = "log segments"
 	kindWeights      = "weights"
+	kindIndex        = "index"
 	kindOther        = "other" // nothing of Rondo's that this version knows: never touched
 )
 
-var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindOther}
+var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindOther}
 
 // kindOf tells an object's kind, and the run that it belongs to, if any.
 func kindOf(key string) (kind, run string) {
@@ -125,6 +127,10 @@ func kindOf(key string) (kind, run string) {
 		return kindBlobs, ""
 	case parts[0] == "weights" && len(parts) >= 3:
 		return kindWeights, ""
+	case parts[0] == "index":
+		if ours, _ := segment.ParseKey(key); ours {
+			return kindIndex, ""
+		}
 	case parts[0] == "runs" && len(parts) == 4:
 		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches, "log": kindSegments}[parts[2]]; known {
 			return kind, parts[1]

@@ -7,9 +7,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/weights"
 )
 
@@ -30,7 +32,13 @@ func (c *collector) mark(ctx context.Context) error {
 	if err := c.markStored(ctx); err != nil {
 		return err
 	}
-	return c.markWeights(ctx)
+	if err := c.markWeights(ctx); err != nil {
+		return err
+	}
+	if err := segment.Reach(ctx, c.store, time.Now(), c.marks.reach); err != nil {
+		return fmt.Errorf("nothing is deleted: %w", err)
+	}
+	return nil
 }
 
 // markHistories reads what is new in the catalogue, all runs and the door since it was called last.

@@ -15,9 +15,9 @@ import (
 )
 
 // Version is part of a chunk's address. It changes whenever chunks come out otherwise than before.
-const Version = 1
+const Version = 2
 
-// Sizes in bytes of a file's text, without the header.
+// Sizes in bytes of a file's text, without the symbols.
 const (
 	target  = 1500 // what pieces of something large are joined up to
 	small   = 500  // what whole declarations are joined up to
@@ -28,16 +28,25 @@ const (
 	// a mebibyte stays far below.
 	MaxChunks = 20_000
 
-	maxHeader = 400
+	maxSymbols = 300
 )
 
 // Chunk is a piece of a file.
 type Chunk struct {
 	Start, End          int // bytes of the file, the end not included
 	FirstLine, LastLine int // from 1, the last included
-	// Header is a line with the path and the declarations that the chunk holds or lies in. An embedder reads it before the text.
-	Header string
-	Text   string // valid UTF-8: other bytes are replaced
+	// Symbols names the declarations that the chunk holds or lies in, "" for none. An embedder reads it before the text; the path
+	// it does not read, so that a file that moves keeps its vectors.
+	Symbols string
+	Text    string // valid UTF-8: other bytes are replaced
+}
+
+// Embedded is what an embedder reads.
+func (c *Chunk) Embedded() string {
+	if c.Symbols == "" {
+		return c.Text
+	}
+	return c.Symbols + "\n" + c.Text
 }
 
 // Address is the SHA-256 of what an embedder reads: equal chunks have equal vectors, wherever they stand.
@@ -45,10 +54,10 @@ func (c *Chunk) Address() [sha256.Size]byte {
 	h := sha256.New()
 	var lengths [24]byte
 	binary.BigEndian.PutUint64(lengths[:], Version)
-	binary.BigEndian.PutUint64(lengths[8:], uint64(len(c.Header)))
+	binary.BigEndian.PutUint64(lengths[8:], uint64(len(c.Symbols)))
 	binary.BigEndian.PutUint64(lengths[16:], uint64(len(c.Text)))
 	h.Write(lengths[:])
-	h.Write([]byte(c.Header))
+	h.Write([]byte(c.Symbols))
 	h.Write([]byte(c.Text))
 	return [sha256.Size]byte(h.Sum(nil))
 }
@@ -73,7 +82,7 @@ func Split(path string, content []byte) ([]Chunk, error) {
 		first, last := lineAt(lines, p.start), lineAt(lines, p.end-1)
 		chunks = append(chunks, Chunk{
 			Start: p.start, End: p.end, FirstLine: first + 1, LastLine: last + 1,
-			Header: header(path, lines[first:last+1]), Text: strings.ToValidUTF8(string(content[p.start:p.end]), "\ufffd"),
+			Symbols: symbols(lines[first : last+1]), Text: strings.ToValidUTF8(string(content[p.start:p.end]), "\ufffd"),
 		})
 	}
 	return chunks, nil
@@ -97,8 +106,8 @@ func structure(language source.Language, content []byte, lines []line) {
 	}
 }
 
-// header names the path, and the declarations that begin in the lines; or the one that they lie in.
-func header(path string, lines []line) string {
+// symbols names the declarations that begin in the lines, or the one that they lie in.
+func symbols(lines []line) string {
 	var names []string
 	depth := deepest
 	for i := range lines {
@@ -109,14 +118,9 @@ func header(path string, lines []line) string {
 	if len(names) == 0 {
 		names = []string{lines[0].scope}
 	}
-	text := path
-	for i, name := range names {
-		switch {
-		case name == "":
-			continue
-		case i == 0:
-			text += ": " + name
-		case len(text)+len(name) < maxHeader:
+	text := names[0]
+	for _, name := range names[1:] {
+		if name != "" && len(text)+len(name) < maxSymbols {
 			text += ", " + name
 		}
 	}
@@ -126,5 +130,5 @@ func header(path string, lines []line) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "\ufffd"))
-	return cutRunes(text, maxHeader)
+	return cutRunes(text, maxSymbols)
 }

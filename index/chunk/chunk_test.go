@@ -41,8 +41,8 @@ func check(t testing.TB, path string, content []byte) []Chunk {
 		if isBlank(content[c.Start:c.End]) || !utf8.ValidString(c.Text) || utf8.Valid(content) && c.Text != string(content[c.Start:c.End]) {
 			t.Fatalf("%s: the text of chunk %d is %q", path, i, c.Text)
 		}
-		if !utf8.ValidString(c.Header) || len(c.Header) > maxHeader || strings.ContainsAny(c.Header, "\n\r\x00\x1b") {
-			t.Fatalf("%s: the header of chunk %d is %q", path, i, c.Header)
+		if !utf8.ValidString(c.Symbols) || len(c.Symbols) > maxSymbols || strings.ContainsAny(c.Symbols, "\n\r\x00\x1b") {
+			t.Fatalf("%s: the symbols of chunk %d is %q", path, i, c.Symbols)
 		}
 		at = c.End
 	}
@@ -117,7 +117,7 @@ func TestRealSources(t *testing.T) {
 				for _, chunk := range check(t, relative, content) {
 					sum += chunk.End - chunk.Start
 					n++
-					if strings.Contains(chunk.Header, ": ") {
+					if chunk.Symbols != "" {
 						named++
 					}
 				}
@@ -220,12 +220,12 @@ func TestLimits(t *testing.T) {
 }
 
 func TestAddress(t *testing.T) {
-	a := Chunk{Header: "h", Text: "text", Start: 1, FirstLine: 1}
-	b := Chunk{Header: "h", Text: "text", Start: 9, FirstLine: 3}
+	a := Chunk{Symbols: "h", Text: "text", Start: 1, FirstLine: 1}
+	b := Chunk{Symbols: "h", Text: "text", Start: 9, FirstLine: 3}
 	if a.Address() != b.Address() {
 		t.Error("the address depends on the place")
 	}
-	for _, other := range []Chunk{{Header: "ht", Text: "ext"}, {Header: "h", Text: "texts"}, {Text: "htext"}} {
+	for _, other := range []Chunk{{Symbols: "ht", Text: "ext"}, {Symbols: "h", Text: "texts"}, {Text: "htext"}} {
 		if other.Address() == a.Address() {
 			t.Errorf("%+v has the same address", other)
 		}

@@ -36,7 +36,7 @@ var control = map[string]bool{
 }
 
 // declared is the name that a line declares; empty when it declares nothing. It goes by words: there is no grammar here, and a
-// name that is missed only makes a chunk's header poorer.
+// name that is missed only makes a chunk's symbols poorer.
 func declared(language source.Language, depth int, text string) string {
 	if text == "" || !wordByte(text[0]) && text[0] != '@' {
 		return ""

@@ -60,7 +60,7 @@ func BenchmarkTree(b *testing.B) {
 	dir := benchTree(b)
 	name := filepath.Join(b.TempDir(), "state")
 	first := walk(b, dir, nil)
-	if err := first.State.Save(name); err != nil {
+	if err := first.State.Save(name, itself); err != nil {
 		b.Fatal(err)
 	}
 	perFile := func(b *testing.B) {
@@ -82,7 +82,7 @@ func BenchmarkTree(b *testing.B) {
 	})
 	b.Run("load", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := LoadState(name); err != nil {
+			if _, err := LoadState(name, asItIs); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func BenchmarkTree(b *testing.B) {
 	})
 	b.Run("verify", func(b *testing.B) {
 		for b.Loop() {
-			known, err := LoadState(name)
+			known, err := LoadState(name, asItIs)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -48,8 +48,9 @@ const (
 // ErrDamagedState says that a state file is not what Save wrote. Walk without one.
 var ErrDamagedState = errors.New("damaged state file")
 
-// Save writes the state to a file, in place of an older one at once. It is not synced: a lost state is made again.
-func (s *State) Save(name string) (err error) {
+// Save writes the state to a file, in place of an older one at once, as seal makes it unreadable: it holds the tree's names. It is not
+// synced: a lost state is made again.
+func (s *State) Save(name string, seal func([]byte) []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // readable by its owner alone
 	if err != nil {
 		return fmt.Errorf("save tree state: %w", err)
@@ -60,7 +61,7 @@ func (s *State) Save(name string) (err error) {
 			err = fmt.Errorf("save tree state %s: %w", name, err)
 		}
 	}()
-	if _, err := f.Write(s.encode()); err != nil {
+	if _, err := f.Write(seal(s.encode())); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := f.Close(); err != nil {
@@ -69,9 +70,9 @@ func (s *State) Save(name string) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// LoadState reads what Save wrote. The error is fs.ErrNotExist where there is none, and ErrDamagedState for anything that
+// LoadState reads what Save wrote, as open makes it readable. The error is fs.ErrNotExist where there is none, and ErrDamagedState for anything that
 // is not whole or of another version.
-func LoadState(name string) (*State, error) {
+func LoadState(name string, open func([]byte) ([]byte, error)) (*State, error) {
 	info, err := os.Lstat(name)
 	if err != nil {
 		return nil, fmt.Errorf("load tree state: %w", err)
@@ -88,7 +89,10 @@ func LoadState(name string) (*State, error) {
 	if _, err := io.ReadFull(f, data); err != nil {
 		return nil, fmt.Errorf("load tree state %s: %w", name, err)
 	}
-	s, err := decodeState(data)
+	var s *State
+	if data, err = open(data); err == nil {
+		s, err = decodeState(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load tree state %s: %w: %w", name, ErrDamagedState, err)
 	}

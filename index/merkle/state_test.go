@@ -11,6 +11,10 @@ import (
 	"testing"
 )
 
+// A state that is not sealed.
+func itself(data []byte) []byte          { return data }
+func asItIs(data []byte) ([]byte, error) { return data, nil }
+
 func someState(t testing.TB) *State {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,16 +28,16 @@ func someState(t testing.TB) *State {
 func TestStateFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "state")
-	if _, err := LoadState(name); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := LoadState(name, asItIs); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	state := someState(t)
 	for range 2 { // the second time over the first
-		if err := state.Save(name); err != nil {
+		if err := state.Save(name, itself); err != nil {
 			t.Fatal(err)
 		}
 	}
-	back, err := LoadState(name)
+	back, err := LoadState(name, asItIs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +52,7 @@ func TestStateFile(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("others may read the names: %v %v", info.Mode(), err)
 	}
-	if err := state.Save(filepath.Join(dir, "absent/state")); err == nil {
+	if err := state.Save(filepath.Join(dir, "absent/state"), itself); err == nil {
 		t.Error("saved into a folder that is not there")
 	}
 }
@@ -62,7 +66,7 @@ func TestDamagedStateIsRefused(t *testing.T) {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := LoadState(name); !errors.Is(err, ErrDamagedState) || s != nil {
+		if s, err := LoadState(name, asItIs); !errors.Is(err, ErrDamagedState) || s != nil {
 			t.Errorf("%s: %v", why, err)
 		}
 	}
@@ -79,7 +83,7 @@ func TestDamagedStateIsRefused(t *testing.T) {
 	if err := os.Mkdir(name, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadState(name); !errors.Is(err, ErrDamagedState) {
+	if _, err := LoadState(name, asItIs); !errors.Is(err, ErrDamagedState) {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -333,10 +333,10 @@ func TestRandomEdits(t *testing.T) {
 				if !maps.Equal(all, contents(&fresh.Root)) {
 					t.Fatalf("step %d: the difference does not lead to the new tree", step)
 				}
-				if err := incremental.State.Save(name); err != nil {
+				if err := incremental.State.Save(name, itself); err != nil {
 					t.Fatal(err)
 				}
-				if state, err = LoadState(name); err != nil {
+				if state, err = LoadState(name, asItIs); err != nil {
 					t.Fatal(err)
 				}
 				older = &incremental.Root

@@ -13,10 +13,10 @@ type Definition struct {
 	ReadOnly bool
 }
 
-// Definitions lists the tools, in a fixed order, as it is part of every prompt.
-func Definitions() []Definition {
-	list := make([]Definition, 0, len(registry))
-	for _, t := range registry {
+// Definitions lists the tools, in a fixed order, as it is part of every prompt; with search, codebase_search is one of them.
+func Definitions(search bool) []Definition {
+	list := make([]Definition, 0, len(registry)+1)
+	for _, t := range offered(search) {
 		list = append(list, Definition{Name: t.name, Description: t.description, Parameters: json.RawMessage(t.parameters), ReadOnly: t.readOnly})
 	}
 	return list
@@ -27,6 +27,27 @@ type tool struct {
 	name, description, parameters string
 	readOnly                      bool
 	run                           runner
+}
+
+// offered are the tools that a run's agents have.
+func offered(search bool) []tool {
+	if search {
+		return append(registry[:len(registry):len(registry)], codebaseSearch)
+	}
+	return registry
+}
+
+var codebaseSearch = tool{
+	name: SearchTool,
+	description: "Find code by meaning: ask a full question in words, such as \"Where are expired sessions removed?\". The answer holds the best parts of files, as " +
+		"path:first-last and lines of the form LINE|CONTENT. Use grep for exact names and texts.",
+	readOnly: true,
+	parameters: `{"type":"object","properties":{` +
+		`"explanation":{"type":"string","description":"Why the search is made."},` +
+		`"query":{"type":"string","description":"The question."},` +
+		`"target_directories":{"type":"array","items":{"type":"string"},"maxItems":1,"description":"One folder to search in; all of the workspace by default."},` +
+		`"search_only_prs":{"type":"boolean","description":"Search pull requests only; there are none here."}},` +
+		`"required":["query"],"additionalProperties":false}`,
 }
 
 var registry = []tool{

@@ -79,15 +79,20 @@ func decoded[T any](run func(context.Context, *sandbox.Sandbox, T) (observation,
 }
 
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
-// stand in the order of the calls. An error is of the infrastructure, and the results are then void.
-func Run(ctx context.Context, sb *sandbox.Sandbox, calls []Call) ([]Result, error) {
+// stand in the order of the calls. Without search there is no codebase_search. An error is of the infrastructure, and the results are
+// then void.
+func Run(ctx context.Context, sb *sandbox.Sandbox, search Search, calls []Call) ([]Result, error) {
+	s := set(offered(search != nil))
+	if search != nil {
+		s[len(s)-1].run = search.runner()
+	}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
-		for readOnly(calls[start]) && end < len(calls) && readOnly(calls[end]) && end-start < maxParallel {
+		for s.readOnly(calls[start]) && end < len(calls) && s.readOnly(calls[end]) && end-start < maxParallel {
 			end++
 		}
-		if err := together(ctx, sb, calls[start:end], results[start:end], start); err != nil {
+		if err := s.together(ctx, sb, calls[start:end], results[start:end], start); err != nil {
 			return nil, err
 		}
 		start = end
@@ -95,33 +100,36 @@ func Run(ctx context.Context, sb *sandbox.Sandbox, calls []Call) ([]Result, erro
 	return results, nil
 }
 
-func readOnly(call Call) bool {
-	t := lookup(call.Name)
+// set is the tools of a run.
+type set []tool
+
+func (s set) readOnly(call Call) bool {
+	t := s.lookup(call.Name)
 	return t == nil || t.readOnly
 }
 
-func lookup(name string) *tool {
-	for i := range registry {
-		if registry[i].name == name {
-			return &registry[i]
+func (s set) lookup(name string) *tool {
+	for i := range s {
+		if s[i].name == name {
+			return &s[i]
 		}
 	}
 	return nil
 }
 
-func together(ctx context.Context, sb *sandbox.Sandbox, calls []Call, results []Result, first int) error {
+func (s set) together(ctx context.Context, sb *sandbox.Sandbox, calls []Call, results []Result, first int) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(calls))
 	for i, call := range calls {
-		group.Go(func() { results[i], failures[i] = one(ctx, sb, call, first+i) })
+		group.Go(func() { results[i], failures[i] = s.one(ctx, sb, call, first+i) })
 	}
 	group.Wait()
 	return errors.Join(failures...)
 }
 
-func one(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (Result, error) {
+func (s set) one(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (Result, error) {
 	begin := time.Now()
-	seen, err := execute(ctx, sb, call, index)
+	seen, err := s.execute(ctx, sb, call, index)
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
 	}
@@ -132,13 +140,13 @@ func one(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (Result
 	}, nil
 }
 
-func execute(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (observation, error) {
+func (s set) execute(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (observation, error) {
 	if index >= MaxCalls {
 		return refusal("more than %d calls in one turn", MaxCalls), nil
 	}
-	t := lookup(call.Name)
+	t := s.lookup(call.Name)
 	if t == nil {
-		return refusal("there is no tool %.100q; the tools are %s", call.Name, names()), nil
+		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil
 	}
 	seen, err := t.run(ctx, sb, call.Arguments)
 	if err == nil {
@@ -150,9 +158,9 @@ func execute(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (ob
 	return observation{}, err
 }
 
-func names() string {
+func (s set) names() string {
 	var list []string
-	for _, t := range registry {
+	for _, t := range s {
 		list = append(list, t.name)
 	}
 	return strings.Join(list, ", ")

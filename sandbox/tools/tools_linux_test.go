@@ -43,10 +43,25 @@ func workspace(t testing.TB) *sandbox.Sandbox {
 	return sb
 }
 
+// found is a search that knows two parts of files and one that is gone.
+func found(ctx context.Context, _ *sandbox.Sandbox, query, directory string) (tools.Findings, error) {
+	if err := ctx.Err(); err != nil {
+		return tools.Findings{}, err
+	}
+	parts := []tools.Part{
+		{Path: "long.txt", FirstLine: 3, LastLine: 100, Symbols: query}, {Path: "gone", FirstLine: 1, LastLine: 2}, {Path: "lib/b.log", FirstLine: 1, LastLine: 9},
+		{Path: "no-newline", FirstLine: 7, LastLine: 9},
+	}
+	if directory != "" {
+		parts = slices.DeleteFunc(parts, func(p tools.Part) bool { return !strings.HasPrefix(p.Path, directory+"/") })
+	}
+	return tools.Findings{Parts: parts}, nil
+}
+
 // call runs one call that must not fail for reasons of the sandbox.
 func call(t testing.TB, sb *sandbox.Sandbox, name, arguments string) tools.Result {
 	t.Helper()
-	results, err := tools.Run(t.Context(), sb, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
+	results, err := tools.Run(t.Context(), sb, found, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +136,7 @@ func TestTools(t *testing.T) {
 		{"run not found", "run_terminal_cmd", `{"command":"no-such-program 2>/dev/null"}`, false, "exit code: 127"},
 		{"run in background", "run_terminal_cmd", `{"command":"sleep 300","is_background":true}`, false, "Started in the background: process ..."},
 
-		{"unknown tool", "delete_everything", `{}`, true, `error: there is no tool "delete_everything"; the tools are read_file, search_replace, write, grep, list_dir, run_terminal_cmd`},
+		{"unknown tool", "delete_everything", `{}`, true, `error: there is no tool "delete_everything"; the tools are read_file, search_replace, write, grep, list_dir, run_terminal_cmd, codebase_search`},
 		{"malformed", "read_file", `{"target_file":`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
 		{"not an object", "read_file", `["main.sh"]`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
 		{"wrong type", "read_file", `{"target_file":5}`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
@@ -177,7 +192,7 @@ func TestResultsStandInOrder(t *testing.T) {
 		add("grep", `{"pattern":".","path":"no-newline"}`)
 		add("write", fmt.Sprintf(`{"file_path":"no-newline","contents":"%d"}`, i))
 	}
-	results, err := tools.Run(t.Context(), sb, calls)
+	results, err := tools.Run(t.Context(), sb, nil, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +215,7 @@ func TestResultsStandInOrder(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	sb := workspace(t)
-	results, err := tools.Run(t.Context(), sb, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
+	results, err := tools.Run(t.Context(), sb, nil, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
 	if err != nil || results[tools.MaxCalls-1].Error || !results[tools.MaxCalls].Error {
 		t.Errorf("%v, %+v", err, results[tools.MaxCalls:])
 	}
@@ -210,19 +225,19 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 	sb := workspace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, d := range tools.Definitions() {
+	for _, d := range tools.Definitions(true) {
 		arguments := map[string]string{
 			"read_file": `{"target_file":"a"}`, "search_replace": `{"file_path":"a","old_string":"a","new_string":"b"}`, "write": `{"file_path":"a","contents":""}`,
-			"grep": `{"pattern":"a"}`, "list_dir": `{"target_directory":"."}`, "run_terminal_cmd": `{"command":"true"}`,
+			"grep": `{"pattern":"a"}`, "list_dir": `{"target_directory":"."}`, "run_terminal_cmd": `{"command":"true"}`, "codebase_search": `{"query":"a"}`,
 		}[d.Name]
-		if _, err := tools.Run(ctx, sb, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
+		if _, err := tools.Run(ctx, sb, found, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s when cancelled: %v", d.Name, err)
 		}
 	}
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tools.Run(t.Context(), sb, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
+	if _, err := tools.Run(t.Context(), sb, nil, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
 		t.Errorf("in a closed sandbox: %v", err)
 	}
 }
@@ -230,7 +245,7 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 // TestDefinitions: schemas are JSON Schemas whose arguments are the ones that the tools take.
 func TestDefinitions(t *testing.T) {
 	var names []string
-	for _, d := range tools.Definitions() {
+	for _, d := range tools.Definitions(true) {
 		names = append(names, d.Name)
 		document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(d.Parameters)))
 		if err != nil {
@@ -247,7 +262,7 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: read-only %v", d.Name, d.ReadOnly)
 		}
 	}
-	if want := []string{"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd"}; !slices.Equal(names, want) {
+	if want := []string{"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd", "codebase_search"}; !slices.Equal(names, want) {
 		t.Errorf("tools %v, want %v", names, want)
 	}
 }
@@ -255,7 +270,7 @@ func TestDefinitions(t *testing.T) {
 // TestEveryDeclaredArgumentIsTaken: an argument of the schema that the tool would refuse as unknown is a lie to the model.
 func TestEveryDeclaredArgumentIsTaken(t *testing.T) {
 	sb := workspace(t)
-	for _, d := range tools.Definitions() {
+	for _, d := range tools.Definitions(true) {
 		var schema struct {
 			Properties map[string]struct{ Type string }
 		}

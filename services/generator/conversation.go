@@ -32,10 +32,10 @@ func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
 	return messages
 }
 
-// toolDefinitions is what every request offers; it never changes while the process runs.
-func toolDefinitions() []inference.Tool {
+// toolDefinitions is what every request of a run offers; it never changes while the process runs.
+func toolDefinitions(search bool) []inference.Tool {
 	var offered []inference.Tool
-	for _, d := range tools.Definitions() {
+	for _, d := range tools.Definitions(search) {
 		offered = append(offered, inference.Tool{Type: "function", Function: inference.Description{Name: d.Name, Description: d.Description, Parameters: d.Parameters}})
 	}
 	return offered

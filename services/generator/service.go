@@ -29,7 +29,8 @@ type Service struct {
 	log     *eventlog.Log
 	opts    Options
 	servers *fleet.Fleet
-	tools   []inference.Tool
+	// tools by whether codebase_search is one of them.
+	tools map[bool][]inference.Tool
 }
 
 // Run is the service, which asks the servers of a fleet.
@@ -39,7 +40,7 @@ func Run(ctx context.Context, env runtime.Env, servers *fleet.Fleet, opts Option
 }
 
 func newService(env runtime.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log, opts: opts, servers: servers, tools: toolDefinitions()}
+	return &Service{log: env.Log, opts: opts, servers: servers, tools: map[bool][]inference.Tool{false: toolDefinitions(false), true: toolDefinitions(true)}}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -121,7 +122,7 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: r.Started.PolicyVersion,
 		Request: func(model string) any {
 			return inference.Request{
-				Model: model, Messages: messages, Tools: s.tools,
+				Model: model, Messages: messages, Tools: s.tools[cfg.Has(events.FeatureCodebaseSearch)],
 				Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
 				Seed:     r.Started.Seed + int64(len(r.Turns)),
 				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,

@@ -12,9 +12,9 @@ import (
 
 // admit checks a fact against what it is about, before it is linked.
 func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Event, payload any) error {
-	if fact.Type.Kind() == events.WeightsSubmittedType.Kind() {
+	if fact.Type.CatalogueOnly() {
 		if fact.Run != events.Catalogue {
-			return refuse("weights belong to the catalogue: publish to %s", events.DoorSubject(events.Catalogue, fact.Type, fact.Entity))
+			return refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.DoorSubject(events.Catalogue, fact.Type, fact.Entity))
 		}
 		return nil
 	}

@@ -149,7 +149,7 @@ func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, asked [
 	for i, c := range asked {
 		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	}
-	answers, err := tools.Run(ctx, sb, calls)
+	answers, err := tools.Run(ctx, sb, nil, calls)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -184,18 +184,11 @@ func (s *Service) tell(ctx context.Context, run string, published events.Weights
 
 // tellRuns copies the fact into every open run that uses the policy.
 func (s *Service) tellRuns(ctx context.Context, published events.WeightsPublished) error {
-	runs, err := s.log.Runs(ctx)
+	runs, err := s.log.OpenRuns(ctx, uses(published.Policy))
 	if err != nil {
 		return err
 	}
 	for _, run := range runs {
-		uses, err := s.uses(ctx, run, published.Policy)
-		if err != nil {
-			return err
-		}
-		if !uses {
-			continue
-		}
 		if err := s.tell(ctx, run, published); err != nil {
 			return err
 		}
@@ -203,17 +196,9 @@ func (s *Service) tellRuns(ctx context.Context, published events.WeightsPublishe
 	return nil
 }
 
-// uses reports whether a run is open and trains or samples the policy.
-func (s *Service) uses(ctx context.Context, run, policy string) (bool, error) {
-	cfg, err := s.log.Config(ctx, run)
-	if errors.Is(err, eventlog.ErrNotFound) {
-		return false, nil // being opened: its opening greets it
-	}
-	if err != nil || cfg.Policy != policy {
-		return false, err
-	}
-	last, err := s.log.Last(ctx, run, events.RunOpenedType.Kind(), run)
-	return err == nil && last.Type != events.RunClosedType, err
+// uses reports whether a run trains or samples the policy.
+func uses(policy string) func(events.RunConfig) bool {
+	return func(cfg events.RunConfig) bool { return cfg.Policy == policy }
 }
 
 // greet tells a new run the current version of its policy.
@@ -226,8 +211,8 @@ func (s *Service) greet(ctx context.Context, opening events.Event) error {
 	if err != nil || !found {
 		return err
 	}
-	uses, err := s.uses(ctx, opening.Entity, published.Policy)
-	if err != nil || !uses {
+	open, err := s.log.OpenFor(ctx, opening.Entity, uses(published.Policy))
+	if err != nil || !open {
 		return err // closed or deleted in the meantime
 	}
 	return s.tell(ctx, opening.Entity, published)

@@ -1,0 +1,60 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+)
+
+// This file is about repositories whose code is indexed, so that agents can search it by meaning. The entity is the repository's name.
+
+// IndexState says what the index of a repository holds, and what its last update did. Nothing in it tells a name or a text of the code.
+type IndexState struct {
+	// Space is where the index lies in the store: all repositories of one key share it.
+	Space string `json:"space" jsonschema:"pattern=^[0-9a-f]{32}$"`
+	// Root identifies the indexed tree, Base the one that was indexed before, "" for the first. Both are keyed.
+	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{32}$"`
+	Base string `json:"base,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
+	// Generation grows by one with every update of the repository's index.
+	Generation int64  `json:"generation" jsonschema:"minimum=1"`
+	Embedder   string `json:"embedder" jsonschema:"minLength=1,maxLength=100"`
+	Files      int    `json:"files" jsonschema:"minimum=0"`
+	Chunks     int    `json:"chunks" jsonschema:"minimum=0"`
+	// Chunks by the last update: with a vector that was computed for it, with one that was there, and taken out.
+	Added   int `json:"added" jsonschema:"minimum=0"`
+	Reused  int `json:"reused" jsonschema:"minimum=0"`
+	Removed int `json:"removed" jsonschema:"minimum=0"`
+	// Skipped counts the entries of the tree that are not indexed, by reason; Secrets the chunks that hold one, by rule.
+	Skipped map[string]int `json:"skipped,omitempty"`
+	Secrets map[string]int `json:"secrets,omitempty"`
+}
+
+// RepoRegistered names a repository. The updater that was given its folder and key indexes it; any other is brought by who holds them.
+type RepoRegistered struct {
+	// Space is where its index will lie, "" where only the updater knows.
+	Space string `json:"space,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
+}
+
+// RepoChanged says that a repository is not what it was. With Index, whoever states it has brought the store up to date; without, the
+// updater that has the folder looks.
+type RepoChanged struct {
+	Index *IndexState `json:"index,omitempty"`
+}
+
+// IndexUpdated says that a repository's index is another one, in the catalogue and in the runs that use the repository.
+type IndexUpdated struct {
+	Repo string `json:"repo"`
+	IndexState
+}
+
+// validateRepositories checks which repositories the run wants to hear of.
+func (c *RunConfig) validateRepositories() (errs []error) {
+	for i, name := range c.Repositories {
+		switch {
+		case !ValidToken(name):
+			errs = append(errs, fmt.Errorf("repositories: %.80q: use letters, digits, - and _, at most 64", name))
+		case slices.Contains(c.Repositories[:i], name):
+			errs = append(errs, fmt.Errorf("repositories: %q stands twice", name))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,209 @@
+// Package search ranks the chunks of an index for a question: by the words that they share with it and by the likeness of their vectors,
+// joined by reciprocal ranks.
+package search
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/index/segment"
+)
+
+// Query is what somebody looks for.
+type Query struct {
+	// Text is the question as it was asked: what in it looks like the name of a declaration is looked up as such.
+	Text string
+	// Words are the text's words, as those of the index were made. The first MaxWords different ones count.
+	Words []string
+	// Vector is the text's vector by the index's embedder, or nil to go by words alone.
+	Vector []float32
+	// Directory is a folder, or a file, within which to look; "" for everywhere.
+	Directory string
+	// Limit is how many hits are wanted, 10 if it is 0; at most MaxLimit.
+	Limit int
+}
+
+// Limits of a query.
+const (
+	MaxWords = 64
+	MaxLimit = 100
+	maxNames = 8
+	maxText  = 16 << 10 // bytes in which names are looked for
+)
+
+// Hit is a chunk that was found.
+type Hit struct {
+	Path      string `json:"path"`
+	FirstLine int    `json:"first_line"` // from 1
+	LastLine  int    `json:"last_line"`  // included
+	Start     int    `json:"start"`      // bytes of the file, from 0
+	End       int    `json:"end"`        // not included
+	Symbol    string `json:"symbol,omitempty"`
+	// Score orders the hits of one answer; it is none of a probability.
+	Score float64 `json:"score"`
+	// WordRank and VectorRank are the places among the chunks by words and by vectors, from 1; 0 where a chunk is not among the first of these.
+	WordRank   int `json:"word_rank,omitempty"`
+	VectorRank int `json:"vector_rank,omitempty"`
+}
+
+// How ranks are joined: the k of reciprocal rank fusion, how many of each list take part, and what a rank weighs.
+const (
+	rankOffset = 60
+	listed     = 200
+	// A question that looks for a name is answered by words more than by likeness.
+	namedWords = 2.0
+	namedExact = 3.0
+)
+
+// What a chunk's score is multiplied with for the kind of its file.
+const (
+	testFactor      = 0.7
+	vendoredFactor  = 0.5
+	generatedFactor = 0.5
+)
+
+// Run answers a query from an index, the best hit first. Up to the number of chunks at which an index is searched through clusters, equal
+// trees give equal answers, however their indexes came about. It takes two round trips to the store beside that for the manifest.
+func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
+	limit := cmp.Or(q.Limit, 10)
+	if limit < 0 || limit > MaxLimit {
+		return nil, fmt.Errorf("a limit of %d hits: must be within 1 and %d", q.Limit, MaxLimit)
+	}
+	directory, err := clean(q.Directory)
+	if err != nil {
+		return nil, err
+	}
+	r := segment.Request{Words: different(q.Words, MaxWords), Names: namesIn(q.Text), Vector: q.Vector, Directory: directory}
+	if slices.IndexFunc(q.Vector, func(x float32) bool { return x != 0 }) < 0 {
+		r.Vector = nil
+	}
+	v, err := b.Read(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	byWords, byVector, named := words(v, len(r.Words)), v.Nearest(listed), v.Named()
+	all := fuse(v, byWords, byVector, named, looksForTests(r.Words))
+	all = all[:min(len(all), max(limit, located))]
+	at := make([]segment.Row, len(all))
+	for i := range all {
+		at[i] = all[i].row
+	}
+	locations, err := b.Locate(ctx, v, at)
+	if err != nil {
+		return nil, err
+	}
+	hits := make([]Hit, len(all))
+	for i, l := range locations {
+		hits[i] = Hit{Path: l.Path, FirstLine: l.FirstLine, LastLine: l.LastLine, Start: l.Start, End: l.End, Symbol: l.Symbol,
+			Score: all[i].score, WordRank: all[i].words, VectorRank: all[i].vector}
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Path, b.Path), cmp.Compare(a.Start, b.Start))
+	})
+	return hits[:min(len(hits), limit)], nil
+}
+
+// located is how many of the best chunks are located at least, so that ties at the limit are broken by path.
+const located = 50
+
+// clean makes a directory one of the index's: without slashes at its ends, "" for the root.
+func clean(directory string) (string, error) {
+	if directory == "" {
+		return "", nil
+	}
+	cleaned := path.Clean("/" + directory)[1:]
+	if len(cleaned) > segment.MaxPath || strings.HasPrefix(path.Clean(directory), "..") {
+		return "", fmt.Errorf("directory %.200q is outside of the tree", directory)
+	}
+	return cleaned, nil
+}
+
+func different(words []string, limit int) (out []string) {
+	seen := map[string]bool{}
+	for _, w := range words {
+		if !seen[w] && len(out) < limit {
+			seen[w] = true
+			out = append(out, w)
+		}
+	}
+	slices.Sort(out) // scores are summed in this order
+	return out
+}
+
+// looksForTests reports whether tests are what is asked for.
+func looksForTests(words []string) bool {
+	for _, w := range words {
+		if w == "test" || w == "tests" || w == "testing" || w == "spec" || w == "fixture" {
+			return true
+		}
+	}
+	return false
+}
+
+// scored is a row on its way to a hit.
+type scored struct {
+	row           segment.Row
+	score         float64
+	words, vector int // ranks
+}
+
+// fuse joins the lists.
+func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row, tests bool) []scored {
+	all := map[segment.Row]*scored{}
+	of := func(r segment.Row) *scored {
+		if all[r] == nil {
+			all[r] = &scored{row: r}
+		}
+		return all[r]
+	}
+	weight := 1.0
+	if len(named) > 0 {
+		weight = namedWords
+	}
+	for i, n := range byWords {
+		s := of(n.Row)
+		s.words = i + 1
+		s.score += weight / float64(rankOffset+i+1)
+	}
+	for i, n := range byVector {
+		s := of(n.Row)
+		s.vector = i + 1
+		s.score += 1 / float64(rankOffset+i+1)
+	}
+	// Those that declare the name come in the order of their words; one that is not among the first of these comes after them all.
+	for i, r := range namedInOrder(v, byWords, named) {
+		of(r).score += namedExact / float64(rankOffset+i+1)
+	}
+	out := make([]scored, 0, len(all))
+	for _, s := range all {
+		class := v.Class(s.row)
+		if class&segment.Test != 0 && !tests {
+			s.score *= testFactor
+		}
+		if class&segment.Vendored != 0 {
+			s.score *= vendoredFactor
+		}
+		if class&segment.Generated != 0 {
+			s.score *= generatedFactor
+		}
+		out = append(out, *s)
+	}
+	slices.SortFunc(out, func(a, b scored) int { return cmp.Or(cmp.Compare(b.score, a.score), v.Compare(a.row, b.row)) })
+	return out
+}
+
+func namedInOrder(v *segment.View, byWords []segment.Near, named []segment.Row) []segment.Row {
+	rank := map[segment.Row]int{}
+	for i, n := range byWords {
+		rank[n.Row] = i + 1
+	}
+	slices.SortFunc(named, func(a, b segment.Row) int {
+		return cmp.Or(cmp.Compare(cmp.Or(rank[a], math.MaxInt), cmp.Or(rank[b], math.MaxInt)), v.Compare(a, b))
+	})
+	return named[:min(len(named), listed)]
+}

@@ -1,0 +1,134 @@
+package segment
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// query is a rotated vector in whole numbers: with those of the rows, sums are exact in whatever order.
+type query struct {
+	steps []int16
+	scale float64
+}
+
+// querySteps is the largest number in a query: sums of MaxDimensions products stay within 31 bits.
+const querySteps = 2047
+
+func newQuery(v []float32) query {
+	largest := float32(0)
+	for _, x := range v {
+		largest = max(largest, max(x, -x))
+	}
+	q := query{steps: make([]int16, len(v))}
+	if largest == 0 {
+		return q
+	}
+	q.scale = float64(largest) / querySteps
+	for i, x := range v {
+		step := float64(x) / q.scale
+		if step < 0 {
+			q.steps[i] = int16(step - 0.5)
+		} else {
+			q.steps[i] = int16(step + 0.5)
+		}
+	}
+	return q
+}
+
+// dot is the inner product with a row's bytes.
+func dot(steps []int16, row []byte) int32 {
+	var a, b, c, d int32
+	n := len(steps)
+	row = row[:n]
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		s, r := steps[i:i+4:i+4], row[i:i+4:i+4]
+		a += int32(s[0]) * int32(int8(r[0]))
+		b += int32(s[1]) * int32(int8(r[1]))
+		c += int32(s[2]) * int32(int8(r[2]))
+		d += int32(s[3]) * int32(int8(r[3]))
+	}
+	for ; i < n; i++ {
+		a += int32(steps[i]) * int32(int8(row[i]))
+	}
+	return a + b + c + d
+}
+
+// Near is a row and its likeness to the query: about the cosine.
+type Near struct {
+	Row   Row
+	Score float64
+}
+
+// nearest keeps the best rows.
+type nearest struct {
+	view  *View
+	keep  int
+	all   []Near
+	least float64 // below it nothing counts any more
+}
+
+func (n *nearest) add(r Row, score float64) {
+	if score < n.least || score <= 0 {
+		return
+	}
+	if n.all = append(n.all, Near{r, score}); len(n.all) >= 4*n.keep {
+		n.cut()
+	}
+}
+
+func (n *nearest) cut() {
+	slices.SortFunc(n.all, func(a, b Near) int { return cmp.Or(cmp.Compare(b.Score, a.Score), n.view.Compare(a.Row, b.Row)) })
+	if len(n.all) >= n.keep {
+		n.all = n.all[:n.keep]
+		n.least = n.all[n.keep-1].Score
+	}
+}
+
+// Nearest gives the best rows by their vectors, at most so many, the best first. Rows that are not at all like the query are none of them.
+func (v *View) Nearest(keep int) []Near {
+	if v.query.scale == 0 || keep < 1 {
+		return nil
+	}
+	type task struct {
+		part int
+		page int
+	}
+	var tasks []task
+	for n, p := range v.parts {
+		for i := range p.vectors {
+			tasks = append(tasks, task{n, i})
+		}
+	}
+	workers := min(runtime.GOMAXPROCS(0), len(tasks)/16+1)
+	found := make([]nearest, workers)
+	var group sync.WaitGroup
+	for w := range workers {
+		found[w] = nearest{view: v, keep: keep}
+		group.Go(func() {
+			for i := w; i < len(tasks); i += workers {
+				found[w].scan(tasks[i].part, v.parts[tasks[i].part].vectors[tasks[i].page])
+			}
+		})
+	}
+	group.Wait()
+	best := &found[0]
+	for w := 1; w < workers; w++ {
+		best.all = append(best.all, found[w].all...)
+	}
+	best.cut()
+	return best.all
+}
+
+func (n *nearest) scan(part int, page *vectorPage) {
+	p, steps := n.view.parts[part], n.view.query.steps
+	d := len(steps)
+	for i, row := range page.rows {
+		if page.scales[i] == 0 || !p.alive(row) || !p.in(row) {
+			continue
+		}
+		n.add(Row{int32(part), row}, float64(dot(steps, page.vectors[i*d:(i+1)*d]))*float64(page.scales[i])*n.view.query.scale)
+	}
+}
