@@ -48,24 +48,34 @@ type Client struct {
 
 // Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
 func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*Response, error) {
-	body, err := json.Marshal(request)
-	if err != nil {
+	var answer Response
+	if err := c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", request, &answer); err != nil {
 		return nil, err
 	}
-	answer, failed := c.post(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", body)
+	answer.arrived = time.Now() // what comes later is no latency of the server's
+	return &answer, nil
+}
+
+// ask posts a request and reads the answer. Its error is a *Failure that does not tell the key, unless the request is none in JSON.
+func (c *Client) ask(ctx context.Context, url string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	failed := c.post(ctx, url, body, answer)
 	if failed == nil {
-		return answer, nil
+		return nil
 	}
 	if text := failed.Error(); c.APIKey != "" && strings.Contains(text, c.APIKey) {
 		failed.Err = errors.New(strings.ReplaceAll(text, c.APIKey, "[redacted]"))
 	}
-	return nil, failed
+	return failed
 }
 
-func (c *Client) post(ctx context.Context, url string, body []byte) (*Response, *Failure) {
+func (c *Client) post(ctx context.Context, url string, body []byte, answer any) *Failure {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: err}
+		return &Failure{Class: events.ClassEndpoint, Permanent: true, Err: err}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.APIKey != "" {
@@ -74,25 +84,23 @@ func (c *Client) post(ctx context.Context, url string, body []byte) (*Response, 
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		var op *net.OpError
-		return nil, &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: err}
+		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: err}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, refused(resp, url)
+		return refused(resp, url)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
 	switch {
 	case err != nil:
-		return nil, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
+		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
 	case len(text) > maxResponse:
-		return nil, &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes", url, maxResponse)}
+		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes", url, maxResponse)}
 	}
-	var answer Response
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return nil, &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
 	}
-	answer.arrived = time.Now() // what comes later is no latency of the server's
-	return &answer, nil
+	return nil
 }
 
 // quoted is how much of an error answer a fact repeats, in bytes.

@@ -25,10 +25,11 @@ var layers = [][]string{
 	{"storage", "events", "schemas"},
 }
 
-// peers are the imports within a layer: a task is checked in a sandbox, the policy writes and reads safetensors,
-// events refer to objects, schemas describe events.
+// peers are the imports within a layer: a task is checked in a sandbox, an index may have the model of a safetensors file or of a
+// server, the policy writes and reads safetensors, events refer to objects, schemas describe events.
 var peers = map[string][]string{
 	"tasks":   {"sandbox"},
+	"index":   {"weights", "inference"},
 	"policy":  {"weights"},
 	"events":  {"storage"},
 	"schemas": {"events"},

@@ -1,0 +1,220 @@
+package embed
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// Where the key of a server stands.
+const (
+	keyVariable     = "RONDO_EMBEDDINGS_KEY"
+	keyFileVariable = "RONDO_EMBEDDINGS_KEY_FILE"
+	maxKey          = 64 << 10 // bytes
+)
+
+// What a server is asked at once, and how often.
+const (
+	batchTexts = 64
+	batchBytes = 128 << 10 // some 32 thousand tokens
+	maxText    = 16 << 10  // bytes of one text: models take some 8000 tokens, and most fewer. The rest is left out
+	inFlight   = 4
+
+	tries       = 6
+	leastRest   = 500 * time.Millisecond
+	mostRest    = 30 * time.Second
+	requestTime = time.Minute
+	openTime    = 2 * time.Minute
+)
+
+// remote asks an OpenAI-compatible server.
+type remote struct {
+	client     inference.Client
+	endpoint   string
+	model      string
+	asked      int // dimensions, 0 where the model's are taken
+	dimensions int
+	id         string
+	rest       time.Duration // after the first try that failed; doubled with each further one
+}
+
+func openRemote(spec string) (*remote, error) {
+	r, err := parseRemote(spec)
+	if err != nil {
+		return nil, err
+	}
+	if r.client.APIKey, err = readKey(); err != nil {
+		return nil, err
+	}
+	r.client.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // which would lose the body
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	vectors, err := r.ask(ctx, []string{"How many dimensions?"})
+	if err != nil {
+		return nil, err
+	}
+	r.dimensions = len(vectors[0])
+	if r.dimensions > MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
+		return nil, fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, MaxDimensions)
+	}
+	sum := sha256.Sum256([]byte(r.endpoint + "\x00" + r.model + "\x00" + strconv.Itoa(r.dimensions)))
+	r.id = "remote-" + hex.EncodeToString(sum[:8])
+	return r, nil
+}
+
+func parseRemote(spec string) (*remote, error) {
+	base, model, _ := strings.Cut(spec, "#")
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.User != nil {
+		return nil, errors.New("give a server as https://HOST/v1#MODEL, without credentials: its key is read from " + keyVariable)
+	}
+	if model == "" {
+		return nil, fmt.Errorf("%s names no model: add #MODEL", base)
+	}
+	r := &remote{model: model, rest: leastRest}
+	for name, values := range u.Query() {
+		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 || r.asked > MaxDimensions || len(values) > 1 {
+			return nil, fmt.Errorf("%s: %s: want ?dimensions=N, N within 1 and %d", base, name, MaxDimensions)
+		}
+	}
+	u.RawQuery = ""
+	r.endpoint = strings.TrimRight(u.String(), "/")
+	return r, nil
+}
+
+// readKey gives the server's key, "" for none.
+func readKey() (string, error) {
+	key, from := os.Getenv(keyVariable), keyVariable
+	if name := os.Getenv(keyFileVariable); name != "" {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", keyFileVariable, err)
+		}
+		key, from = string(text), name
+	}
+	key = strings.TrimSpace(key)
+	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("%s holds no key: want one line of visible characters", from)
+	}
+	return key, nil
+}
+
+func (r *remote) ID() string { return r.id }
+
+func (r *remote) Dimensions() int { return r.dimensions }
+
+func (r *remote) Embed(ctx context.Context, texts []string) ([][]float32, error) {
+	vectors, short := make([][]float32, len(texts)), make([]string, len(texts))
+	for i, text := range texts {
+		short[i] = cut(text)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(inFlight)
+	for _, places := range batches(short) {
+		group.Go(func() error {
+			list := make([]string, len(places))
+			for i, at := range places {
+				list[i] = short[at]
+			}
+			answer, err := r.ask(ctx, list)
+			if err != nil {
+				return err
+			}
+			for i, at := range places {
+				if len(answer[i]) != r.dimensions {
+					return fmt.Errorf("%s answered %d dimensions, and %d before", r.endpoint, len(answer[i]), r.dimensions)
+				}
+				vectors[at] = direction(answer[i])
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("embed %d texts: %w", len(texts), err)
+	}
+	for i := range vectors {
+		if vectors[i] == nil {
+			vectors[i] = make([]float32, r.dimensions) // of an empty text, which servers refuse
+		}
+	}
+	return vectors, nil
+}
+
+// batches gives the places of the texts that are asked for together. Empty texts are in none.
+func batches(texts []string) [][]int {
+	var list [][]int
+	var batch []int
+	size := 0
+	for i, text := range texts {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		if len(batch) == batchTexts || size+len(text) > batchBytes && len(batch) > 0 {
+			list, batch, size = append(list, batch), nil, 0
+		}
+		batch, size = append(batch, i), size+len(text)
+	}
+	if len(batch) > 0 {
+		list = append(list, batch)
+	}
+	return list
+}
+
+// cut gives the beginning of a text, and valid UTF-8.
+func cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxText)], "") }
+
+func direction(values []float32) []float32 {
+	sum := make([]float64, len(values))
+	for i, x := range values {
+		sum[i] = float64(x)
+	}
+	return unit(sum)
+}
+
+// ask tries again what may become right, and rests in between.
+func (r *remote) ask(ctx context.Context, texts []string) ([][]float32, error) {
+	request := inference.EmbeddingRequest{Model: r.model, Input: texts, Dimensions: r.asked}
+	for try, rest := 1, r.rest; ; try, rest = try+1, min(2*rest, mostRest) {
+		vectors, err := r.once(ctx, request)
+		if err == nil {
+			return vectors, nil
+		}
+		var f *inference.Failure
+		if !errors.As(err, &f) || !mayBecomeRight(f) || ctx.Err() != nil {
+			return nil, err
+		}
+		if try == tries {
+			return nil, fmt.Errorf("after %d tries: %w", tries, err)
+		}
+		wait := max(f.After, rest/2+rand.N(rest/2)) // not all at once
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, the last answer being: %w", ctx.Err(), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (r *remote) once(ctx context.Context, request inference.EmbeddingRequest) ([][]float32, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return r.client.Embed(ctx, r.endpoint, request)
+}
+
+// mayBecomeRight: a connection, a server in trouble, or one that has too much to do.
+func mayBecomeRight(f *inference.Failure) bool {
+	return !f.Permanent && (f.Status == 0 || f.Status == http.StatusRequestTimeout || f.Status == http.StatusTooManyRequests || f.Status >= 500)
+}
