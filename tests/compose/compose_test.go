@@ -52,7 +52,7 @@ func TestComposeUp(t *testing.T) {
 	}
 	s.compose("--profile", "demo", "down")
 	s.compose(up...)
-	s.connect(keys) // they are good for as long as their volume
+	s.connect(keys)     // they are good for as long as their volume
 	s.shows(before + 1) // a new container, which shows what was there before too
 
 	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
