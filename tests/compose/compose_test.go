@@ -36,6 +36,7 @@ func TestComposeUp(t *testing.T) {
 
 	s.shows(1)
 	s.locked()
+	s.gateway()
 	keys := s.keysOf(events.Generator)
 	s.kill("nats")
 	s.kill("s3")
