@@ -25,6 +25,8 @@ type builder struct {
 	files  []fileRows
 	rows   int
 	length int64 // words in all rows
+	// clusters is from how many rows of its own on the segment makes the index one that is worth clustering.
+	clusters int
 }
 
 type fileRows struct {
@@ -252,12 +254,12 @@ func writeBits(o *object, all []*chunkRow, slots []uint32) error {
 		return nil
 	}
 	width := 8 * signWords(o.dimensions)
-	return o.each(bits, len(all), func(from, to int) error {
+	return o.each(signBits, len(all), func(from, to int) error {
 		signs := make([]byte, 0, (to-from)*width)
 		for _, row := range slots[from:to] {
 			signs = appendSigns(signs, all[row].vector.bytes)
 		}
-		return o.page(bits, bytesColumn(width, signs), uint32Column(slots[from:to]))
+		return o.page(signBits, bytesColumn(width, signs), uint32Column(slots[from:to]))
 	})
 }
 
@@ -360,13 +362,4 @@ func (b *builder) writePostings(o *object, all []*chunkRow) error {
 		}
 	}
 	return flush()
-}
-
-// slots gives the row at each slot, and notes the clusters.
-func (b *builder) slots(_ *object, all []*chunkRow) []uint32 {
-	slots := make([]uint32, len(all))
-	for i := range slots {
-		slots[i] = uint32(i)
-	}
-	return slots
 }

@@ -162,7 +162,7 @@ func TestDamage(t *testing.T) {
 		}
 		if v, err := b.Read(t.Context(), segment.Request{Words: []string{"w1"}, Vector: segmenttest.Vector("w1")}); err != nil {
 			return err
-		} else if _, err := b.Locate(t.Context(), v, rowsOf(v)); err != nil {
+		} else if _, err := b.Locate(t.Context(), v, rowsOf(v), nil); err != nil {
 			return err
 		}
 		return nil

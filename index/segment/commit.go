@@ -88,6 +88,10 @@ func (w *Writer) add(f File) error {
 	}
 	if w.pending == nil {
 		w.pending, w.own = newBuilder(w.base.keys, w.dimensions), map[[16]byte]quantised{}
+		w.pending.clusters = w.base.tuning.clusteredIndex
+		for _, p := range slices.Concat(w.base.parts, w.written) {
+			w.pending.clusters -= p.liveRows()
+		}
 	}
 	rotation := w.base.keys.Rotation(w.dimensions)
 	all := make([]chunkRow, len(f.Chunks))
@@ -249,7 +253,7 @@ func (w *Writer) apply(ctx context.Context, u Update) (*Base, error) {
 		return nil, err
 	}
 	b := w.base
-	next := &Base{reader: b.reader, repo: b.repo, root: u.Root, overlay: w.overlay,
+	next := &Base{reader: b.reader, repo: b.repo, root: u.Root, overlay: w.overlay, tuning: b.tuning,
 		manifest: manifest{Embedder: w.embedder, Dimensions: w.dimensions, Time: u.Time, Figures: u.Figures}}
 	changed := map[*part]*part{}
 	for _, f := range old {

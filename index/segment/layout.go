@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -18,7 +19,7 @@ const (
 	order                   // what ranking needs of each file, in the same order
 	ids                     // of the chunks, sorted, with the slot of each: to use vectors again
 	vectors                 // a byte for each coordinate, by slot
-	bits                    // the coordinates' signs, by slot, only where there are clusters
+	signBits                // the coordinates' signs, by slot, only where there are clusters
 	lengths                 // in words, by row
 	rows                    // where the chunks are, by row
 	postings                // in which rows a word stands, sorted by word
@@ -40,7 +41,7 @@ const (
 	bitsPerPage    = 512
 	lengthsPerPage = 16 << 10
 	rowsPerPage    = 128
-	vectorsPage    = 32 << 10 // bytes
+	vectorsPage    = 16 << 10 // bytes
 	postingsPage   = 32 << 10 // bytes
 )
 
@@ -57,7 +58,7 @@ func perPage(s section, dimensions int) int {
 		return idsPerPage
 	case vectors:
 		return min(max(vectorsPage/(dimensions+8), 8), 256)
-	case bits:
+	case signBits:
 		return bitsPerPage
 	case lengths:
 		return lengthsPerPage
@@ -122,7 +123,7 @@ func (p *part) entries(s section) int {
 	switch s {
 	case files, order:
 		return p.Files
-	case bits:
+	case signBits:
 		if len(p.Clusters) == 0 {
 			return 0
 		}
@@ -201,6 +202,11 @@ func (p *part) readClusters() error {
 		}
 		rest = rest[n:]
 		p.clusters = append(p.clusters, p.clusters[len(p.clusters)-1]+int(size))
+	}
+	for i := 0; i+4 <= len(p.Centroids); i += 4 + p.dimensions {
+		if scale := math.Float32frombits(binary.LittleEndian.Uint32(p.Centroids[i:])); !(scale >= 0 && scale < 1e6) {
+			return fmt.Errorf("a centroid of scale %g", scale)
+		}
 	}
 	if n := len(p.clusters) - 1; p.clusters[n] != p.Rows || len(p.Centroids) != n*(4+p.dimensions) {
 		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", n, p.clusters[n], p.Rows, len(p.Centroids))

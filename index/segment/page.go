@@ -34,7 +34,7 @@ func schemaOf(s section, dimensions int) *arrow.Schema {
 		fields = []arrow.Field{field("id", fixed(16)), field("slot", number)}
 	case vectors:
 		fields = []arrow.Field{field("vector", fixed(dimensions)), field("scale", arrow.PrimitiveTypes.Float32), field("row", number)}
-	case bits:
+	case signBits:
 		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("row", number)}
 	case lengths:
 		fields = []arrow.Field{field("words", number)}
@@ -158,7 +158,7 @@ func encodePage(s section, dimensions int, columns ...arrow.ArrayData) ([]byte, 
 	if !ok || len(message) > maxPage {
 		return nil, fmt.Errorf("a page of %s: %w: %d bytes (limit %d)", s, storage.ErrTooLarge, len(message), maxPage)
 	}
-	return pack(message, s != vectors && s != bits), nil
+	return pack(message, s != vectors && s != signBits), nil
 }
 
 // fixedColumn makes a column of numbers.

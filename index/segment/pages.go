@@ -72,7 +72,7 @@ func (p *part) decode(s section, page int, packed []byte) (decoded any, err erro
 				}
 			}
 			decoded = v
-		case bits:
+		case signBits:
 			words := signWords(p.dimensions)
 			signs := make([]uint64, 0, int(b.NumRows())*words)
 			for word := range slices.Chunk(b.fixed(0, 8*words), 8) {

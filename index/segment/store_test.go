@@ -89,7 +89,7 @@ func holds(t testing.TB, b *segment.Base, tree segmenttest.Tree) {
 	for _, n := range v.Nearest(50) {
 		rows = append(rows, n.Row)
 	}
-	if _, err := b.Locate(t.Context(), v, rows); err != nil {
+	if _, err := b.Locate(t.Context(), v, rows, nil); err != nil {
 		t.Fatal(err)
 	}
 }
