@@ -254,12 +254,17 @@ func writeBits(o *object, all []*chunkRow, slots []uint32) error {
 		return nil
 	}
 	width := 8 * signWords(o.dimensions)
+	clusters := readCentroids(o.Clusters, o.Centroids, o.dimensions)
 	return o.each(signBits, len(all), func(from, to int) error {
-		signs := make([]byte, 0, (to-from)*width)
-		for _, row := range slots[from:to] {
-			signs = appendSigns(signs, all[row].vector.bytes)
+		signs, norms := make([]byte, 0, (to-from)*width), make([]float32, 0, to-from)
+		for slot := from; slot < to; slot++ {
+			for slot >= clusters[0].end {
+				clusters = clusters[1:]
+			}
+			difference, norm := all[slots[slot]].vector.minus(clusters[0].quantised)
+			signs, norms = appendSigns(signs, difference), append(norms, norm)
 		}
-		return o.page(signBits, bytesColumn(width, signs), uint32Column(slots[from:to]))
+		return o.page(signBits, bytesColumn(width, signs), fixedColumn(arrow.PrimitiveTypes.Float32, norms), uint32Column(slots[from:to]))
 	})
 }
 

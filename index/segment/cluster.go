@@ -218,10 +218,28 @@ func (b *builder) slots(o *object, all []*chunkRow) []uint32 {
 	return slots
 }
 
+// cluster is a centroid with the slots of what is around it.
+type cluster struct {
+	quantised
+	from, end int
+}
+
+// readCentroids reads clusters as build writes them, and newPart has checked them.
+func readCentroids(sizes, centroids []byte, dimensions int) (all []cluster) {
+	at := 0
+	for len(sizes) > 0 {
+		size, n := binary.Uvarint(sizes)
+		q := quantised{bytes: centroids[4:][:dimensions], scale: math.Float32frombits(binary.LittleEndian.Uint32(centroids))}
+		all = append(all, cluster{q, at, at + int(size)})
+		sizes, centroids, at = sizes[n:], centroids[4+dimensions:], at+int(size)
+	}
+	return all
+}
+
 // probe is a cluster that a query looks into.
 type probe struct {
-	part     *part
-	from, to int // slots
+	part *part
+	cluster
 	likeness float64
 }
 
@@ -231,15 +249,13 @@ const (
 	probedRows  = 4 << 10
 )
 
-// probes gives the clusters that are nearest to a query, of all segments together.
-func (q *query) probes(parts []*part) []probe {
+// probes gives the clusters that are nearest to a query, of all segments together, or the whole of them.
+func (q *query) probes(parts []*part, whole bool) []probe {
 	var all []probe
 	total := 0
 	for _, p := range parts {
-		for i := range len(p.clusters) - 1 {
-			c := p.Centroids[i*(4+p.dimensions):][:4+p.dimensions]
-			scale := math.Float32frombits(binary.LittleEndian.Uint32(c))
-			all = append(all, probe{p, p.clusters[i], p.clusters[i+1], float64(dot(q.steps, c[4:])) * float64(scale)})
+		for _, c := range p.clusters {
+			all = append(all, probe{p, c, q.score(c.bytes, c.scale)})
 		}
 		total += p.Rows
 	}
@@ -254,10 +270,10 @@ func (q *query) probes(parts []*part) []probe {
 	})
 	seen := 0
 	for i := range all {
-		if seen >= max(total/probedShare, probedRows) {
+		if !whole && seen >= max(total/probedShare, probedRows) {
 			return all[:i]
 		}
-		seen += all[i].to - all[i].from
+		seen += all[i].end - all[i].from
 	}
 	return all
 }
@@ -269,7 +285,7 @@ type signed struct {
 }
 
 func (q *query) signed() *signed {
-	// For a vector of length 1 whose weight is spread evenly, q · signs is about √(2d/π) times q · v.
+	// For a vector v of length 1 whose weight is spread evenly, q · signs of v is about √(2d/π) times q · v.
 	s := &signed{sums: make([][256]int32, 8*signWords(len(q.steps))), scale: q.scale / math.Sqrt(2*float64(len(q.steps))/math.Pi)}
 	for at := range s.sums {
 		for b := range 256 {

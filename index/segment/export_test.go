@@ -9,7 +9,7 @@ func (b *Base) Cluster(rows int) *Base {
 // Clusters is how many clusters the index has.
 func (b *Base) Clusters() (n int) {
 	for _, p := range b.parts {
-		n += max(len(p.clusters)-1, 0)
+		n += len(p.clusters)
 	}
 	return n
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -19,7 +18,7 @@ const (
 	order                   // what ranking needs of each file, in the same order
 	ids                     // of the chunks, sorted, with the slot of each: to use vectors again
 	vectors                 // a byte for each coordinate, by slot
-	signBits                // the coordinates' signs, by slot, only where there are clusters
+	signBits                // how a vector differs from its cluster's centroid: signs and length, by slot, only where there are clusters
 	lengths                 // in words, by row
 	rows                    // where the chunks are, by row
 	postings                // in which rows a word stands, sorted by word
@@ -98,9 +97,8 @@ type part struct {
 	digest     [32]byte
 	dimensions int
 	// starts are where the pages of each section begin in the object, and where the last one ends.
-	starts [sections][]int64
-	// clusters are the slots at which each cluster begins, and the end.
-	clusters []int
+	starts   [sections][]int64
+	clusters []cluster
 	// data is the object itself, where it is not in the store (yet).
 	data  []byte
 	table *table
@@ -191,25 +189,22 @@ func newPart(digest [32]byte, dimensions int, e entry) (*part, error) {
 }
 
 func (p *part) readClusters() error {
-	if len(p.Clusters) == 0 {
-		return nil
-	}
-	p.clusters = []int{0}
-	for rest := p.Clusters; len(rest) > 0; {
+	count, total := 0, uint64(0)
+	for rest := p.Clusters; len(rest) > 0; count++ {
 		size, n := binary.Uvarint(rest)
-		if n <= 0 || size > maxRows {
+		if total += size; n <= 0 || size > maxRows {
 			return fmt.Errorf("a cluster of %d", size)
 		}
 		rest = rest[n:]
-		p.clusters = append(p.clusters, p.clusters[len(p.clusters)-1]+int(size))
 	}
-	for i := 0; i+4 <= len(p.Centroids); i += 4 + p.dimensions {
-		if scale := math.Float32frombits(binary.LittleEndian.Uint32(p.Centroids[i:])); !(scale >= 0 && scale < 1e6) {
-			return fmt.Errorf("a centroid of scale %g", scale)
+	if len(p.Centroids) != count*(4+p.dimensions) || count > 0 && total != uint64(p.Rows) {
+		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", count, total, p.Rows, len(p.Centroids))
+	}
+	p.clusters = readCentroids(p.Clusters, p.Centroids, p.dimensions)
+	for _, c := range p.clusters {
+		if !(c.scale >= 0 && c.scale < 1e6) {
+			return fmt.Errorf("a centroid of scale %g", c.scale)
 		}
-	}
-	if n := len(p.clusters) - 1; p.clusters[n] != p.Rows || len(p.Centroids) != n*(4+p.dimensions) {
-		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", n, p.clusters[n], p.Rows, len(p.Centroids))
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func (n *nearest) scanSigns(part int, c probed, signs *signed) {
 		if !p.alive(row) || !p.in(row) {
 			continue
 		}
-		n.add(Near{Row{int32(part), row}, signs.estimate(c.page.signs[i*words:][:words]), true, uint32(c.first + i)})
+		n.add(Near{Row{int32(part), row}, c.likeness + signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
 	}
 }
 

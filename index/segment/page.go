@@ -35,7 +35,7 @@ func schemaOf(s section, dimensions int) *arrow.Schema {
 	case vectors:
 		fields = []arrow.Field{field("vector", fixed(dimensions)), field("scale", arrow.PrimitiveTypes.Float32), field("row", number)}
 	case signBits:
-		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("row", number)}
+		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("length", arrow.PrimitiveTypes.Float32), field("row", number)}
 	case lengths:
 		fields = []arrow.Field{field("words", number)}
 	case rows:
@@ -267,6 +267,17 @@ func values[T arrow.FixedWidthType](b batch, i int) []T {
 		return nil
 	}
 	return arrow.GetData[T](data.Buffers()[1].Bytes())[:data.Len()]
+}
+
+// scales gives a column of numbers that are not negative.
+func (b batch) scales(i int) []float32 {
+	all := values[float32](b, i)
+	for _, v := range all {
+		if !(v >= 0 && v < 1e6) {
+			panic(fmt.Sprintf("column %d has %g", i, v))
+		}
+	}
+	return all
 }
 
 // fixed gives a column of byte strings of one width, one after another.

@@ -52,6 +52,7 @@ type probed struct {
 	page     *bitsPage
 	first    int // slot of the page
 	from, to int // entries
+	likeness float64
 }
 
 // stretch is a range of rows or files.
@@ -158,7 +159,7 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 		probes = b.probes(&v.query, clustered, r.Directory != "")
 	}
 	for _, p := range probes {
-		for n := p.from / bitsPerPage; n*bitsPerPage < p.to; n++ {
+		for n := p.from / bitsPerPage; n*bitsPerPage < p.end; n++ {
 			wants = append(wants, want{p.part, signBits, n})
 		}
 	}
@@ -181,9 +182,9 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 			}
 		}
 		for _, c := range probes {
-			for n := c.from / bitsPerPage; c.part == p && n*bitsPerPage < c.to; n++ {
+			for n := c.from / bitsPerPage; c.part == p && n*bitsPerPage < c.end; n++ {
 				first := n * bitsPerPage
-				pv.probed = append(pv.probed, probed{page[bitsPage](read, p, signBits, n), first, max(c.from-first, 0), min(c.to-first, bitsPerPage)})
+				pv.probed = append(pv.probed, probed{page[bitsPage](read, p, signBits, n), first, max(c.from-first, 0), min(c.end-first, bitsPerPage), c.likeness})
 			}
 		}
 	}
@@ -205,21 +206,14 @@ func (b *Base) clustered() map[*part]bool {
 }
 
 // probes gives the clusters that a query looks into: within a directory all, as the nearest may have nothing of it.
-func (b *Base) probes(q *query, clustered map[*part]bool, all bool) (probes []probe) {
+func (b *Base) probes(q *query, clustered map[*part]bool, whole bool) []probe {
 	var parts []*part
 	for _, p := range b.parts {
-		if !clustered[p] {
-			continue
-		}
-		parts = append(parts, p)
-		if all {
-			probes = append(probes, probe{part: p, to: p.Rows})
+		if clustered[p] {
+			parts = append(parts, p)
 		}
 	}
-	if all {
-		return probes
-	}
-	return q.probes(parts)
+	return q.probes(parts, whole)
 }
 
 func (p *part) view(read *pages, r Request, words, names []uint64) (*partView, error) {
