@@ -358,8 +358,11 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 // OutsideServices are the subjects that the account of outsiders may ask the plane's for; OutsideStreams those that it hears.
 // Answers to what crosses accounts go back to who asked, and to nowhere else: within one account a user could have the server put its
 // answer on any subject.
+//
+// No outsider may ask for $JS.API.INFO. But a server gives an account that does not import it an interface to JetStream of its own, which
+// would answer each question, too, that the account has no JetStream: whichever answer is first would count.
 func OutsideServices() []string {
-	return []string{DoorPrefix + ">", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*"}
+	return []string{DoorPrefix + ">", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.INFO"}
 }
 
 // OutsideStreams are the subjects of the plane's account that the account of outsiders may hear.

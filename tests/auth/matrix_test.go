@@ -67,9 +67,9 @@ func attempts() []attempt {
 
 // stated: facts of each type, in a run and in the catalogue.
 func stated(add func(string, ...string)) {
-	both := []events.Type{events.RunOpenedType, events.RunClosedType, events.WeightsPublishedType}
+	both := []events.Type{events.RunOpenedType, events.RunClosedType, events.WeightsPublishedType, events.IndexUpdatedType}
 	for _, t := range events.Types() {
-		catalogue := strings.HasPrefix(string(t), "weights.") || strings.HasPrefix(string(t), "log.")
+		catalogue := slices.Contains([]string{"weights", "log", "repo"}, t.Kind())
 		for _, place := range []string{run, events.Catalogue} {
 			e := events.Event{Run: place, Type: t, Entity: "x1"}
 			if t.Routed() {
