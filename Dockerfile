@@ -29,9 +29,12 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go build -trimpath -ldflags="-s -w" -o /rondo ./cmd/rondo
 
 FROM busybox:${BUSYBOX}-musl AS rondo
+# A volume that is mounted first where the image has a folder belongs to the folder's owner: /auth is where compose.yaml has keys made.
 RUN echo 'rondo:x:10001:10001::/var/lib/rondo:/bin/false' >> /etc/passwd \
- && mkdir -p /var/lib/rondo \
- && chown 10001:10001 /var/lib/rondo
+ && mkdir -p /var/lib/rondo /auth/nats /auth/tls /auth/s3 \
+ && for user in intake querysampler generator toolrunner scorer advantagecalculator trainerfeeder weightpublisher archiver undertaker indexupdater \
+        policy trainer gateway admin; do mkdir -p /auth/users/$user; done \
+ && chown -R 10001:10001 /var/lib/rondo /auth
 # For inference servers and buckets behind TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /rondo /usr/local/bin/rondo

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/auth"
 )
 
 // service is what the tests read of a container in the loaded Compose file.
@@ -39,6 +40,7 @@ type service struct {
 	} `json:"healthcheck"`
 	Volumes []struct {
 		Type, Source, Target string
+		ReadOnly             bool `json:"read_only"`
 	} `json:"volumes"`
 	Ports []struct {
 		HostIP string `json:"host_ip"`
@@ -104,7 +106,7 @@ func TestOneContainerForEachService(t *testing.T) {
 			t.Errorf("%s: rondo %v: %v\n%s", name, s.Command, err, out)
 		}
 	}
-	if want := len(names) + 3; len(services) != want {
+	if want := len(names) + len([]string{"nats", "s3", "keys", "access", "demo"}); len(services) != want {
 		t.Errorf("%d containers instead of %d: %v", len(services), want, services)
 	}
 }
@@ -153,21 +155,94 @@ func TestImagesAreBuiltOnce(t *testing.T) {
 	}
 }
 
+// makers make keys, one after the other: for log and store before these start, and rights in the store when it is there.
+var makers = []string{"keys", "access"}
+
 func TestServicesWaitForLogAndStore(t *testing.T) {
-	for name, s := range compose(t, "demo,gateway,gpu,cli") {
+	services := compose(t, "demo,gateway,gpu,cli")
+	waits := func(name, before, until string) {
+		t.Helper()
+		if got := services[name].DependsOn[before].Condition; got != until {
+			t.Errorf("%s waits until %s is %q, want %q", name, before, got, until)
+		}
+	}
+	waits("nats", "keys", "service_completed_successfully")
+	waits("s3", "keys", "service_completed_successfully")
+	waits("access", "s3", "service_healthy")
+	for name, s := range services {
 		if !strings.HasSuffix(s.Image, ":local") { // of another project
 			if s.HealthCheck == nil {
 				t.Errorf("%s has no health check", name)
 			}
 			continue
 		}
-		for _, before := range []string{"nats", "s3"} {
-			if s.DependsOn[before].Condition != "service_healthy" {
-				t.Errorf("%s does not wait until %s is healthy", name, before)
-			}
+		if slices.Contains(makers, name) {
+			continue
 		}
+		waits(name, "nats", "service_healthy")
+		waits(name, "access", "service_completed_successfully")
 		if s.Environment["RONDO_NATS"] == nil || s.Environment["RONDO_STORE"] == nil {
 			t.Errorf("%s does not know the log and the store: %v", name, s.Environment)
+		}
+	}
+}
+
+// TestEachContainerHasItsOwnKeys: who makes keys sees all of them, in folders that the image has and so belong to its user; everybody else
+// sees those of one user, and nobody a password.
+func TestEachContainerHasItsOwnKeys(t *testing.T) {
+	dockerfile, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := compose(t, "demo,gateway,gpu,cli")
+	folders := map[string]string{} // by volume
+	for _, maker := range makers {
+		for _, v := range services[maker].Volumes {
+			if known, ok := folders[v.Source]; ok && known != v.Target {
+				t.Errorf("%s is mounted at %s and %s", v.Source, known, v.Target)
+			}
+			folders[v.Source] = v.Target
+			last := v.Target[strings.LastIndex(v.Target, "/")+1:]
+			if !regexp.MustCompile(`[ /]` + last + `[ ;/\\]`).Match(dockerfile) {
+				t.Errorf("the image has no %s", v.Target)
+			}
+		}
+	}
+	for _, name := range auth.Everybody() {
+		if folders[name+"-keys"] != "/auth/users/"+name {
+			t.Errorf("the keys of %s lie in %q", name, folders[name+"-keys"])
+		}
+	}
+	for name, s := range services {
+		if slices.Contains(makers, name) {
+			continue
+		}
+		want := []string{name + "-keys:/keys"}
+		switch name {
+		case "demo", "rondo":
+			want = []string{"admin-keys:/keys"}
+		case "nats":
+			want = []string{"nats-keys:/auth/nats", "tls-keys:/auth/tls"}
+		case "vllm":
+			want = nil
+		}
+		var got []string
+		for _, v := range s.Volumes {
+			if _, ok := folders[v.Source]; !ok {
+				continue
+			}
+			if got = append(got, v.Source+":"+v.Target); !v.ReadOnly {
+				t.Errorf("%s may write %s", name, v.Target)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s sees %v, want %v", name, got, want)
+		}
+		for variable, value := range s.Environment {
+			secret := regexp.MustCompile(`PASSWORD|SECRET|ACCESS_KEY`).MatchString(variable) && !strings.HasSuffix(variable, "_FILE")
+			if secret || value != nil && strings.Contains(*value, "@") {
+				t.Errorf("%s is told a secret by %s", name, variable)
+			}
 		}
 	}
 }

@@ -1,22 +1,43 @@
 package deploy_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// TestNATSConfiguration starts a server from deploy/nats.conf, elsewhere on disk and on another port, and makes
+// TestNATSConfiguration starts a server from deploy/nats.conf with keys beside it, elsewhere on disk and on another port, and makes
 // Rondo's streams on it.
 func TestNATSConfiguration(t *testing.T) {
-	t.Setenv("RONDO_NATS_USER", "rondo")
-	t.Setenv("RONDO_NATS_PASSWORD", "change-me-log")
-	options, err := server.ProcessConfigFile("nats.conf")
+	folder := t.TempDir()
+	text, err := os.ReadFile("nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "nats.conf"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(folder, "auth")
+	a, err := auth.Init(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := auth.EnsureTLS(keys, []string{"127.0.0.1"}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Ensure(auth.User{Name: events.Intake, Services: []string{events.Intake}}); err != nil {
+		t.Fatal(err)
+	}
+	options, err := server.ProcessConfigFile(filepath.Join(folder, "nats.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,10 +55,12 @@ func TestNATSConfiguration(t *testing.T) {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server did not get ready")
 	}
-	if _, err := nats.Connect(s.ClientURL()); err == nil {
+	folder = filepath.Dir(a.Creds(events.Intake))
+	believes := nats.RootCAs(filepath.Join(folder, "ca.crt"))
+	if _, err := nats.Connect(s.ClientURL(), believes); err == nil {
 		t.Error("it lets strangers in")
 	}
-	conn, err := nats.Connect(s.ClientURL(), nats.UserInfo("rondo", "change-me-log"))
+	conn, err := nats.Connect(s.ClientURL(), believes, nats.UserCredentials(a.Creds(events.Intake)), nats.CustomInboxPrefix(events.ServiceInbox(events.Intake)))
 	if err != nil {
 		t.Fatal(err)
 	}

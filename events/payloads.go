@@ -33,6 +33,7 @@ type RunPaused struct {
 const (
 	PauseFull   = "full"   // the run's stream
 	PauseBudget = "budget" // of tokens
+	PauseStuck  = "stuck"  // a deciding service
 )
 
 // RunResumed lets the sampler open groups again.

@@ -134,8 +134,9 @@ var Services = []ServiceSpec{
 	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Follows: []Type{RolloutFinishedType, RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
 	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
-	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType}, Purpose: "computes advantages when a group is complete"},
-	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType}, Purpose: "composes batches for each feed"},
+	// A deciding service pauses a run on which it is stuck: the runtime does that for all of them.
+	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType, RunPausedType}, Purpose: "computes advantages when a group is complete"},
+	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType, RunPausedType}, Purpose: "composes batches for each feed"},
 	{Name: WeightPublisher, Emits: []Type{WeightsPublishedType, WeightsRejectedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "verifies weights, publishes them, tells the runs"},
 	{Name: IndexUpdater, Emits: []Type{IndexUpdatedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "keeps the index of the repositories that it was given, tells the runs"},
 	// The undertaker takes away from the door what nobody will be given again.

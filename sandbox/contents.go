@@ -1,7 +1,20 @@
 package sandbox
 
-import "github.com/rondo-rl/rondo/sandbox/internal/archive"
+import (
+	"io/fs"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/archive"
+)
 
 // Contents describes every path of an archive of Pack or Changes: a file's mode, size and SHA-256, a folder's mode, a link's target, or
 // that a change deletes it. No data is an empty archive. Hostile archives are refused as Unpack refuses them.
 func Contents(data []byte) (map[string]string, error) { return archive.Contents(data) }
+
+// Tree gives the files of a snapshot of Pack with a change of Changes applied over it, in memory; no change is none. Files above a size
+// in bytes are left out. Hostile archives are refused as Unpack refuses them.
+func Tree(limit int64, snapshot, change []byte) (fs.FS, error) {
+	if change == nil {
+		return archive.Tree(limit, snapshot)
+	}
+	return archive.Tree(limit, snapshot, change)
+}

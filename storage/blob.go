@@ -88,12 +88,16 @@ func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
 	return ref, nil
 }
 
-// GetBlob reads what a Ref names and verifies its size and digest: ErrNotFound, or ErrCorrupt when the bytes are others.
+// GetBlob reads what a Ref names and verifies its digest: ErrNotFound, or ErrCorrupt when the bytes are others. It reads no more than the
+// Ref's size, whatever stands there: who may write to a store must not fill its readers' memory.
 func GetBlob(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	if err := ref.Validate(); err != nil {
 		return nil, err
 	}
-	data, err := s.Get(ctx, ref.Key)
+	data, err := s.GetRange(ctx, ref.Key, 0, ref.Size)
+	if errors.Is(err, ErrRange) {
+		return nil, fmt.Errorf("%s: %w: fewer than %d bytes", ref.Key, ErrCorrupt, ref.Size)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -26,6 +27,36 @@ func TestPutNamed(t *testing.T) {
 	}
 	if _, err := storage.PutNamed(t.Context(), s, "../up", "arrow", data); !errors.Is(err, storage.ErrKey) {
 		t.Errorf("a prefix that leads out: %v", err)
+	}
+}
+
+// wholeStore reads no object whole.
+type wholeStore struct {
+	storage.Store
+	t *testing.T
+}
+
+func (s wholeStore) Get(context.Context, string) ([]byte, error) {
+	s.t.Error("the object was read whole")
+	return nil, storage.ErrTooLarge
+}
+
+// TestBlobTakesItsSizeOfMemory: who puts a huge object in the place of a small one fills nobody's memory.
+func TestBlobTakesItsSizeOfMemory(t *testing.T) {
+	s, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ref, err := storage.PutBlob(t.Context(), s, []byte("content"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), ref.Key, make([]byte, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.GetBlob(t.Context(), wholeStore{s, t}, ref); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("the huge object: %v", err)
 	}
 }
 

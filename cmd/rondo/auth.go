@@ -43,6 +43,7 @@ type made struct {
 
 func newAuthInit(g *global, f *authFlags) *cobra.Command {
 	var hosts []string
+	var storeRoot bool
 	cmd := &cobra.Command{
 		Use: "init", Short: "Make the keys, the server's configuration and a user for each service; what exists is kept", Args: cobra.NoArgs,
 		Long: `Init makes what is missing and keeps the rest, so it may run before every start. Users whose permissions have changed with a new version of
@@ -57,6 +58,16 @@ The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configu
 			if err != nil {
 				return fmt.Errorf("make keys in %s: %w", f.out, err)
 			}
+			if len(hosts) > 0 {
+				if err := auth.EnsureTLS(f.out, hosts, time.Now()); err != nil {
+					return fmt.Errorf("make a certificate: %w", err)
+				}
+			}
+			if storeRoot {
+				if err := a.EnsureRootKeys(); err != nil {
+					return fmt.Errorf("make root keys: %w", err)
+				}
+			}
 			results := []made{}
 			for _, name := range auth.Everybody() {
 				outcome, err := a.Ensure(auth.User{Name: name, Services: []string{name}})
@@ -65,11 +76,6 @@ The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configu
 				}
 				results = append(results, made{name, outcome, a.Creds(name)})
 			}
-			if len(hosts) > 0 {
-				if err := auth.EnsureTLS(f.out, hosts, time.Now()); err != nil {
-					return fmt.Errorf("make a certificate: %w", err)
-				}
-			}
 			if g.json {
 				return printJSON(cmd.OutOrStdout(), results)
 			}
@@ -77,6 +83,7 @@ The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configu
 		},
 	}
 	cmd.Flags().StringArrayVar(&hosts, "tls", nil, "name or address of the NATS server, for a certificate authority and a certificate of its own; may be repeated")
+	cmd.Flags().BoolVar(&storeRoot, "store-root", false, "make root keys for an S3 server, too: s3/root.access and s3/root.secret")
 	return cmd
 }
 

@@ -37,7 +37,8 @@ AWS_SECRET_ACCESS_KEY, and sets a bucket policy that lets each do its part by pr
 What others have put into the policy stays. Keys that exist are kept, so it may run again: after ` + "`rondo auth user`, `rotate` and `revoke`" + ` it
 must. Users whose time is over lose their rights when it runs. When all is set, it tries out with each user's keys that the server holds it.
 
-The server must be versitygw with users (--iam-dir, or VGW_IAM_DIR). For others --print prints the policy; its principals are access keys, which
+The server must be versitygw with users (--iam-dir, or VGW_IAM_DIR), best without its cache of them (--iam-cache-disable), which in 1.8.0 may take
+one for another. For others --print prints the policy; its principals are access keys, which
 stand for the users that you make there.`,
 		Example: `  rondo auth store --out /etc/rondo/auth --store 's3://rondo?endpoint=http://10.0.0.2:7070&create=true'
   rondo auth store --store 's3://rondo' --print

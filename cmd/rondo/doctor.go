@@ -42,7 +42,7 @@ func newDoctor(g *global) *cobra.Command {
 		Use: "doctor", Short: "Look for what commonly goes wrong, and say what to do", Args: cobra.NoArgs,
 		Long: `Doctor tries out what the services need, here and with the flags that they would have: a sandbox that runs a program,
 room in the directory, a NATS server that takes a run's stream and whose clock agrees, and a store with atomic conditional
-writes. It leaves nothing behind. It exits with 2 when something would not work.`,
+writes. Of the runs on that server it names those that are paused, and why. It leaves nothing behind. It exits with 2 when something would not work.`,
 		Example: "  rondo doctor\n  rondo doctor --nats nats://10.0.0.1:4222 --store 's3://rondo?endpoint=http://10.0.0.2:7070' --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var findings []finding
@@ -90,7 +90,11 @@ func doctorChecks(g *global) []func(context.Context) []finding {
 	if natsURL != "" {
 		checks = append(checks, func(ctx context.Context) []finding { return tryNATS(ctx, natsURL, g.access, time.Now) })
 	}
-	return append(checks, func(ctx context.Context) []finding { return tryObjects(ctx, store) })
+	checks = append(checks, func(ctx context.Context) []finding { return tryObjects(ctx, store) })
+	if natsURL != "" {
+		checks = append(checks, func(ctx context.Context) []finding { return tryRuns(ctx, natsURL, g.access, store) })
+	}
+	return checks
 }
 
 func printFindings(w io.Writer, g *global, findings []finding) error {

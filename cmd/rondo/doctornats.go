@@ -85,9 +85,9 @@ func compareClocks(sent, stored time.Time, took time.Duration) finding {
 
 func connectAdvice(err error) string {
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
-		return "give the server's user and password in the URL, nats://user:password@host:4222, best by RONDO_NATS in the environment"
+		return "give --nats-creds a file that `rondo auth` has made for you, or the server's user and password in the URL, nats://user:password@host:4222, best by RONDO_NATS in the environment"
 	}
-	return "see that nats-server runs and listens there: nats-server -c deploy/nats.conf; without --nats each directory has a server of its own"
+	return "see that nats-server runs and listens there (deploy/nats.conf has its settings); without --nats each directory has a server of its own"
 }
 
 // noStorage are the server's codes for a stream that it has no storage for: in the account, on the server, in the cluster.
@@ -97,7 +97,7 @@ func streamAdvice(err error) string {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
-		return "start the server with JetStream: nats-server -c deploy/nats.conf, or the option -js"
+		return "start the server with JetStream, as deploy/nats.conf does, or by the option -js"
 	case errors.As(err, &api) && slices.Contains(noStorage, api.ErrorCode):
 		return "raise max_file_store of the server: every open run reserves its stream's limit, whatever it uses; `rondo run delete` gives archived runs' back"
 	case errors.Is(err, context.DeadlineExceeded):

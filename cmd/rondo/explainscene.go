@@ -39,9 +39,18 @@ func readScene(ctx context.Context, p *plane, run, feed string, step int64) (*sc
 		}
 	}
 	if s.sequence == 0 {
-		return nil, fmt.Errorf("feed %s of run %s has no batch %d: it has %d", feed, run, step, len(s.ledger.Batches(feed)))
+		return nil, s.missing(ctx, p, run, feed, step)
 	}
 	return s, s.readChains(ctx, p, run)
+}
+
+// missing says that there is no such batch, and why there may be none.
+func (s *scene) missing(ctx context.Context, p *plane, run, feed string, step int64) error {
+	err := fmt.Errorf("feed %s of run %s has no batch %d: it has %d", feed, run, step, len(s.ledger.Batches(feed)))
+	if state, reason, unknown := runState(ctx, p.log, run); unknown == nil && reason != "" {
+		err = fmt.Errorf("%w; the run is %s: %s", err, state, clean(reason))
+	}
+	return err
 }
 
 // readChains reads what happened to the rollouts of the batch's groups until it was made. It reads the log again

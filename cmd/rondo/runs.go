@@ -135,15 +135,24 @@ type runSummary struct {
 	Rewards       []float64        `json:"rewards"` // mean of each batch of the first feed
 	Features      []string         `json:"features,omitempty"`
 	Traffic       *events.Traffic  `json:"traffic,omitempty"`
+	// Unreadable is why the run's events cannot be read to their end; the rest is missing then.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// summarise reads a run's stream.
+// summarise reads a run's stream. One that cannot be read is no reason to show no other.
 func summarise(ctx context.Context, log *eventlog.Log, run string) (runSummary, error) {
-	l, err := ledger.Read(ctx, log, run)
+	state, reason, err := runState(ctx, log, run)
 	if err != nil {
 		return runSummary{}, err
 	}
-	s := runSummary{Run: l.Run, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events, Features: l.Config.Features}
+	l, err := ledger.Read(ctx, log, run)
+	if ctx.Err() != nil {
+		return runSummary{}, ctx.Err()
+	}
+	if err != nil {
+		return runSummary{Run: run, State: state, Reason: reason, Unreadable: err.Error()}, nil
+	}
+	s := runSummary{Run: l.Run, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups, Events: l.Events, Features: l.Config.Features}
 	if l.Config.Has(events.FeatureUserTraffic) {
 		s.Traffic = &l.Config.Traffic
 	}
@@ -151,8 +160,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string) (runSummary, 
 		s.Feeds = append(s.Feeds, l.Balance(feed))
 	}
 	s.Rewards = l.RewardCurve(l.FirstFeed())
-	s.State, s.Reason, err = runState(ctx, log, run)
-	return s, err
+	return s, nil
 }
 
 func newRunList(g *global) *cobra.Command {
@@ -208,7 +216,10 @@ func newRunShow(g *global) *cobra.Command {
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
 			if s.Reason != "" {
-				fmt.Fprintf(w, "%s: %s\n", s.State, s.Reason)
+				fmt.Fprintf(w, "%s: %s\n", s.State, clean(s.Reason))
+			}
+			if s.Unreadable != "" {
+				fmt.Fprintf(w, "its events cannot be read: %s\n", clean(s.Unreadable))
 			}
 			if len(s.Features) > 0 {
 				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))

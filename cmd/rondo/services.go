@@ -27,6 +27,7 @@ import (
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/services/indexupdater"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/scorer"
@@ -50,6 +51,7 @@ type settings struct {
 	gateway        gatewaySettings
 	endpointKeys   string       // a file
 	servers        *fleet.Fleet // which generator and gateway share
+	index          indexerSettings
 }
 
 func defaultSettings() settings {
@@ -62,12 +64,14 @@ func defaultSettings() settings {
 		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, scorerSlots: 2 * cores,
 		pool: events.DefaultRunConfig().Pool, builtin: "http://127.0.0.1:8700/v1", policyListen: "127.0.0.1:8700",
 		toolchainCache: filepath.Join(cache, "rondo", "toolchains"), trainer: policy.DefaultOptions(),
+		index: indexerSettings{keys: configFolder(), embedder: builtinEmbedder, every: indexupdater.DefaultEvery},
 	}
 }
 
 func (s *settings) addFlags(cmd *cobra.Command) {
 	s.addSlotFlags(cmd)
 	s.addSandboxFlags(cmd)
+	s.index.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
 	f.StringVar(&s.endpointKeys, "endpoint-keys", "", "YAML file of which inference servers are shown which key (or one key for all of them in "+endpointKey+")")
@@ -98,6 +102,13 @@ var parts = map[string]part{
 	events.WeightPublisher:     func(ctx context.Context, env runtime.Env, _ settings) error { return weightpublisher.Run(ctx, env) },
 	events.Archiver:            func(ctx context.Context, env runtime.Env, _ settings) error { return archiver.Run(ctx, env) },
 	events.Undertaker:          func(ctx context.Context, env runtime.Env, _ settings) error { return undertaker.Run(ctx, env) },
+	events.IndexUpdater: func(ctx context.Context, env runtime.Env, s settings) error {
+		opts, err := s.index.options(env.Log.Store())
+		if err != nil {
+			return err
+		}
+		return indexupdater.Run(ctx, env, opts)
+	},
 	events.Generator: func(ctx context.Context, env runtime.Env, s settings) error {
 		opts := generator.DefaultOptions()
 		opts.Slots = s.generatorSlots

@@ -77,6 +77,33 @@ func (a *Authority) StoreKeys(name string) (keys StoreKeys, made bool, err error
 	return keys, made, errors.Join(writeFile(a.storeAccess(name), []byte(keys.Access+"\n"), 0o600), writeFile(a.StoreEnv(name), []byte(env), 0o600))
 }
 
+// What EnsureRootKeys makes, relative to the authority's directory.
+const (
+	rootAccess = "s3/root.access"
+	rootSecret = "s3/root.secret"
+)
+
+// EnsureRootKeys makes the root keys of an object store's server, which makes the users' keys known there: each a file that the server's
+// group may read. What exists is kept.
+func (a *Authority) EnsureRootKeys() error {
+	if err := os.MkdirAll(filepath.Join(a.dir, filepath.Dir(rootSecret)), 0o755); err != nil {
+		return err
+	}
+	for path, key := range map[string]string{rootAccess: "root", rootSecret: rand.Text()} {
+		path = filepath.Join(a.dir, path)
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := writeFile(path, []byte(key+"\n"), 0o640); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // HasStoreKeys says whether a user has keys for an object store.
 func (a *Authority) HasStoreKeys(name string) bool {
 	_, err := os.Stat(a.storeSecret(name))

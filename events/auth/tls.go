@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,8 +22,9 @@ import (
 // What TLS needs, relative to the authority's directory.
 const (
 	tlsDir = "tls"
-	// CAFile verifies the server; it is no secret.
-	CAFile = tlsDir + "/ca.crt"
+	caName = "ca.crt"
+	// CAFile verifies the server; it is no secret. Each user has a copy.
+	CAFile = tlsDir + "/" + caName
 	// TLSConfigFile is what the server includes.
 	TLSConfigFile = natsDir + "/tls.conf"
 	serverCert    = tlsDir + "/server.crt"
@@ -76,7 +78,7 @@ func certificateAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	// The key first: a certificate whose key is lost would be kept.
-	if err := writeKey(filepath.Join(dir, caKey), key); err != nil {
+	if err := writeKey(filepath.Join(dir, caKey), key, 0o600); err != nil {
 		return nil, nil, err
 	}
 	if err := sign(filepath.Join(dir, CAFile), template, template, key, key); err != nil {
@@ -110,7 +112,8 @@ func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hos
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	return errors.Join(writeKey(filepath.Join(dir, serverKey), key), sign(filepath.Join(dir, serverCert), template, ca, key, caKey))
+	// The server may be another user than who makes the keys: its group reads the server's key, and nobody the authority's.
+	return errors.Join(writeKey(filepath.Join(dir, serverKey), key, 0o640), sign(filepath.Join(dir, serverCert), template, ca, key, caKey))
 }
 
 func sign(path string, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) error {
@@ -126,12 +129,27 @@ func sign(path string, template, parent *x509.Certificate, key, parentKey *ecdsa
 	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
 }
 
-func writeKey(path string, key *ecdsa.PrivateKey) error {
+// giveCA puts the certificate of the authority, where there is one, beside a user's credentials: its folder then has all that it needs.
+func (a *Authority) giveCA(name string) error {
+	text, err := os.ReadFile(filepath.Join(a.dir, CAFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if known, err := os.ReadFile(filepath.Join(a.folder(name), caName)); err == nil && bytes.Equal(known, text) {
+		return nil
+	}
+	return writeFile(filepath.Join(a.folder(name), caName), text, 0o644)
+}
+
+func writeKey(path string, key *ecdsa.PrivateKey, mode os.FileMode) error {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
 	}
-	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
+	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), mode)
 }
 
 func readCertificate(path string) (*x509.Certificate, error) {

@@ -125,6 +125,14 @@ func (a *Authority) Ensure(u User) (Outcome, error) {
 	if !events.ValidToken(u.Name) {
 		return "", fmt.Errorf("name %q: use letters, digits, - and _, at most 64", u.Name)
 	}
+	outcome, err := a.ensure(u)
+	if err == nil {
+		err = a.giveCA(u.Name)
+	}
+	return outcome, err
+}
+
+func (a *Authority) ensure(u User) (Outcome, error) {
 	known, err := a.User(u.Name)
 	fresh := errors.Is(err, ErrNoUser)
 	switch {

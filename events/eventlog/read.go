@@ -97,9 +97,11 @@ func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any)
 		return events.Event{}, answer.Error
 	}
 	m := answer.Message
-	header, err := nats.DecodeHeadersMsg(m.Header)
-	if err != nil {
-		return events.Event{}, err
+	header := nats.Header{}
+	if len(m.Header) > 0 { // of a foreign writer
+		if header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return events.Event{}, fmt.Errorf("sequence %d: %w: %w", m.Seq, events.ErrMalformed, err)
+		}
 	}
 	return l.Decode(ctx, m.Subject, header, m.Data, m.Seq)
 }

@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
@@ -14,6 +15,9 @@ func TestUnreadableMessage(t *testing.T) {
 	chain(t, log, "g000001-0", "a")
 	if _, err := log.JetStream().Publish(t.Context(), "rondo.v1."+run+".rollout.g000001-1.started", []byte("{")); err != nil {
 		t.Fatal(err)
+	}
+	if last, err := log.Last(t.Context(), run, "rollout", "g000001-1"); !errors.Is(err, events.ErrMalformed) {
+		t.Errorf("the end of its chain: %+v, %v", last, err)
 	}
 	chain(t, log, "g000001-2", "a")
 	var types []events.Type

@@ -76,6 +76,7 @@ type decidedRun struct {
 // is another one.
 func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 	w.env.Logger.Info("deciding on a run", "service", w.service.Name, "run", w.run)
+	var failures streak
 	for {
 		err := w.decide(ctx, cfg)
 		if ctx.Err() != nil {
@@ -90,6 +91,7 @@ func (w *decidedRun) work(ctx context.Context, cfg events.RunConfig) {
 			return
 		}
 		w.env.Logger.Warn("a run cannot be decided on for now", "service", w.service.Name, "run", w.run, "error", err)
+		failures.failed(ctx, w.env, w.run, w.service.Name, err)
 		if !errors.Is(err, eventlog.ErrReplaced) && !Sleep(ctx, againMost) {
 			return
 		}
@@ -104,7 +106,7 @@ func (w *decidedRun) decide(ctx context.Context, cfg events.RunConfig) (err erro
 	defer guard(w.service.Name, &err)
 	deciders, err := w.service.New(w.run, cfg)
 	if err != nil {
-		return err
+		return ofRun(err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for instance, decider := range deciders {
@@ -143,6 +145,8 @@ type loop struct {
 	emits   map[string]bool
 	leases  *leases
 	dir     string
+	// failures are those since the last decision.
+	failures streak
 }
 
 func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *loop {
@@ -175,6 +179,7 @@ func (l *loop) keep(ctx context.Context) error {
 			err = errors.Join(err, os.RemoveAll(l.dir)) // the log has it all
 		}
 		l.env.Logger.Warn("a decider stopped and will begin again", "decider", l.source, "run", l.run, "after", again, "error", err)
+		l.failures.failed(ctx, l.env, l.run, l.source, err)
 		if !Sleep(ctx, again) {
 			return ctx.Err()
 		}

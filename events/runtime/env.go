@@ -171,8 +171,8 @@ func guard(name string, err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case error:
-		*err = fmt.Errorf("%s panicked: %w", name, r)
+		*err = ofRun(fmt.Errorf("%s panicked: %w", name, r))
 	default:
-		*err = fmt.Errorf("%s panicked: %v", name, r)
+		*err = ofRun(fmt.Errorf("%s panicked: %v", name, r))
 	}
 }

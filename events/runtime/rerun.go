@@ -125,7 +125,7 @@ func (w *rerun) open() error {
 		}
 		if w.Deciders[s.Name] != nil {
 			for _, t := range s.Emits {
-				w.again[t] = true
+				w.again[t] = t != events.RunPausedType || s.Name == events.QuerySampler || w.again[t] // others' pauses are no decisions
 			}
 		}
 	}

@@ -16,6 +16,8 @@ func (w *rerun) take(e events.Event) error {
 	switch {
 	case w.again[e.Type], e.Type == eventlog.Unreadable:
 		return nil
+	case strings.HasPrefix(e.Source, stuckSource):
+		return nil // who was stuck decides again
 	case e.Type == events.RunOpenedType:
 		return w.opened(e)
 	case w.Outcome != nil && (e.Type == events.RolloutScoredType || e.Type == events.RolloutFailedType):

@@ -124,9 +124,9 @@ func (s *session) fold(first arrival, more <-chan arrival) error {
 	tx := s.db.Begin()
 	seq := s.db.Seq()
 	for a, n := first, 1; ; n++ {
-		err := a.err
+		err := unreadable(a.err)
 		if err == nil {
-			err = s.apply(tx, seq, a.event)
+			err = ofRun(s.apply(tx, seq, a.event))
 		}
 		if err != nil {
 			tx.Discard()
@@ -161,7 +161,7 @@ func (s *session) decide(ctx context.Context) error {
 	asOf, now := s.db.Seq(), time.Now().Round(0).UTC()
 	facts, wake, err := decideAt(s.db, s.decider, s.source, asOf, now)
 	if err != nil {
-		return fmt.Errorf("decide as of %d: %w", asOf, err)
+		return ofRun(fmt.Errorf("decide as of %d: %w", asOf, err))
 	}
 	s.wake = wake
 	for _, fact := range facts {
@@ -177,6 +177,7 @@ func (s *session) decide(ctx context.Context) error {
 		s.env.Logger.Warn("a decision is in conflict with what it was made from", "decider", s.source, "run", s.run, "as_of", asOf, "fact", facts[0].ID)
 		s.wake = now.Add(decideAgainAfter)
 	}
+	s.failures = 0
 	return nil
 }
 
@@ -184,7 +185,7 @@ func (s *session) decide(ctx context.Context) error {
 func (s *session) publish(ctx context.Context, fact events.Event) (again bool, err error) {
 	if c, ok := s.decider.(Completer); ok {
 		if fact, err = c.Complete(ctx, s.db, fact); err != nil {
-			return false, fmt.Errorf("complete %s: %w", fact.ID, err)
+			return false, ofRun(fmt.Errorf("complete %s: %w", fact.ID, err))
 		}
 	}
 	stored, adopted, err := s.env.Log.Append(ctx, fact)
@@ -194,7 +195,7 @@ func (s *session) publish(ctx context.Context, fact events.Event) (again bool, e
 		return true, nil
 	}
 	if err != nil {
-		return false, err
+		return false, unappendable(err)
 	}
 	s.target = max(s.target, stored.Seq)
 	return adopted && !bytes.Equal(stored.Data, fact.Data), nil

@@ -86,21 +86,31 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
-	byWords, byVector, named := words(v, len(r.Words)), v.Nearest(listed), v.Named()
-	all := fuse(v, byWords, byVector, named, looksForTests(r.Words))
+	byWords, near, named, tests := words(v, len(r.Words)), v.Nearest(estimated), v.Named(), looksForTests(r.Words)
+	all := fuse(v, byWords, near, named, tests)
 	all = all[:min(len(all), max(limit, located))]
 	at := make([]segment.Row, len(all))
 	for i := range all {
 		at[i] = all[i].row
 	}
-	locations, err := b.Locate(ctx, v, at)
+	estimates := slices.ContainsFunc(near, func(n segment.Near) bool { return n.Estimate })
+	locations, err := b.Locate(ctx, v, at, near)
 	if err != nil {
 		return nil, err
 	}
-	hits := make([]Hit, len(all))
+	where := map[segment.Row]segment.Location{}
 	for i, l := range locations {
-		hits[i] = Hit{Path: l.Path, FirstLine: l.FirstLine, LastLine: l.LastLine, Start: l.Start, End: l.End, Symbol: l.Symbol,
-			Score: all[i].score, WordRank: all[i].words, VectorRank: all[i].vector}
+		where[at[i]] = l
+	}
+	if estimates { // the ranks are others now that the scores are known
+		all = fuse(v, byWords, near, named, tests)
+	}
+	var hits []Hit
+	for _, s := range all {
+		if l, ok := where[s.row]; ok {
+			hits = append(hits, Hit{Path: l.Path, FirstLine: l.FirstLine, LastLine: l.LastLine, Start: l.Start, End: l.End, Symbol: l.Symbol,
+				Score: s.score, WordRank: s.words, VectorRank: s.vector})
+		}
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Path, b.Path), cmp.Compare(a.Start, b.Start))
@@ -108,8 +118,13 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	return hits[:min(len(hits), limit)], nil
 }
 
-// located is how many of the best chunks are located at least, so that ties at the limit are broken by path.
-const located = 50
+const (
+	// estimated is how many rows get their score where it was an estimate.
+	estimated = 256
+	// located is how many of the best chunks are located at least, so that ties at the limit are broken by path; and, as they are the
+	// best by estimates, so that they hold the best by scores.
+	located = 100
+)
 
 // clean makes a directory one of the index's: without slashes at its ends, "" for the root.
 func clean(directory string) (string, error) {
@@ -170,7 +185,7 @@ func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row
 		s.words = i + 1
 		s.score += weight / float64(rankOffset+i+1)
 	}
-	for i, n := range byVector {
+	for i, n := range byVector[:min(len(byVector), listed)] {
 		s := of(n.Row)
 		s.vector = i + 1
 		s.score += 1 / float64(rankOffset+i+1)

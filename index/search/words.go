@@ -78,7 +78,7 @@ func namesIn(text string) (names []string) {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_.:$#()`*&", r)
 	})
 	for _, token := range tokens {
-		name := strings.TrimRight(strings.Trim(token, "`*&.:()$#"), ".:()")
+		name := strings.Trim(asName.Replace(token), ".:$#")
 		if name == "" || len(names) == maxNames {
 			continue
 		}
@@ -90,17 +90,25 @@ func namesIn(text string) (names []string) {
 	return slices.Compact(names)
 }
 
-// composed reports whether a word is one that nobody writes but in code: with an underscore, a qualifier, or a capital letter after a small one.
+// asName takes away what stands around and within a name in code: (*Reader).ReadAll() is Reader.ReadAll.
+var asName = strings.NewReplacer("(", "", ")", "", "*", "", "&", "", "`", "")
+
+// composed reports whether a word is one that nobody writes but in code: with an underscore, a qualifier, a capital letter after a small
+// one, or a small one after two capitals.
 func composed(name string) bool {
-	small := false
+	small, capitals := false, 0
 	for i, r := range name {
 		switch {
 		case r == '_' || r == ':' || r == '.' && i > 0 && i+1 < len(name):
 			return true
-		case unicode.IsUpper(r) && small:
+		case unicode.IsUpper(r) && small, unicode.IsLower(r) && capitals > 1:
 			return true
 		}
-		small = unicode.IsLower(r)
+		if small = unicode.IsLower(r); unicode.IsUpper(r) {
+			capitals++
+		} else {
+			capitals = 0
+		}
 	}
 	return false
 }

@@ -91,7 +91,7 @@ func (b *Base) siblings(ctx context.Context) (all []*Base, err error) {
 	}
 	slices.SortStableFunc(found, func(x, y storage.Info) int { return y.Modified.Compare(x.Modified) })
 	for _, info := range found[:min(len(found), siblings)] {
-		other := &Base{reader: b.reader}
+		other := &Base{reader: b.reader, tuning: b.tuning}
 		data, _, err := b.store.Load(ctx, info.Key)
 		if isGone(err) {
 			continue

@@ -21,6 +21,8 @@ type Base struct {
 	manifest manifest
 	parts    []*part
 	overlay  bool
+
+	tuning tuning
 }
 
 // New begins an index that no repository points to: it is found by its root alone, and goes with garbage collection some time after it
@@ -29,7 +31,7 @@ func New(store storage.Store, keys *seal.Keys, cache *Cache) *Base {
 	if cache == nil {
 		cache = memoryOnly()
 	}
-	return &Base{reader: reader{store, keys, cache}}
+	return &Base{reader: reader{store, keys, cache}, tuning: tuned}
 }
 
 // Load gives a repository's present index, an empty one where there is none yet. Without a cache each Base keeps its own pages in memory.
@@ -85,7 +87,7 @@ func (b *Base) read(data []byte) error {
 
 // Fresh is an empty index in the place of this one: what is committed to it replaces all that was.
 func (b *Base) Fresh() *Base {
-	return &Base{reader: b.reader, repo: b.repo, etag: b.etag, pointer: b.pointer, overlay: b.overlay}
+	return &Base{reader: b.reader, repo: b.repo, etag: b.etag, pointer: b.pointer, overlay: b.overlay, tuning: b.tuning}
 }
 
 // Root is the tree's, "" for an empty index.

@@ -25,6 +25,8 @@ type builder struct {
 	files  []fileRows
 	rows   int
 	length int64 // words in all rows
+	// clusters is from how many rows of its own on the segment makes the index one that is worth clustering.
+	clusters int
 }
 
 type fileRows struct {
@@ -252,12 +254,17 @@ func writeBits(o *object, all []*chunkRow, slots []uint32) error {
 		return nil
 	}
 	width := 8 * signWords(o.dimensions)
-	return o.each(bits, len(all), func(from, to int) error {
-		signs := make([]byte, 0, (to-from)*width)
-		for _, row := range slots[from:to] {
-			signs = appendSigns(signs, all[row].vector.bytes)
+	clusters := readCentroids(o.Clusters, o.Centroids, o.dimensions)
+	return o.each(signBits, len(all), func(from, to int) error {
+		signs, norms := make([]byte, 0, (to-from)*width), make([]float32, 0, to-from)
+		for slot := from; slot < to; slot++ {
+			for slot >= clusters[0].end {
+				clusters = clusters[1:]
+			}
+			difference, norm := all[slots[slot]].vector.minus(clusters[0].quantised)
+			signs, norms = appendSigns(signs, difference), append(norms, norm)
 		}
-		return o.page(bits, bytesColumn(width, signs), uint32Column(slots[from:to]))
+		return o.page(signBits, bytesColumn(width, signs), fixedColumn(arrow.PrimitiveTypes.Float32, norms), uint32Column(slots[from:to]))
 	})
 }
 
@@ -360,13 +367,4 @@ func (b *builder) writePostings(o *object, all []*chunkRow) error {
 		}
 	}
 	return flush()
-}
-
-// slots gives the row at each slot, and notes the clusters.
-func (b *builder) slots(_ *object, all []*chunkRow) []uint32 {
-	slots := make([]uint32, len(all))
-	for i := range slots {
-		slots[i] = uint32(i)
-	}
-	return slots
 }

@@ -19,6 +19,7 @@ type Writer struct {
 	base       *Base
 	embedder   string
 	dimensions int
+	full       int // rows of a segment that is stored on the way
 	overlay    bool
 
 	pending  *builder
@@ -54,7 +55,7 @@ func (b *Base) Begin(embedder string, dimensions int) (*Writer, error) {
 	case len(b.parts) > 0 && (b.Embedder() != embedder || b.Dimensions() != dimensions):
 		return nil, fmt.Errorf("%w: %s with %d dimensions, and the change is of %s with %d", ErrEmbedder, b.Embedder(), b.Dimensions(), embedder, dimensions)
 	}
-	return &Writer{base: b, embedder: embedder, dimensions: dimensions, removed: map[string]bool{}, put: map[string]bool{}}, nil
+	return &Writer{base: b, embedder: embedder, dimensions: dimensions, full: full(dimensions), removed: map[string]bool{}, put: map[string]bool{}}, nil
 }
 
 // Remove takes a file out of the index.
@@ -67,7 +68,7 @@ func (w *Writer) Put(ctx context.Context, f File) error {
 	}
 	if err := w.add(f); err != nil {
 		w.err = fmt.Errorf("put %.200q: %w", f.Path, err)
-	} else if w.pending.rows >= full(w.dimensions) || len(w.pending.marks) > maxMarks/2 || len(w.pending.files) >= maxRows/2 {
+	} else if w.pending.rows >= w.full || len(w.pending.marks) > maxMarks/2 || len(w.pending.files) >= maxRows/2 {
 		w.err = w.flush(ctx)
 		if w.err == nil {
 			w.err = w.upload(ctx, w.written)
@@ -87,6 +88,10 @@ func (w *Writer) add(f File) error {
 	}
 	if w.pending == nil {
 		w.pending, w.own = newBuilder(w.base.keys, w.dimensions), map[[16]byte]quantised{}
+		w.pending.clusters = w.base.tuning.clusteredIndex
+		for _, p := range slices.Concat(w.base.parts, w.written) {
+			w.pending.clusters -= p.liveRows()
+		}
 	}
 	rotation := w.base.keys.Rotation(w.dimensions)
 	all := make([]chunkRow, len(f.Chunks))
@@ -248,7 +253,7 @@ func (w *Writer) apply(ctx context.Context, u Update) (*Base, error) {
 		return nil, err
 	}
 	b := w.base
-	next := &Base{reader: b.reader, repo: b.repo, root: u.Root, overlay: w.overlay,
+	next := &Base{reader: b.reader, repo: b.repo, root: u.Root, overlay: w.overlay, tuning: b.tuning,
 		manifest: manifest{Embedder: w.embedder, Dimensions: w.dimensions, Time: u.Time, Figures: u.Figures}}
 	changed := map[*part]*part{}
 	for _, f := range old {

@@ -18,7 +18,7 @@ const (
 	order                   // what ranking needs of each file, in the same order
 	ids                     // of the chunks, sorted, with the slot of each: to use vectors again
 	vectors                 // a byte for each coordinate, by slot
-	bits                    // the coordinates' signs, by slot, only where there are clusters
+	signBits                // how a vector differs from its cluster's centroid: signs and length, by slot, only where there are clusters
 	lengths                 // in words, by row
 	rows                    // where the chunks are, by row
 	postings                // in which rows a word stands, sorted by word
@@ -40,7 +40,7 @@ const (
 	bitsPerPage    = 512
 	lengthsPerPage = 16 << 10
 	rowsPerPage    = 128
-	vectorsPage    = 32 << 10 // bytes
+	vectorsPage    = 16 << 10 // bytes
 	postingsPage   = 32 << 10 // bytes
 )
 
@@ -57,7 +57,7 @@ func perPage(s section, dimensions int) int {
 		return idsPerPage
 	case vectors:
 		return min(max(vectorsPage/(dimensions+8), 8), 256)
-	case bits:
+	case signBits:
 		return bitsPerPage
 	case lengths:
 		return lengthsPerPage
@@ -97,9 +97,8 @@ type part struct {
 	digest     [32]byte
 	dimensions int
 	// starts are where the pages of each section begin in the object, and where the last one ends.
-	starts [sections][]int64
-	// clusters are the slots at which each cluster begins, and the end.
-	clusters []int
+	starts   [sections][]int64
+	clusters []cluster
 	// data is the object itself, where it is not in the store (yet).
 	data  []byte
 	table *table
@@ -122,7 +121,7 @@ func (p *part) entries(s section) int {
 	switch s {
 	case files, order:
 		return p.Files
-	case bits:
+	case signBits:
 		if len(p.Clusters) == 0 {
 			return 0
 		}
@@ -190,20 +189,22 @@ func newPart(digest [32]byte, dimensions int, e entry) (*part, error) {
 }
 
 func (p *part) readClusters() error {
-	if len(p.Clusters) == 0 {
-		return nil
-	}
-	p.clusters = []int{0}
-	for rest := p.Clusters; len(rest) > 0; {
+	count, total := 0, uint64(0)
+	for rest := p.Clusters; len(rest) > 0; count++ {
 		size, n := binary.Uvarint(rest)
-		if n <= 0 || size > maxRows {
+		if total += size; n <= 0 || size > maxRows {
 			return fmt.Errorf("a cluster of %d", size)
 		}
 		rest = rest[n:]
-		p.clusters = append(p.clusters, p.clusters[len(p.clusters)-1]+int(size))
 	}
-	if n := len(p.clusters) - 1; p.clusters[n] != p.Rows || len(p.Centroids) != n*(4+p.dimensions) {
-		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", n, p.clusters[n], p.Rows, len(p.Centroids))
+	if len(p.Centroids) != count*(4+p.dimensions) || count > 0 && total != uint64(p.Rows) {
+		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", count, total, p.Rows, len(p.Centroids))
+	}
+	p.clusters = readCentroids(p.Clusters, p.Centroids, p.dimensions)
+	for _, c := range p.clusters {
+		if !(c.scale >= 0 && c.scale < 1e6) {
+			return fmt.Errorf("a centroid of scale %g", c.scale)
+		}
 	}
 	return nil
 }

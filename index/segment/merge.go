@@ -17,7 +17,13 @@ const maxSmall = 8
 // again about once for each doubling of the segment that it is in, so updates cost what they change, times a logarithm.
 func (b *Base) merge(ctx context.Context) error {
 	for _, group := range mergers(b.parts, full(b.Dimensions())) {
-		merged, err := b.reader.join(ctx, group)
+		clusters := b.tuning.clusteredIndex
+		for _, p := range b.parts {
+			if !slices.Contains(group, p) {
+				clusters -= p.liveRows()
+			}
+		}
+		merged, err := b.reader.join(ctx, group, clusters)
 		if err != nil {
 			return err
 		}
@@ -64,9 +70,10 @@ func mergers(parts []*part, limit int) (groups [][]*part) {
 	return groups
 }
 
-// join makes one segment of the live files of several.
-func (r *reader) join(ctx context.Context, parts []*part) (*part, error) {
+// join makes one segment of the live files of several, clustered from so many rows on.
+func (r *reader) join(ctx context.Context, parts []*part, clusters int) (*part, error) {
 	out := newBuilder(r.keys, parts[0].dimensions)
+	out.clusters = clusters
 	for _, p := range parts {
 		var wants []want
 		for _, s := range []section{files, ids, vectors, lengths, rows, postings} {

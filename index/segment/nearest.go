@@ -58,8 +58,10 @@ func dot(steps []int16, row []byte) int32 {
 
 // Near is a row and its likeness to the query: about the cosine.
 type Near struct {
-	Row   Row
-	Score float64
+	Row      Row
+	Score    float64
+	Estimate bool // by signs alone, until Base.Locate
+	slot     uint32
 }
 
 // nearest keeps the best rows.
@@ -70,36 +72,41 @@ type nearest struct {
 	least float64 // below it nothing counts any more
 }
 
-func (n *nearest) add(r Row, score float64) {
-	if score < n.least || score <= 0 {
+func (n *nearest) add(near Near) {
+	if near.Score < n.least || near.Score <= 0 {
 		return
 	}
-	if n.all = append(n.all, Near{r, score}); len(n.all) >= 4*n.keep {
+	if n.all = append(n.all, near); len(n.all) >= 4*n.keep {
 		n.cut()
 	}
 }
 
 func (n *nearest) cut() {
-	slices.SortFunc(n.all, func(a, b Near) int { return cmp.Or(cmp.Compare(b.Score, a.Score), n.view.Compare(a.Row, b.Row)) })
+	n.view.sort(n.all)
 	if len(n.all) >= n.keep {
 		n.all = n.all[:n.keep]
 		n.least = n.all[n.keep-1].Score
 	}
 }
 
+func (v *View) sort(all []Near) {
+	slices.SortFunc(all, func(a, b Near) int { return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row)) })
+}
+
 // Nearest gives the best rows by their vectors, at most so many, the best first. Rows that are not at all like the query are none of them.
+// Where the index is searched by its clusters, the scores are estimates, and should be those of more rows than are wanted.
 func (v *View) Nearest(keep int) []Near {
 	if v.query.scale == 0 || keep < 1 {
 		return nil
 	}
-	type task struct {
-		part int
-		page int
-	}
-	var tasks []task
+	var tasks []func(*nearest)
+	signs := v.query.signed()
 	for n, p := range v.parts {
-		for i := range p.vectors {
-			tasks = append(tasks, task{n, i})
+		for _, page := range p.vectors {
+			tasks = append(tasks, func(best *nearest) { best.scan(n, page) })
+		}
+		for _, page := range p.probed {
+			tasks = append(tasks, func(best *nearest) { best.scanSigns(n, page, signs) })
 		}
 	}
 	workers := min(runtime.GOMAXPROCS(0), len(tasks)/16+1)
@@ -109,7 +116,7 @@ func (v *View) Nearest(keep int) []Near {
 		found[w] = nearest{view: v, keep: keep}
 		group.Go(func() {
 			for i := w; i < len(tasks); i += workers {
-				found[w].scan(tasks[i].part, v.parts[tasks[i].part].vectors[tasks[i].page])
+				tasks[i](&found[w])
 			}
 		})
 	}
@@ -129,6 +136,37 @@ func (n *nearest) scan(part int, page *vectorPage) {
 		if page.scales[i] == 0 || !p.alive(row) || !p.in(row) {
 			continue
 		}
-		n.add(Row{int32(part), row}, float64(dot(steps, page.vectors[i*d:(i+1)*d]))*float64(page.scales[i])*n.view.query.scale)
+		n.add(Near{Row: Row{int32(part), row}, Score: n.view.query.score(page.vectors[i*d:(i+1)*d], page.scales[i])})
 	}
+}
+
+// score is the inner product with a row.
+func (q *query) score(row []byte, scale float32) float64 {
+	return float64(dot(q.steps, row)) * float64(scale) * q.scale
+}
+
+func (n *nearest) scanSigns(part int, c probed, signs *signed) {
+	p, words := n.view.parts[part], signWords(len(n.view.query.steps))
+	for i := c.from; i < c.to; i++ {
+		row := c.page.rows[i]
+		if !p.alive(row) || !p.in(row) {
+			continue
+		}
+		n.add(Near{Row{int32(part), row}, c.likeness + signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
+	}
+}
+
+// score replaces estimates by scores.
+func (v *View) score(read *pages, near []Near) {
+	for i := range near {
+		n := &near[i]
+		if !n.Estimate {
+			continue
+		}
+		p := v.parts[n.Row.part].part
+		per := perPage(vectors, p.dimensions)
+		q := page[vectorPage](read, p, vectors, int(n.slot)/per).at(int(n.slot)%per, p.dimensions)
+		n.Score, n.Estimate = v.query.score(q.bytes, q.scale), false
+	}
+	v.sort(near)
 }

@@ -34,8 +34,8 @@ func schemaOf(s section, dimensions int) *arrow.Schema {
 		fields = []arrow.Field{field("id", fixed(16)), field("slot", number)}
 	case vectors:
 		fields = []arrow.Field{field("vector", fixed(dimensions)), field("scale", arrow.PrimitiveTypes.Float32), field("row", number)}
-	case bits:
-		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("row", number)}
+	case signBits:
+		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("length", arrow.PrimitiveTypes.Float32), field("row", number)}
 	case lengths:
 		fields = []arrow.Field{field("words", number)}
 	case rows:
@@ -158,7 +158,7 @@ func encodePage(s section, dimensions int, columns ...arrow.ArrayData) ([]byte, 
 	if !ok || len(message) > maxPage {
 		return nil, fmt.Errorf("a page of %s: %w: %d bytes (limit %d)", s, storage.ErrTooLarge, len(message), maxPage)
 	}
-	return pack(message, s != vectors && s != bits), nil
+	return pack(message, s != vectors && s != signBits), nil
 }
 
 // fixedColumn makes a column of numbers.
@@ -267,6 +267,17 @@ func values[T arrow.FixedWidthType](b batch, i int) []T {
 		return nil
 	}
 	return arrow.GetData[T](data.Buffers()[1].Bytes())[:data.Len()]
+}
+
+// scales gives a column of numbers that are not negative.
+func (b batch) scales(i int) []float32 {
+	all := values[float32](b, i)
+	for _, v := range all {
+		if !(v >= 0 && v < 1e6) {
+			panic(fmt.Sprintf("column %d has %g", i, v))
+		}
+	}
+	return all
 }
 
 // fixed gives a column of byte strings of one width, one after another.

@@ -31,6 +31,7 @@ type (
 	}
 	bitsPage struct {
 		signs []uint64
+		norms []float32
 		rows  []uint32
 	}
 	lengthsPage struct{ words []uint32 }
@@ -65,20 +66,14 @@ func (p *part) decode(s section, page int, packed []byte) (decoded any, err erro
 		case ids:
 			decoded = &idsPage{b.fixed(0, 16), b.numbers(1, limit)}
 		case vectors:
-			v := &vectorPage{b.fixed(0, p.dimensions), values[float32](b, 1), b.numbers(2, limit)}
-			for _, scale := range v.scales {
-				if !(scale >= 0 && scale < 1e6) {
-					panic(fmt.Sprintf("a scale of %g", scale))
-				}
-			}
-			decoded = v
-		case bits:
+			decoded = &vectorPage{b.fixed(0, p.dimensions), b.scales(1), b.numbers(2, limit)}
+		case signBits:
 			words := signWords(p.dimensions)
 			signs := make([]uint64, 0, int(b.NumRows())*words)
 			for word := range slices.Chunk(b.fixed(0, 8*words), 8) {
 				signs = append(signs, binary.LittleEndian.Uint64(word))
 			}
-			decoded = &bitsPage{signs, b.numbers(1, limit)}
+			decoded = &bitsPage{signs, b.scales(1), b.numbers(2, limit)}
 		case lengths:
 			decoded = &lengthsPage{b.numbers(0, MaxWords+1)}
 		case rows:

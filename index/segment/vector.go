@@ -28,6 +28,20 @@ func quantise(v []float32) quantised {
 	return q
 }
 
+// minus gives the signs of the difference between two vectors, as bytes whose sign it is, and its length.
+func (q quantised) minus(other quantised) (signs []byte, length float32) {
+	signs = make([]byte, len(q.bytes))
+	sum := float32(0)
+	for i := range signs {
+		x := q.scale*float32(int8(q.bytes[i])) - other.scale*float32(int8(other.bytes[i]))
+		if x < 0 {
+			signs[i] = 0xff
+		}
+		sum += x * x
+	}
+	return signs, float32(math.Sqrt(float64(sum)))
+}
+
 // finite reports whether all coordinates are numbers of a sane size.
 func finite(v []float32) bool {
 	for _, x := range v {

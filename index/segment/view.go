@@ -26,8 +26,6 @@ type Request struct {
 type View struct {
 	Rows  int   // live ones, whatever the directory
 	Words int64 // in them
-	// Exact says that every live row is among the vectors, and not only those of the clusters that are near.
-	Exact bool
 
 	parts []*partView
 	query query
@@ -44,8 +42,17 @@ type partView struct {
 	*table
 	words, names [][]Posting // of live rows, by the request's words
 	lengths      []*lengthsPage
-	vectors      []*vectorPage
-	within       []stretch // of rows; nil: all
+	vectors      []*vectorPage // all, of a segment that is searched whole
+	probed       []probed      // of one that is searched by its clusters
+	within       []stretch     // of rows; nil: all
+}
+
+// probed are the slots of a cluster, or a part of them.
+type probed struct {
+	page     *bitsPage
+	first    int // slot of the page
+	from, to int // entries
+	likeness float64
 }
 
 // stretch is a range of rows or files.
@@ -104,7 +111,7 @@ func (t *table) file(row uint32) int {
 
 // Read reads what a query needs to rank rows, in one round trip.
 func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
-	v := &View{Exact: true}
+	v := &View{}
 	if r.Vector != nil {
 		if len(r.Vector) != b.Dimensions() && len(b.parts) > 0 || !finite(r.Vector) {
 			return nil, fmt.Errorf("a query with %d coordinates for an index of %s with %d", len(r.Vector), b.Embedder(), b.Dimensions())
@@ -119,6 +126,7 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 		names = append(names, b.keys.Symbol(n))
 	}
 	var wants []want
+	clustered := b.clustered()
 	for _, p := range b.parts {
 		v.Rows += p.liveRows()
 		v.Words += p.Words - p.DeadWords
@@ -140,10 +148,19 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 				wants = append(wants, want{p, files, n})
 			}
 		}
-		if r.Vector != nil {
+		if r.Vector != nil && !clustered[p] {
 			for n := range p.pages(vectors) {
 				wants = append(wants, want{p, vectors, n})
 			}
+		}
+	}
+	var probes []probe
+	if r.Vector != nil {
+		probes = b.probes(&v.query, clustered, r.Directory != "")
+	}
+	for _, p := range probes {
+		for n := p.from / bitsPerPage; n*bitsPerPage < p.end; n++ {
+			wants = append(wants, want{p.part, signBits, n})
 		}
 	}
 	read, err := b.fetch(ctx, wants)
@@ -159,8 +176,44 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 			return nil, err
 		}
 		v.parts = append(v.parts, pv)
+		if r.Vector != nil && !clustered[p] {
+			for n := range p.pages(vectors) {
+				pv.vectors = append(pv.vectors, page[vectorPage](read, p, vectors, n))
+			}
+		}
+		for _, c := range probes {
+			for n := c.from / bitsPerPage; c.part == p && n*bitsPerPage < c.end; n++ {
+				first := n * bitsPerPage
+				pv.probed = append(pv.probed, probed{page[bitsPage](read, p, signBits, n), first, max(c.from-first, 0), min(c.end-first, bitsPerPage), c.likeness})
+			}
+		}
 	}
 	return v, nil
+}
+
+// clustered are the segments that are searched by their clusters.
+func (b *Base) clustered() map[*part]bool {
+	rows, some := 0, map[*part]bool{}
+	for _, p := range b.parts {
+		if rows += p.liveRows(); len(p.clusters) > 0 {
+			some[p] = true
+		}
+	}
+	if rows <= b.tuning.exactRows {
+		return nil
+	}
+	return some
+}
+
+// probes gives the clusters that a query looks into: within a directory all, as the nearest may have nothing of it.
+func (b *Base) probes(q *query, clustered map[*part]bool, whole bool) []probe {
+	var parts []*part
+	for _, p := range b.parts {
+		if clustered[p] {
+			parts = append(parts, p)
+		}
+	}
+	return q.probes(parts, whole)
 }
 
 func (p *part) view(read *pages, r Request, words, names []uint64) (*partView, error) {
@@ -170,11 +223,6 @@ func (p *part) view(read *pages, r Request, words, names []uint64) (*partView, e
 	v := &partView{part: p, table: p.table}
 	for n := range p.pages(lengths) {
 		v.lengths = append(v.lengths, page[lengthsPage](read, p, lengths, n))
-	}
-	if r.Vector != nil {
-		for n := range p.pages(vectors) {
-			v.vectors = append(v.vectors, page[vectorPage](read, p, vectors, n))
-		}
 	}
 	if r.Directory != "" {
 		v.within = p.below(read, r.Directory)
@@ -310,16 +358,24 @@ type Location struct {
 	Symbol              string
 }
 
-// Locate tells where rows of a view of this index are, in one round trip.
-func (b *Base) Locate(ctx context.Context, v *View, all []Row) ([]Location, error) {
+// Locate tells where rows of a view of this index are, and replaces estimates among the near ones by their scores, the best first: both in
+// one round trip.
+func (b *Base) Locate(ctx context.Context, v *View, all []Row, near []Near) ([]Location, error) {
 	var wants []want
 	for _, r := range all {
 		wants = append(wants, want{v.parts[r.part].part, rows, int(r.row) / rowsPerPage})
+	}
+	for _, n := range near {
+		if n.Estimate {
+			p := v.parts[n.Row.part].part
+			wants = append(wants, want{p, vectors, int(n.slot) / perPage(vectors, p.dimensions)})
+		}
 	}
 	read, err := b.fetch(ctx, wants)
 	if err != nil {
 		return nil, err
 	}
+	v.score(read, near)
 	out := make([]Location, len(all))
 	for i, r := range all {
 		m, k := page[rowsPage](read, v.parts[r.part].part, rows, int(r.row)/rowsPerPage), int(r.row)%rowsPerPage

@@ -26,7 +26,7 @@ type Search func(ctx context.Context, sb *sandbox.Sandbox, query, directory stri
 // Findings are what a search found, and in which tree.
 type Findings struct {
 	Parts []Part
-	// Root identifies the tree that was indexed; the workspace's changes against it were searched beside it.
+	// Root identifies the tree that was searched: the workspace as it is now.
 	Root string
 }
 

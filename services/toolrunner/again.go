@@ -30,9 +30,14 @@ type Repeated struct {
 //
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
 func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (Repeated, error) {
-	a := &again{store: log.Store(), opts: opts, cfg: cfg, task: task, rollout: r.ID}
-	defer a.end()
 	var found Repeated
+	searcher, err := newSearcher(log.Store())
+	if err != nil {
+		return found, err
+	}
+	searcher.storeless = true
+	a := &again{store: log.Store(), opts: opts, cfg: cfg, task: task, rollout: r.ID, searcher: searcher}
+	defer a.end()
 	for _, turn := range r.Turns {
 		recorded, answered := r.Tools[turn.Turn]
 		if !answered {
@@ -58,6 +63,8 @@ type again struct {
 	rollout string
 	before  *storage.Ref     // the recorded workspace before the turn
 	box     *sandbox.Sandbox // with this workspace, nil where one has to be made
+
+	searcher *searcher
 }
 
 func (a *again) end() {
@@ -104,7 +111,7 @@ func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnS
 			return t, err
 		}
 	}
-	results, _, err := run(ctx, a.cfg, t.box, turn.ToolCalls)
+	results, _, err := run(ctx, a.cfg, t.box, a.searcher.offered(a.cfg, a.task), turn.ToolCalls)
 	if err != nil {
 		return t, err
 	}

@@ -38,6 +38,7 @@ type Service struct {
 	runner string
 	// redacted counts secrets, by rule.
 	redacted *prometheus.CounterVec
+	searcher *searcher
 }
 
 // Run is the service.
@@ -58,8 +59,13 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	searcher, err := newSearcher(env.Log.Store())
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
-		log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), redacted: redacted,
+		searcher: searcher,
+		log:      env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), redacted: redacted,
 	}, nil
 }
 
@@ -126,7 +132,7 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		return events.ToolsCompleted{}, err
 	}
 	defer s.held.put(box)
-	results, redacted, err := run(ctx, cfg, box.Sandbox, last.ToolCalls)
+	results, redacted, err := run(ctx, cfg, box.Sandbox, s.searcher.offered(cfg, task), last.ToolCalls)
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
 	}
@@ -144,12 +150,12 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 }
 
 // run makes the calls of one turn, and redacts what they answer where the run wants that.
-func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
+func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search tools.Search, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
 	calls := make([]tools.Call, len(asked))
 	for i, c := range asked {
 		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	}
-	answers, err := tools.Run(ctx, sb, nil, calls)
+	answers, err := tools.Run(ctx, sb, search, calls)
 	if err != nil {
 		return nil, nil, err
 	}

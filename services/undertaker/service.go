@@ -60,14 +60,15 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return nil, nil // another application's
 	}
 	e, err := s.log.Event(ctx, run, a.Sequence)
-	switch {
-	case err == nil:
+	if err == nil {
 		letter.Subject = e.Subject()
 		err = s.failRollout(ctx, e, a)
-	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, events.ErrMalformed), errors.Is(err, events.ErrSubject):
-		err = nil // the run is gone, or what stands there is no event: nobody waits for it
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, events.ErrMalformed), errors.Is(err, events.ErrSubject):
+		// The run is gone, or what stands there is no event: nobody waits for it. Or the rollout's chain has a link that is none, behind
+		// which nobody can state anything.
+	case err != nil:
 		return nil, err
 	}
 	return nil, s.bury(ctx, m, a, letter)

@@ -285,6 +285,19 @@ func blobs(t *testing.T, s storage.Store) {
 	must(t, s.Put(t.Context(), ref.Key, []byte("cont")))
 	_, err = storage.GetBlob(t.Context(), s, ref)
 	wantError(t, "GetBlob of a part", err, storage.ErrCorrupt)
+	must(t, s.Put(t.Context(), ref.Key, []byte("content and more")))
+	got, err = storage.GetBlob(t.Context(), s, ref)
+	must(t, err)
+	if !bytes.Equal(got, data) {
+		t.Errorf("GetBlob of what begins with it = %q", got)
+	}
+	empty, err := storage.PutBlob(t.Context(), s, nil)
+	must(t, err)
+	got, err = storage.GetBlob(t.Context(), s, empty)
+	must(t, err)
+	if len(got) != 0 {
+		t.Errorf("GetBlob of nothing = %q", got)
+	}
 	_, err = storage.PutBlob(t.Context(), s, data)
 	must(t, err)
 	wantObject(t, s, ref.Key, data)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -195,10 +196,10 @@ func TestRevocation(t *testing.T) {
 
 // TestInitKeepsWhatExists: a second init changes no key, and list and show say who is who without a secret.
 func TestInitKeepsWhatExists(t *testing.T) {
-	dir := initKeys(t, "--tls", "localhost")
+	dir := initKeys(t, "--tls", "localhost", "--store-root")
 	before := tree(t, dir)
 	var made []struct{ Name, Outcome string }
-	if err := json.Unmarshal([]byte(command(t, "auth", "init", "--out", dir, "--tls", "localhost", "--json")), &made); err != nil {
+	if err := json.Unmarshal([]byte(command(t, "auth", "init", "--out", dir, "--tls", "localhost", "--store-root", "--json")), &made); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range made {
@@ -214,8 +215,17 @@ func TestInitKeepsWhatExists(t *testing.T) {
 	}
 	for path := range before {
 		secret := strings.HasSuffix(path, ".nk") || strings.HasSuffix(path, ".creds") || strings.HasSuffix(path, ".key")
-		if mode := modeOf(t, path); secret && mode != 0o600 {
-			t.Errorf("%s has mode %o", path, mode)
+		want := fs.FileMode(0o600)
+		if strings.HasSuffix(path, "server.key") || strings.Contains(path, "/s3/root.") { // of servers that may be other users
+			secret, want = true, 0o640
+		}
+		if mode := modeOf(t, path); secret && mode != want {
+			t.Errorf("%s has mode %o, want %o", path, mode, want)
+		}
+	}
+	for _, name := range auth.Everybody() {
+		if path := filepath.Join(dir, "users", name, "ca.crt"); before[path] == "" || before[path] != before[filepath.Join(dir, auth.CAFile)] {
+			t.Errorf("%s does not know whom to believe", name)
 		}
 	}
 	said := command(t, "auth", "list", "--out", dir) + command(t, "auth", "show", events.Generator) + fmt.Sprint(made)

@@ -51,6 +51,12 @@ func TestCommands(t *testing.T) {
 	if err := os.CopyFS(fix, os.DirFS(filepath.Join(dir, "my-tasks/shell-slugify/environment/repo"))); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.CopyFS(filepath.Join(dir, "shop"), os.DirFS(fix)); err != nil {
+		t.Fatal(err)
+	}
+	// Keys and caches of indexes are the test's own.
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	ran := 0
 	for _, args := range shellCommands(t, filepath.Join(root, "README.md")) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
