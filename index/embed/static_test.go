@@ -55,7 +55,7 @@ func BenchmarkStatic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	texts := []string{string(text[:1500])}
+	texts := []string{string(text)}
 	e := Static()
 	b.SetBytes(int64(len(texts[0])))
 	for b.Loop() {

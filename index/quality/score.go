@@ -3,10 +3,12 @@ package quality
 import (
 	"context"
 	"slices"
+
+	"github.com/rondo-rl/rondo/index/search"
 )
 
-// Depth is how many answers of each ranking count, and are joined.
-const Depth = 200
+// Depth is how many answers count.
+const Depth = search.MaxLimit
 
 // Ranking gives the functions that answer a question, the best first.
 type Ranking func(ctx context.Context, question string) ([]int, error)

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,11 +67,17 @@ func New(list []functions.Function, count int) *Set {
 
 // Go gives the functions of Go's standard library without its commands, whose place the go command says.
 func Go(ctx context.Context) ([]functions.Function, error) {
-	root, err := said(ctx, "go", "env", "GOROOT")
+	root, err := GoRoot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return functions.Read(path.Join(root, "src"), func(folder string) bool { return folder == "cmd" })
+	return functions.Read(root, func(folder string) bool { return folder == "cmd" })
+}
+
+// GoRoot is the folder of Go's standard library.
+func GoRoot(ctx context.Context) (string, error) {
+	root, err := said(ctx, "go", "env", "GOROOT")
+	return filepath.Join(root, "src"), err
 }
 
 // Python gives the functions of Python's standard library, whose place python3 says.

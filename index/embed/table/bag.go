@@ -57,25 +57,3 @@ func Bag(text string) []Weighted {
 	}
 	return list
 }
-
-// Grams gives the rows, of a number of them, that stand for a word which has none of its own: those of its pieces of three to five
-// letters, with its ends marked.
-func Grams(word string, rows int) []int {
-	if rows == 0 || len(word) < 3 {
-		return nil
-	}
-	marked := "<" + word + ">"
-	var list []int
-	for size := 3; size <= 5; size++ {
-		for i := 0; i+size <= len(marked) && len(list) < maxGrams; i++ {
-			h := uint32(2166136261)
-			for _, c := range []byte(marked[i : i+size]) {
-				h = (h ^ uint32(c)) * 16777619
-			}
-			list = append(list, int((h^h>>15)%uint32(rows)))
-		}
-	}
-	return list
-}
-
-const maxGrams = 128

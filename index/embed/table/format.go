@@ -76,8 +76,8 @@ func decode(file []byte) (*Table, error) {
 	switch {
 	case h.Format != format || h.WordsForm != words.Version:
 		return nil, fmt.Errorf("form %d of words' form %d, want %d of %d", h.Format, h.WordsForm, format, words.Version)
-	case h.Dimensions < 1 || h.Dimensions > maxDimensions || h.Words < 0 || h.Grams < 0 || h.Words > maxRows || h.Grams > maxRows:
-		return nil, fmt.Errorf("%d words, %d pieces and %d dimensions", h.Words, h.Grams, h.Dimensions)
+	case h.Dimensions < 1 || h.Dimensions > maxDimensions || h.Words < 0 || h.Words > maxRows:
+		return nil, fmt.Errorf("%d words of %d dimensions", h.Words, h.Dimensions)
 	}
 	list := make([]string, 0, min(h.Words, len(rest)))
 	for range h.Words {
@@ -90,26 +90,25 @@ func decode(file []byte) (*Table, error) {
 			return nil, fmt.Errorf("word %d is out of order", n-1)
 		}
 	}
-	rows := h.Words + h.Grams
-	if len(rest) != rows*(2+h.Dimensions) {
-		return nil, fmt.Errorf("%d bytes of rows, want %d", len(rest), rows*(2+h.Dimensions))
+	if want := int64(h.Words) * int64(2+h.Dimensions); int64(len(rest)) != want {
+		return nil, fmt.Errorf("%d bytes of rows, want %d", len(rest), want)
 	}
-	t := empty(list, h.Grams, h.Dimensions)
+	t := empty(list, h.Dimensions)
 	t.Trained = h.Trained
 	for i := range t.scales {
 		t.scales[i] = binary.LittleEndian.Uint16(rest[2*i:])
 	}
-	for i, x := range rest[2*rows:] {
+	for i, x := range rest[2*h.Words:] {
 		t.rows[i] = int8(x)
 	}
 	return t, nil
 }
 
 // empty is a table of zeros. Its words share one string, as thousands of small ones would burden the collector.
-func empty(list []string, grams, dimensions int) *Table {
-	rows := len(list) + grams
+func empty(list []string, dimensions int) *Table {
+	rows := len(list)
 	t := &Table{
-		Header: Header{Dimensions: dimensions, Words: len(list), Grams: grams}, words: make([]string, len(list)),
+		Header: Header{Dimensions: dimensions, Words: len(list)}, words: make([]string, len(list)),
 		scales: make([]uint16, rows), rows: make([]int8, rows*dimensions), place: make(map[string]int32, len(list)),
 	}
 	all := strings.Join(list, "")

@@ -1,5 +1,4 @@
-// Package table is the form of a static embedder: a row of int8 for each word, and rows that words which are not known share piece
-// by piece. A text's vector is the sum of its words' rows.
+// Package table is the form of a static embedder: a row of int8 for each word. A text's vector is the sum of its words' rows.
 //
 // All sums are of whole numbers, and the one square root and division at the end are exact to the last bit by IEEE 754, so every
 // platform gives the same vectors bit for bit.
@@ -10,7 +9,7 @@ import "math"
 // Table is immutable, and safe for concurrent use.
 type Table struct {
 	Header
-	words  []string // in ascending order; word i has row i, and the pieces' rows follow
+	words  []string // in ascending order; word i has row i
 	scales []uint16 // of each row
 	rows   []int8   // Dimensions of each row
 	place  map[string]int32
@@ -22,22 +21,18 @@ type Header struct {
 	WordsForm  int    `json:"words_form"` // words.Version
 	Dimensions int    `json:"dimensions"`
 	Words      int    `json:"words"`
-	Grams      int    `json:"grams"` // rows of pieces
 	Trained    Corpus `json:"trained"`
 }
 
 // Corpus is what a table was trained on.
 type Corpus struct {
-	Sources   int            `json:"sources"`   // modules and packages
-	Functions map[string]int `json:"functions"` // by language
-	Withheld  int            `json:"withheld"`  // functions that quality is measured with, or copies of them
-	List      string         `json:"list"`      // SHA-256 of the list of sources
-	Content   string         `json:"content"`   // SHA-256 over the functions
-	Seed      uint64         `json:"seed"`
+	Sources  int            `json:"sources"`  // modules and packages
+	Examples map[string]int `json:"examples"` // by kind
+	Withheld int            `json:"withheld"` // functions left out as they are some that quality is measured with
+	List     string         `json:"list"`     // SHA-256 of the list of sources
+	Content  string         `json:"content"`  // SHA-256 over the examples
+	Seed     uint64         `json:"seed"`
 }
-
-// share of a row of which a word is made; a word that has pieces only divides it by their number.
-const share = 1 << 10
 
 // Embed gives the vector of a text: of unit length, or zero where no word of it is known.
 func (t *Table) Embed(text string) []float32 {
@@ -45,13 +40,7 @@ func (t *Table) Embed(text string) []float32 {
 	sum := make([]int64, d)
 	for _, w := range Bag(text) {
 		if row, ok := t.place[w.Word]; ok {
-			t.add(sum, int(row), int64(w.Weight)*share)
-			continue
-		}
-		if grams := Grams(w.Word, t.Grams); len(grams) > 0 {
-			for _, g := range grams {
-				t.add(sum, len(t.words)+g, int64(w.Weight)*share/int64(len(grams)))
-			}
+			t.add(sum, int(row), int64(w.Weight))
 		}
 	}
 	vector := make([]float32, d)
@@ -76,9 +65,9 @@ func (t *Table) add(sum []int64, row int, times int64) {
 	}
 }
 
-// Quantise makes a table of rows of floats: those of the words, which are in ascending order, and then those of pieces.
-func Quantise(words []string, grams, dimensions int, rows []float32) *Table {
-	t := empty(words, grams, dimensions)
+// Quantise makes a table of rows of floats: those of the words, which are in ascending order.
+func Quantise(words []string, dimensions int, rows []float32) *Table {
+	t := empty(words, dimensions)
 	largest, most := make([]float32, len(t.scales)), float32(0)
 	for i := range largest {
 		for _, x := range rows[i*dimensions:][:dimensions] {

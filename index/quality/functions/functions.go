@@ -1,4 +1,4 @@
-// Package functions reads documented functions out of source trees: what the built-in embedder learns from, and what search is
+// Package functions reads functions, and the sentences that say what they do, out of source trees: what the built-in embedder learns from, and what search is
 // measured with.
 package functions
 
@@ -18,12 +18,12 @@ import (
 	"github.com/rondo-rl/rondo/index/words"
 )
 
-// Function is one that has a body and says what it does.
+// Function is one that has a body.
 type Function struct {
 	Path     string // in its tree, with slashes
 	Symbol   string // the name, behind its type's: Reader.Read
 	Name     string
-	Sentence string // the first one of its documentation
+	Sentence string // the first one of its documentation, on one line
 	Text     string // without the documentation
 }
 
@@ -75,10 +75,30 @@ func digest(of, text string) [sha256.Size]byte {
 
 const maxFile = 1 << 20
 
-// Read gives the documented functions below a folder, of files in Go and Python that a person wrote and that are no tests, in the
-// order of their paths. Skip is asked about folders, by their paths with slashes from the root, which is ".".
+// Read gives the documented functions below a folder, in the order of their paths, of the files that Walk visits.
 func Read(root string, skip func(folder string) bool) ([]Function, error) {
 	var list []Function
+	err := Walk(root, skip, func(name string, content []byte) {
+		for _, f := range Of(name, content) {
+			if f.Sentence != "" {
+				list = append(list, f)
+			}
+		}
+	})
+	return list, err
+}
+
+// Of gives all functions of a file that have a body; Sentence is empty where nothing is said of one.
+func Of(name string, content []byte) []Function {
+	if path.Ext(name) == ".go" {
+		return goFunctions(name, content)
+	}
+	return pythonFunctions(name, content)
+}
+
+// Walk visits the files in Go and Python below a folder that a person wrote and that are no tests, in the order of their paths, which have
+// slashes. Skip is asked about folders, by their paths from the root, which is ".".
+func Walk(root string, skip func(folder string) bool, visit func(name string, content []byte)) error {
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -94,11 +114,7 @@ func Read(root string, skip func(folder string) bool) ([]Function, error) {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() || test(relative) {
-			return nil
-		}
-		of := map[string]func(string, []byte) []Function{".go": goFunctions, ".py": pythonFunctions}[path.Ext(relative)]
-		if of == nil {
+		if ext := path.Ext(relative); !entry.Type().IsRegular() || test(relative) || ext != ".go" && ext != ".py" {
 			return nil
 		}
 		content, err := os.ReadFile(name)
@@ -106,14 +122,14 @@ func Read(root string, skip func(folder string) bool) ([]Function, error) {
 			return err
 		}
 		if len(content) <= maxFile && source.Classify(relative, content) == source.Indexed {
-			list = append(list, of(relative, content)...)
+			visit(relative, content)
 		}
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("functions below %s: %w", root, fs.ErrNotExist)
+		return fmt.Errorf("functions below %s: %w", root, fs.ErrNotExist)
 	}
-	return list, err
+	return err
 }
 
 func test(name string) bool {

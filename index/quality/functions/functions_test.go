@@ -8,7 +8,7 @@ import (
 )
 
 func TestGo(t *testing.T) {
-	list := goFunctions("a/b.go", []byte(`// Package b.
+	list := Of("a/b.go", []byte(`// Package b.
 package b
 
 // Read fills p. It is a Reader's Read.
@@ -27,8 +27,8 @@ func silent() {}
 //go:nosplit
 func directive() {}
 `))
-	if len(list) != 1 {
-		t.Fatalf("%d functions, want 1: %+v", len(list), list)
+	if len(list) != 3 || list[1].Symbol != "silent" || list[1].Sentence != "" || list[2].Sentence != "" {
+		t.Fatalf("%d functions, want 3, of which one says something: %+v", len(list), list)
 	}
 	want := Function{Path: "a/b.go", Symbol: "Reader.Read", Name: "Read", Sentence: "Read fills p.",
 		Text: "func (r *Reader[T]) Read(p []byte) int {\n\t// kept\n\treturn len(p)\n}"}
@@ -41,7 +41,7 @@ func directive() {}
 }
 
 func TestPython(t *testing.T) {
-	list := pythonFunctions("a.py", []byte(`"""Module."""
+	list := Of("a.py", []byte(`"""Module."""
 import os
 class Reader(
     object):
@@ -110,7 +110,7 @@ func FuzzPython(f *testing.F) {
 	f.Add([]byte("class A:\n\tdef f(:\n\t\t\"\"\"Doc"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, f := range pythonFunctions("x.py", content) {
-			if f.Name == "" || f.Sentence == "" {
+			if f.Name == "" || f.Text == "" {
 				t.Errorf("%+v", f)
 			}
 			f.Question()

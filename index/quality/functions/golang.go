@@ -16,11 +16,7 @@ func goFunctions(path string, content []byte) []Function {
 	var list []Function
 	for _, decl := range file.Decls {
 		d, ok := decl.(*ast.FuncDecl)
-		if !ok || d.Body == nil || d.Doc == nil {
-			continue
-		}
-		sentence := firstSentence(d.Doc.Text())
-		if sentence == "" {
+		if !ok || d.Body == nil {
 			continue
 		}
 		symbol := d.Name.Name
@@ -28,7 +24,7 @@ func goFunctions(path string, content []byte) []Function {
 			symbol = receiver(d.Recv.List[0].Type) + "." + symbol
 		}
 		start, end := set.PositionFor(d.Pos(), false).Offset, set.PositionFor(d.End(), false).Offset
-		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name, Sentence: sentence, Text: string(content[start:end])})
+		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name, Sentence: firstSentence(d.Doc.Text()), Text: string(content[start:end])})
 	}
 	return list
 }

@@ -45,23 +45,19 @@ func pythonFunctions(path string, content []byte) []Function {
 		if word == "class" || nested || i+1 == len(lines) || lines[i+1].indent <= s.indent {
 			continue
 		}
-		docs := lines[i+1]
-		comment, ok := stringLiteral(content[docs.start:docs.end])
-		sentence := firstSentence(comment)
-		if !ok || sentence == "" {
-			continue
-		}
-		last := docs
+		first, last := lines[i+1], lines[i+1]
 		for j := i + 2; j < len(lines) && lines[j].indent > s.indent; j++ {
 			last = lines[j]
 		}
-		if last == docs {
-			continue // documentation alone
+		f := Function{Path: path, Symbol: symbol, Name: name, Text: string(content[s.start:last.end])}
+		if comment, ok := stringLiteral(content[first.start:first.end]); ok {
+			if last == first {
+				continue // documentation alone
+			}
+			f.Sentence = firstSentence(comment)
+			f.Text = string(content[s.start:first.start]) + strings.TrimLeft(string(content[first.end:last.end]), " \t\r\n")
 		}
-		list = append(list, Function{
-			Path: path, Symbol: symbol, Name: name, Sentence: sentence,
-			Text: string(content[s.start:docs.start]) + strings.TrimLeft(string(content[docs.end:last.end]), " \t\r\n"),
-		})
+		list = append(list, f)
 	}
 	return list
 }
