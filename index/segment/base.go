@@ -87,7 +87,8 @@ func (b *Base) read(data []byte) error {
 
 // Fresh is an empty index in the place of this one: what is committed to it replaces all that was.
 func (b *Base) Fresh() *Base {
-	return &Base{reader: b.reader, repo: b.repo, etag: b.etag, pointer: b.pointer, overlay: b.overlay, tuning: b.tuning}
+	return &Base{reader: b.reader, repo: b.repo, etag: b.etag, pointer: b.pointer, overlay: b.overlay, tuning: b.tuning,
+		manifest: manifest{Written: b.manifest.Written}}
 }
 
 // Root is the tree's, "" for an empty index.

@@ -292,11 +292,8 @@ func (b *Base) write(ctx context.Context, old *Base) error {
 		return err
 	}
 	space := b.keys.Space()
-	// What the old index needs stays for a while, as others may use it or build upon it.
-	if old.pointer != nil && old.root != "" && old.root != b.root && time.Since(old.manifest.Written) > storage.RefreshAfter {
-		if err := b.store.Put(ctx, rootKey(space, old.root), old.pointer); err != nil {
-			return fmt.Errorf("refresh the index of root %s: %w", old.root, err)
-		}
+	if err := old.refresh(ctx, b.root); err != nil {
+		return err
 	}
 	if err := b.store.Put(ctx, rootKey(space, b.root), data); err != nil {
 		return fmt.Errorf("store the index of root %s: %w", b.root, err)
@@ -308,6 +305,22 @@ func (b *Base) write(ctx context.Context, old *Base) error {
 	b.etag = old.etag
 	b.etag, err = b.publish(ctx, data)
 	return err
+}
+
+// refresh writes the manifest again that is about to be replaced, if it is old: what it needs stays for a while, as others may use it or
+// build upon it.
+func (b *Base) refresh(ctx context.Context, next string) error {
+	if b.pointer == nil || time.Since(b.manifest.Written) <= storage.RefreshAfter {
+		return nil
+	}
+	r, _, err := decodeClear(b.pointer)
+	if err == nil && r.root != next {
+		err = b.store.Put(ctx, rootKey(b.keys.Space(), r.root), b.pointer)
+	}
+	if err != nil {
+		return fmt.Errorf("refresh the index of root %s: %w", r.root, err)
+	}
+	return nil
 }
 
 // Commit makes a change what the repository's index is, as Writer.Commit does.

@@ -161,6 +161,27 @@ func FuzzPostings(f *testing.F) {
 	})
 }
 
+// TestExchangedPages: a page in the place of another one of the same section is seen.
+func TestExchangedPages(t *testing.T) {
+	keys, p := sampleSegment(t, 40, 4096)
+	base := New(nil, keys, nil)
+	base.parts, base.manifest.Dimensions = []*part{p}, 4096
+	vector := make([]float32, 4096)
+	vector[0] = 1
+	if _, err := base.Read(t.Context(), Request{Vector: vector}); err != nil {
+		t.Fatal(err)
+	}
+	at := p.starts[vectors]
+	if len(at) < 4 || at[1]-at[0] != at[2]-at[1] {
+		t.Fatalf("pages at %v", at)
+	}
+	p.data = slices.Concat(p.data[:at[0]], p.data[at[1]:at[2]], p.data[at[0]:at[1]], p.data[at[2]:])
+	base.cache = memoryOnly()
+	if _, err := base.Read(t.Context(), Request{Vector: vector}); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("exchanged pages: %v", err)
+	}
+}
+
 // TestLongLists: a word that stands in so many rows that its list is cut is found in all of them.
 func TestLongLists(t *testing.T) {
 	keys := seal.New(seal.Key{1})
