@@ -186,7 +186,7 @@ func TestExchangedPages(t *testing.T) {
 func TestLongLists(t *testing.T) {
 	keys := seal.New(seal.Key{1})
 	b := newBuilder(keys, 2)
-	const n = 60_000
+	const n = 45_000
 	for i := range 30 {
 		f := fileRows{path: fmt.Sprintf("%02d", i)}
 		for k := range n / 30 {
@@ -254,7 +254,7 @@ func TestFullSegments(t *testing.T) {
 // and there are never many segments.
 func TestMergesFollowTheChange(t *testing.T) {
 	parts := []*part{{entry: entry{Files: 1, Rows: 100_000}}}
-	written, updates := 0, 4000
+	written, updates := 0, 2000
 	for range updates {
 		parts = append(parts, &part{entry: entry{Files: 1, Rows: 10}})
 		for _, group := range mergers(parts, fullSegment) {
