@@ -161,6 +161,24 @@ func FuzzPostings(f *testing.F) {
 	})
 }
 
+// TestDot: the inner product is that of a plain loop, for all lengths and the largest numbers.
+func TestDot(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{1, 3, 7, 8, 9, 48, 100, 192, MaxDimensions} {
+		steps, row, want := make([]int16, n), make([]byte, n), int64(0)
+		for i := range n {
+			steps[i], row[i] = querySteps, 127
+			if n < MaxDimensions {
+				steps[i], row[i] = int16(random.IntN(2*querySteps+1)-querySteps), byte(random.Uint32())
+			}
+			want += int64(steps[i]) * int64(int8(row[i]))
+		}
+		if got := dot(steps, row); int64(got) != want {
+			t.Errorf("%d: %d, want %d", n, got, want)
+		}
+	}
+}
+
 // TestExchangedPages: a page in the place of another one of the same section is seen.
 func TestExchangedPages(t *testing.T) {
 	keys, p := sampleSegment(t, 40, 4096)
