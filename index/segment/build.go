@@ -19,14 +19,13 @@ type builder struct {
 	keys       *seal.Keys
 	dimensions int
 
-	words  map[uint64]uint32 // marks of words, as positions in marks
-	marks  []uint64
-	known  map[string]uint32 // words whose marks were made already
-	files  []fileRows
-	rows   int
-	length int64 // words in all rows
-	// clusters is from how many rows of its own on the segment makes the index one that is worth clustering.
-	clusters int
+	words    map[uint64]uint32 // marks of words, as positions in marks
+	marks    []uint64
+	known    map[string]uint32 // words whose marks were made already
+	files    []fileRows
+	rows     int
+	length   int64 // words in all rows
+	clusters int   // from how many rows on the segment is clustered
 }
 
 type fileRows struct {

@@ -96,7 +96,7 @@ func TestCacheOfManyProcesses(t *testing.T) {
 	random := mathrand.New(mathrand.NewPCG(1, 1))
 	trees := map[string]segmenttest.Tree{}
 	for _, repo := range []string{"a", "b", "c", "d"} {
-		trees[repo] = segmenttest.Tree{}.Grow(random, 800)
+		trees[repo] = segmenttest.Tree{}.Grow(random, 300)
 		commit(t, load(t, store, repo), trees[repo].Change(keys, nil))
 	}
 	var group sync.WaitGroup

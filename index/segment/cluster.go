@@ -13,9 +13,6 @@ import (
 const (
 	// ExactRows is up to how many live rows an index is searched through all its vectors, so that an answer is exact.
 	ExactRows = 200_000
-	// A segment of at least clusteredRows is clustered, in an index that has clusteredIndex rows with it: a smaller one is not worth its
-	// centroids, which every manifest repeats.
-	clusteredRows = 8 << 10
 
 	centroidBytes  = 50 << 10 // of a segment, at most
 	trainingRows   = 64       // for each cluster
@@ -24,10 +21,20 @@ const (
 	closest = 12
 )
 
-// tuning is from where on an index is clustered; tests set it lower.
-type tuning struct{ exactRows, clusteredIndex int }
+// tuning is from where on clusters are made and used; tests set it lower. A segment of at least clusteredRows is clustered, in an index that
+// has clusteredIndex rows with it: a smaller one is not worth its centroids, which every manifest repeats.
+type tuning struct{ exactRows, clusteredIndex, clusteredRows int }
 
-var tuned = tuning{exactRows: ExactRows, clusteredIndex: 128 << 10}
+var tuned = tuning{exactRows: ExactRows, clusteredIndex: 128 << 10, clusteredRows: 8 << 10}
+
+// clusters is from how many rows on a segment is clustered that stands beside others.
+func (t *tuning) clusters(others []*part) int {
+	rows := t.clusteredIndex
+	for _, p := range others {
+		rows -= p.liveRows()
+	}
+	return max(rows, t.clusteredRows)
+}
 
 // clusterCount is about 0.7 times the root of the rows: 256 clusters of 512 rows in a full segment.
 func clusterCount(rows, dimensions int) int {
@@ -196,7 +203,7 @@ func (b *builder) slots(o *object, all []*chunkRow) []uint32 {
 	for i := range slots {
 		slots[i] = uint32(i)
 	}
-	if len(all) < max(clusteredRows, b.clusters) {
+	if len(all) < b.clusters {
 		return slots
 	}
 	vectors := make([]quantised, len(all))
@@ -247,7 +254,7 @@ type probe struct {
 // best for questions in prose to the Go standard library, a half 98: such a question is near to no cluster, and signs are small.
 const (
 	probedShare = 2
-	probedRows  = 4 << 10
+	probedRows  = 1 << 10
 )
 
 // probes gives the clusters that are nearest to a query, of all segments together, or the whole of them.

@@ -132,9 +132,9 @@ func TestRecall(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	topics := newTopics(random, 150, 192)
 	topics.noise = 1.6
-	b := topics.put(t, load(t, store, "repo").Cluster(9_000), 20_000, 10_000)
-	b = topics.put(t, b, 3_000, 3_000) // replaces some of the first ones
-	if c := b.Counts(); b.Clusters() < 100 || c.Segments != 3 || c.Dead == 0 || c.Chunks != 20_000 {
+	b := topics.put(t, load(t, store, "repo").Cluster(3_000), 6_000, 3_000)
+	b = topics.put(t, b, 500, 500) // replaces some of the first ones
+	if c := b.Counts(); b.Clusters() < 60 || c.Segments != 3 || c.Dead == 0 || c.Chunks != 6_000 {
 		t.Fatalf("%d clusters, %+v", b.Clusters(), c)
 	}
 	exact := load(t, store, "repo")
@@ -142,7 +142,7 @@ func TestRecall(t *testing.T) {
 	for range 25 {
 		queries = append(queries, topics.one())
 	}
-	again := load(t, store, "repo").Cluster(9_000)
+	again := load(t, store, "repo").Cluster(3_000)
 	if r := recall(t, again, exact, queries, ""); r < 0.95 {
 		t.Errorf("recall@10 is %.3f", r)
 	}
@@ -185,9 +185,9 @@ func (s slow) Stat(context.Context, string) (storage.Info, error) { panic("nothi
 func TestThreeRoundTrips(t *testing.T) {
 	store := open(t)
 	topics := newTopics(rand.New(rand.NewPCG(1, 2)), 100, 64)
-	b := topics.put(t, load(t, store, "repo").Cluster(9_000), 18_000, 9_000)
+	b := topics.put(t, load(t, store, "repo").Cluster(3_000), 6_000, 3_000)
 	topics.put(t, b, 500, 100)
-	for name, clusteredFrom := range map[string]int{"clusters": 9_000, "all vectors": 1_000_000} {
+	for name, clusteredFrom := range map[string]int{"clusters": 3_000, "all vectors": 1_000_000} {
 		for _, directory := range []string{"", "folder3"} {
 			synctest.Test(t, func(t *testing.T) {
 				before := time.Now()

@@ -88,10 +88,7 @@ func (w *Writer) add(f File) error {
 	}
 	if w.pending == nil {
 		w.pending, w.own = newBuilder(w.base.keys, w.dimensions), map[[16]byte]quantised{}
-		w.pending.clusters = w.base.tuning.clusteredIndex
-		for _, p := range slices.Concat(w.base.parts, w.written) {
-			w.pending.clusters -= p.liveRows()
-		}
+		w.pending.clusters = w.base.tuning.clusters(slices.Concat(w.base.parts, w.written))
 	}
 	rotation := w.base.keys.Rotation(w.dimensions)
 	all := make([]chunkRow, len(f.Chunks))

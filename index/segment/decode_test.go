@@ -161,6 +161,24 @@ func FuzzPostings(f *testing.F) {
 	})
 }
 
+// TestDot: the inner product is that of a plain loop, for all lengths and the largest numbers.
+func TestDot(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{1, 3, 7, 8, 9, 48, 100, 192, MaxDimensions} {
+		steps, row, want := make([]int16, n), make([]byte, n), int64(0)
+		for i := range n {
+			steps[i], row[i] = querySteps, 127
+			if n < MaxDimensions {
+				steps[i], row[i] = int16(random.IntN(2*querySteps+1)-querySteps), byte(random.Uint32())
+			}
+			want += int64(steps[i]) * int64(int8(row[i]))
+		}
+		if got := dot(steps, row); int64(got) != want {
+			t.Errorf("%d: %d, want %d", n, got, want)
+		}
+	}
+}
+
 // TestExchangedPages: a page in the place of another one of the same section is seen.
 func TestExchangedPages(t *testing.T) {
 	keys, p := sampleSegment(t, 40, 4096)
@@ -186,7 +204,7 @@ func TestExchangedPages(t *testing.T) {
 func TestLongLists(t *testing.T) {
 	keys := seal.New(seal.Key{1})
 	b := newBuilder(keys, 2)
-	const n = 60_000
+	const n = 45_000
 	for i := range 30 {
 		f := fileRows{path: fmt.Sprintf("%02d", i)}
 		for k := range n / 30 {
@@ -254,7 +272,7 @@ func TestFullSegments(t *testing.T) {
 // and there are never many segments.
 func TestMergesFollowTheChange(t *testing.T) {
 	parts := []*part{{entry: entry{Files: 1, Rows: 100_000}}}
-	written, updates := 0, 4000
+	written, updates := 0, 2000
 	for range updates {
 		parts = append(parts, &part{entry: entry{Files: 1, Rows: 10}})
 		for _, group := range mergers(parts, fullSegment) {

@@ -2,7 +2,7 @@ package segment
 
 // Cluster makes an index cluster its segments, and search through them, from so many rows on.
 func (b *Base) Cluster(rows int) *Base {
-	b.tuning = tuning{rows, rows}
+	b.tuning = tuning{rows, rows, rows}
 	return b
 }
 

@@ -17,18 +17,12 @@ const maxSmall = 8
 // again about once for each doubling of the segment that it is in, so updates cost what they change, times a logarithm.
 func (b *Base) merge(ctx context.Context) error {
 	for _, group := range mergers(b.parts, full(b.Dimensions())) {
-		clusters := b.tuning.clusteredIndex
-		for _, p := range b.parts {
-			if !slices.Contains(group, p) {
-				clusters -= p.liveRows()
-			}
-		}
-		merged, err := b.reader.join(ctx, group, clusters)
+		others := slices.DeleteFunc(slices.Clone(b.parts), func(p *part) bool { return slices.Contains(group, p) })
+		merged, err := b.reader.join(ctx, group, b.tuning.clusters(others))
 		if err != nil {
 			return err
 		}
-		b.parts = slices.DeleteFunc(b.parts, func(p *part) bool { return slices.Contains(group, p) })
-		b.parts = append(b.parts, merged)
+		b.parts = append(others, merged)
 	}
 	return nil
 }
