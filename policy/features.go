@@ -115,6 +115,9 @@ func (s *state) placeFeatures(f *file, line int) []feature {
 		numbered("function outcome", int(seen.function), 0, trait),
 		numbered("length", min(len(plain)/16, 5), 0, trait),
 	)
+	if len(s.found) > 0 {
+		out = append(out, numbered("found", s.rank(f), 0, trait))
+	}
 	if seen.count > 0 {
 		out = append(out, numbered("outcome", int(seen.line), min(seen.count, 3), trait))
 	}

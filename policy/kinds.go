@@ -3,6 +3,7 @@ package policy
 // The kinds of turn.
 const (
 	kindLook   = "Look around."
+	kindAsk    = "Ask the code."
 	kindSearch = "Search."
 	kindTest   = "Run the tests."
 	kindTry    = "Try changes."
@@ -12,10 +13,14 @@ const (
 
 // inclination is the fixed part of a kind's logit. It only says that one looks before one leaps, does not give up at once, and
 // may stop when the tests pass at last; where and what to change is left open, and the rest is learned.
-var inclination = map[string]float64{kindLook: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -3}
+var inclination = map[string]float64{kindLook: 2, kindAsk: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -3}
 
-// repaired is added to finishing once the tests pass after a change.
-const repaired = 5
+const (
+	// repaired is added to finishing once the tests pass after a change.
+	repaired = 5
+	// answered is added to looking further once all that a search found is read.
+	answered = -3
+)
 
 // kinds lists what can be done now.
 func (s *state) kinds() []candidate {
@@ -27,10 +32,16 @@ func (s *state) kinds() []candidate {
 		if kind == kindFinish && pass {
 			offset += repaired
 		}
+		if kind == kindLook && len(s.found) > 0 && len(s.unreadFound()) == 0 {
+			offset += answered
+		}
 		out = append(out, candidate{text: kind, offset: offset, features: kindFeatures(kind, situation)})
 	}
 	if (s.can("list_dir") && len(s.unlisted()) > 0) || (s.can("read_file") && len(s.unread()) > 0) {
 		add(kindLook)
+	}
+	if s.can(askTool) && s.canAsk() {
+		add(kindAsk)
 	}
 	if s.can("grep") && len(s.unread()) > 0 && len(s.searchWords()) > 0 {
 		add(kindSearch)

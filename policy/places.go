@@ -21,7 +21,7 @@ func (s *state) places() []candidate {
 		}
 		out = append(out, candidate{
 			text:     fmt.Sprintf("At %s:%d", at.file.path, at.line+1),
-			offset:   placeShare*s.promise(at.file, at.line, surroundings) + s.suspicion(at.file, at.line),
+			offset:   placeShare*s.promise(at.file, at.line, surroundings) + s.suspicion(at.file, at.line) + s.lead(at.file),
 			features: s.placeFeatures(at.file, at.line),
 			index:    at.order<<16 | at.line,
 		})

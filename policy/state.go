@@ -16,6 +16,7 @@ type state struct {
 
 	words map[string]bool // of the instruction
 	told  []string        // commands that the instruction names
+	need  string          // what the instruction asks for, as a question to a search by meaning
 	digit []string        // numbers of the instruction and of failing output
 	quote []string        // short texts that the instruction quotes
 
@@ -24,6 +25,8 @@ type state struct {
 	files   map[string]*file
 	order   []string
 	grepped map[string]bool
+	asked   bool     // by meaning
+	found   []string // the files of the answer, best first; they stand in front of the order
 
 	runs      []run
 	stays     *run            // of the applied change, for the case that it stays
@@ -95,6 +98,9 @@ func (s *state) observe(m *Message) {
 	switch m.Role {
 	case "user":
 		addWords(s.words, m.Content)
+		if s.need == "" {
+			s.need = needOf(m.Content)
+		}
 		s.told = append(s.told, toldCommands(m.Content)...)
 		s.digit = appendNumbers(s.digit, m.Content)
 		s.quote = appendQuoted(s.quote, m.Content)
@@ -124,6 +130,7 @@ type arguments struct {
 	NewString       *string `json:"new_string,omitempty"`
 	Contents        *string `json:"contents,omitempty"`
 	Command         *string `json:"command,omitempty"`
+	Query           *string `json:"query,omitempty"`
 }
 
 func text(p *string) string {
@@ -146,6 +153,8 @@ func (s *state) observeResult(call *Function, result string) {
 	case "grep":
 		s.grepped[text(a.Pattern)] = true
 		s.observeMatches(result)
+	case askTool:
+		s.observeFound(result)
 	case "search_replace":
 		s.observeEdit(cleanPath(text(a.FilePath)), text(a.OldString), text(a.NewString), result)
 	case "write":

@@ -71,6 +71,8 @@ func (t *turn) run() bool {
 	switch kind.text {
 	case kindLook:
 		t.look()
+	case kindAsk:
+		t.ask()
 	case kindSearch:
 		return t.search()
 	case kindTest:
@@ -110,9 +112,20 @@ func distinct(candidates []candidate) []candidate {
 	return out
 }
 
-// look lists every directory and reads every file that is known and was not looked at yet, all at once.
+// look lists every directory and reads every file that is known and was not looked at yet, all at once. What a search found comes first.
 func (t *turn) look() {
 	calls := 0
+	read := func(names []string) {
+		for _, name := range names {
+			if calls++; calls <= filesPerTurn {
+				t.call("read_file", arguments{TargetFile: &name})
+			}
+		}
+	}
+	found := t.s.unreadFound()
+	if t.s.can("read_file") {
+		read(found)
+	}
 	if t.s.can("list_dir") {
 		for _, dir := range t.s.unlisted() {
 			if calls++; calls <= filesPerTurn {
@@ -121,11 +134,7 @@ func (t *turn) look() {
 		}
 	}
 	if t.s.can("read_file") {
-		for _, name := range t.s.unread() {
-			if calls++; calls <= filesPerTurn {
-				t.call("read_file", arguments{TargetFile: &name})
-			}
-		}
+		read(t.s.unread()[len(found):])
 	}
 }
 

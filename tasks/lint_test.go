@@ -43,20 +43,22 @@ func cacheDir(t *testing.T) string {
 	return dir
 }
 
-func TestSampleTasksAreSound(t *testing.T) {
+func TestOurTasksAreSound(t *testing.T) {
 	needSandbox(t)
-	loaded, err := LoadPack(Sample())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, task := range loaded {
-		t.Run(task.Name, func(t *testing.T) {
-			report := Lint(t.Context(), task, LintOptions{CacheDir: cacheDir(t)})
-			if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != 3 || len(report.Solution) != 3 {
-				text, _ := json.MarshalIndent(report, "", " ")
-				t.Errorf("%s", text)
-			}
-		})
+	for _, pack := range packs() {
+		loaded, err := LoadPack(pack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range loaded {
+			t.Run(task.Name, func(t *testing.T) {
+				report := Lint(t.Context(), task, LintOptions{CacheDir: cacheDir(t)})
+				if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != 3 || len(report.Solution) != 3 {
+					text, _ := json.MarshalIndent(report, "", " ")
+					t.Errorf("%s", text)
+				}
+			})
+		}
 	}
 }
 

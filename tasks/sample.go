@@ -8,15 +8,22 @@ import (
 // The folders of the two Go tasks are called _repo: the go command passes over
 // such folders, so the bugs in them are no packages of this module.
 //
-//go:embed all:sample
+//go:embed all:sample all:large
 var embedded embed.FS
 
 // Sample is the pack that comes with Rondo: eight small repositories with one
 // bug each, six in POSIX shell and two in Go.
-func Sample() fs.FS {
-	pack, err := fs.Sub(embedded, "sample")
+func Sample() fs.FS { return pack("sample") }
+
+// Large is a second pack: three repositories of some 190 files each, again with
+// one bug. Their instructions name nothing by which a listing or grep would find
+// the faulty file: it takes a search by meaning.
+func Large() fs.FS { return pack("large") }
+
+func pack(name string) fs.FS {
+	tree, err := fs.Sub(embedded, name)
 	if err != nil {
-		panic(err) // the name is a valid path, which is all that Sub checks
+		panic(err) // the names are valid paths, which is all that Sub checks
 	}
-	return pack
+	return tree
 }

@@ -1,30 +1,36 @@
 package tasks
 
 import (
+	"io/fs"
 	"testing"
 )
 
-func TestSamplePackLoads(t *testing.T) {
-	loaded, err := LoadPack(Sample())
-	if err != nil {
-		t.Fatal(err)
-	}
-	onDisk, err := LoadDir("sample")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(loaded) != len(onDisk) {
-		t.Fatalf("%d tasks embedded, %d in the directory", len(loaded), len(onDisk))
-	}
-	for i, task := range loaded {
-		if task.Digest != onDisk[i].Digest || task.Name != onDisk[i].Name {
-			t.Errorf("%s: digest %s embedded, %s %s in the directory", task.Name, task.Digest, onDisk[i].Name, onDisk[i].Digest)
+// packs are those that come with Rondo.
+func packs() map[string]fs.FS { return map[string]fs.FS{"sample": Sample(), "large": Large()} }
+
+func TestPacksLoad(t *testing.T) {
+	for name, pack := range packs() {
+		loaded, err := LoadPack(pack)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if task.Solution == nil {
-			t.Errorf("%s: no solution", task.Name)
+		onDisk, err := LoadDir(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, warning := range task.Warnings {
-			t.Errorf("%s: %s", task.Name, warning)
+		if len(loaded) != len(onDisk) || len(loaded) == 0 {
+			t.Fatalf("%s: %d tasks embedded, %d in the directory", name, len(loaded), len(onDisk))
+		}
+		for i, task := range loaded {
+			if task.Digest != onDisk[i].Digest || task.Name != onDisk[i].Name {
+				t.Errorf("%s: digest %s embedded, %s %s in the directory", task.Name, task.Digest, onDisk[i].Name, onDisk[i].Digest)
+			}
+			if task.Solution == nil {
+				t.Errorf("%s: no solution", task.Name)
+			}
+			for _, warning := range task.Warnings {
+				t.Errorf("%s: %s", task.Name, warning)
+			}
 		}
 	}
 }
