@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -88,13 +89,33 @@ func (s *state) unreadFound() (files []string) {
 	return files
 }
 
-// rank is a file's place in what a search found, from 1; 0 for a file that it did not find.
-func (s *state) rank(f *file) int { return slices.Index(s.found, f.path) + 1 }
-
-// lead is the fixed part of a line's logit that its file's place in the search's answer gives.
-func (s *state) lead(f *file) float64 {
-	if n := s.rank(f); n > 0 {
-		return 2 / float64(n)
+// rank is a file's place, from 1, among the files of the search's answer that may be changed; 0 for a file that it did not find.
+func (s *state) rank(f *file) (place int) {
+	for _, name := range s.found {
+		if other := s.files[name]; !s.excluded(other) {
+			place++
+			if other == f {
+				return place
+			}
+		}
 	}
 	return 0
+}
+
+// lead is the fixed part of a line's logit that a search's answer gives. An answer speaks for a file: its lines share that.
+func (s *state) lead(f *file) float64 {
+	if len(s.found) == 0 {
+		return 0
+	}
+	lines := 0
+	for _, mutable := range f.derive().mutable {
+		if mutable {
+			lines++
+		}
+	}
+	shared := -math.Log(float64(max(lines, 1))) / 2
+	if place := s.rank(f); place > 0 {
+		return shared + 2/float64(place)
+	}
+	return shared - 1
 }

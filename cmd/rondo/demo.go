@@ -25,6 +25,8 @@ type demoOptions struct {
 	groups     int
 	groupSize  int
 	shuffle    bool
+	search     bool
+	large      bool
 	durability string
 }
 
@@ -50,7 +52,7 @@ type demoResult struct {
 
 func newDemo(g *global) *cobra.Command {
 	s := defaultSettings()
-	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 6}
+	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 6, search: true}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
@@ -60,11 +62,15 @@ and says where the log, the trajectories and the batches are. On a plane that ru
 the run demo-SEED there, if that is not yet there, and follows it to its end.
 
 Two control experiments belong to it: with --learning-rate 0 nothing is learnt, and with --shuffle-rewards rewards
-say nothing about the rollouts, so in both the reward must not rise.`,
+say nothing about the rollouts, so in both the reward must not rise.
+
+The policy may ask the code (the tool codebase_search). On the small repositories of the sample tasks it does as well without; those of --large,
+of some 190 files each, it does not repair then: compare with --large --search=false.`,
 		Example: `  rondo demo
   rondo demo --steps 12 --seed 7 --json
   rondo demo --tasks ./my-tasks
   rondo demo --learning-rate 0
+  rondo demo --large
   rondo demo --nats nats://127.0.0.1:4222 --store 's3://rondo?endpoint=http://127.0.0.1:7070'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,6 +97,9 @@ say nothing about the rollouts, so in both the reward must not rise.`,
 	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
 	f.StringVar(&o.tasks, "tasks", "", "task pack: a folder of Harbor task folders (default: the sample pack)")
+	f.BoolVar(&o.large, "large", false, "train on the pack of three large repositories instead of the sample pack")
+	cmd.MarkFlagsMutuallyExclusive("tasks", "large")
+	f.BoolVar(&o.search, "search", o.search, "let the policy search the code by meaning (the run's feature codebase_search)")
 	f.IntVar(&o.groups, "groups-per-batch", o.groups, "groups in a batch")
 	f.IntVar(&o.groupSize, "group-size", o.groupSize, "rollouts in a group")
 	f.BoolVar(&o.shuffle, "shuffle-rewards", false, "permute rewards within each group: a control that must not learn")
@@ -111,7 +120,7 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 		return demoResult{}, err
 	}
 	show := newProgress(g)
-	list, err := loadTasks(o.tasks)
+	list, err := o.pack()
 	if err != nil {
 		return demoResult{}, err
 	}
@@ -194,14 +203,32 @@ func demoRun(ctx context.Context, p *plane, o demoOptions, show *progress, faile
 	return w, err
 }
 
+// pack loads the tasks to train on.
+func (o demoOptions) pack() ([]*tasks.Task, error) {
+	if o.large {
+		return tasks.LoadPack(tasks.Large())
+	}
+	return loadTasks(o.tasks)
+}
+
 // openDemo opens the demo's run.
 func openDemo(ctx context.Context, p *plane, name string, o demoOptions) (events.RunConfig, error) {
-	f := runFile{RunConfig: events.DefaultRunConfig(), TasksDir: o.tasks}
+	f := runFile{RunConfig: events.DefaultRunConfig()}
+	list, err := o.pack()
+	if err != nil {
+		return f.RunConfig, err
+	}
+	if f.Tasks, err = packTasks(ctx, p.store, list); err != nil {
+		return f.RunConfig, err
+	}
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
 	f.Limits.Turns = demoTurns
 	f.Advantage.ShuffleRewards = o.shuffle
-	_, err := openRun(ctx, p, name, &f)
+	if o.search {
+		f.Features = append(f.Features, events.FeatureCodebaseSearch)
+	}
+	_, err = openPacked(ctx, p, name, &f)
 	return f.RunConfig, err
 }
 
