@@ -15,7 +15,7 @@ var embedded embed.FS
 // bug each, six in POSIX shell and two in Go.
 func Sample() fs.FS { return pack("sample") }
 
-// Large is a second pack: three repositories of some 190 files each, again with
+// Large is a second pack: two repositories of some 190 files each, again with
 // one bug. Their instructions name nothing by which a listing or grep would find
 // the faulty file: it takes a search by meaning.
 func Large() fs.FS { return pack("large") }

@@ -52,7 +52,7 @@ type demoResult struct {
 
 func newDemo(g *global) *cobra.Command {
 	s := defaultSettings()
-	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 6, search: true}
+	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 6}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
@@ -64,8 +64,8 @@ the run demo-SEED there, if that is not yet there, and follows it to its end.
 Two control experiments belong to it: with --learning-rate 0 nothing is learnt, and with --shuffle-rewards rewards
 say nothing about the rollouts, so in both the reward must not rise.
 
-The policy may ask the code (the tool codebase_search). On the small repositories of the sample tasks it does as well without; those of --large,
-of some 190 files each, it does not repair then: compare with --large --search=false.`,
+With --large it trains on two repositories of some 190 files each instead, and the policy may ask the code (the tool codebase_search):
+it does not repair them otherwise. Compare with --large --search=false.`,
 		Example: `  rondo demo
   rondo demo --steps 12 --seed 7 --json
   rondo demo --tasks ./my-tasks
@@ -76,6 +76,9 @@ of some 190 files each, it does not repair then: compare with --large --search=f
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.steps < 1 {
 				return fmt.Errorf("--steps %d: must be at least 1", o.steps)
+			}
+			if !cmd.Flags().Changed("search") {
+				o.search = o.large
 			}
 			run := demo
 			if g.nats != "" {
@@ -97,9 +100,9 @@ of some 190 files each, it does not repair then: compare with --large --search=f
 	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
 	f.StringVar(&o.tasks, "tasks", "", "task pack: a folder of Harbor task folders (default: the sample pack)")
-	f.BoolVar(&o.large, "large", false, "train on the pack of three large repositories instead of the sample pack")
+	f.BoolVar(&o.large, "large", false, "train on the pack of two large repositories instead of the sample pack")
 	cmd.MarkFlagsMutuallyExclusive("tasks", "large")
-	f.BoolVar(&o.search, "search", o.search, "let the policy search the code by meaning (the run's feature codebase_search)")
+	f.BoolVar(&o.search, "search", o.search, "let the policy search the code by meaning (default: with --large)")
 	f.IntVar(&o.groups, "groups-per-batch", o.groups, "groups in a batch")
 	f.IntVar(&o.groupSize, "group-size", o.groupSize, "rollouts in a group")
 	f.BoolVar(&o.shuffle, "shuffle-rewards", false, "permute rewards within each group: a control that must not learn")

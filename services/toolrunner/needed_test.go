@@ -1,0 +1,260 @@
+package toolrunner
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/policy"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/dir"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+const (
+	turnsOfTheDemo = 8  // of a rollout of `rondo demo`
+	withSearch     = 20 // rollouts within which an untrained policy solves a task at least once
+	withoutSearch  = 12 // rollouts in none of which it does
+)
+
+// TestLargeTasksNeedSearch: the built-in policy, with all it starts from and nothing learnt, solves the tasks of the large pack when it
+// may search, and not when it may not.
+func TestLargeTasksNeedSearch(t *testing.T) {
+	sandboxtest.Require(t)
+	store, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSearcher(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := tasks.LoadPack(tasks.Large())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range large {
+		t.Run(task.Name, func(t *testing.T) {
+			y := newTrial(t, task, s, store)
+			if solved, at := y.solved(t, true, withSearch); !solved {
+				t.Errorf("not solved in %d rollouts with search", withSearch)
+			} else {
+				t.Logf("solved in rollout %d", at)
+			}
+			if solved, at := y.solved(t, false, withoutSearch); solved {
+				t.Errorf("solved without search, in rollout %d", at)
+			}
+		})
+	}
+}
+
+// trial plays rollouts of a task in one sandbox. A rollout's edits are kept in memory and stand in the sandbox only while a call that they
+// matter to is made; what a call was answered once, it is answered again.
+type trial struct {
+	task            *tasks.Task
+	snapshot, tests []byte
+	search          tools.Search
+	sb              *sandbox.Sandbox
+	edited          map[string]string // path -> text that is not the snapshot's
+	idle            map[string]bool   // files that test.sh does not come to
+	answers         map[string]string
+}
+
+func newTrial(t *testing.T, task *tasks.Task, s *searcher, store storage.Store) *trial {
+	t.Helper()
+	y := &trial{task: task, answers: map[string]string{}}
+	var err error
+	if y.snapshot, err = sandbox.Pack(task.Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if y.tests, err = sandbox.Pack(task.Tests); err != nil {
+		t.Fatal(err)
+	}
+	y.search = s.search(events.TaskSpec{Name: task.Name, Snapshot: servicetest.Blob(t, store, y.snapshot)})
+	y.sb = sandboxtest.New(t, sandbox.Spec{Name: "trial", Workdir: task.Workdir})
+	if err := y.sb.Unpack(t.Context(), y.sb.Workdir(), y.snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.sb.SetBase(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	y.idle = y.unused(t)
+	return y
+}
+
+func (y *trial) original(t *testing.T, name string) string {
+	t.Helper()
+	data, err := fs.ReadFile(y.task.Snapshot, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var number = regexp.MustCompile(`\d{4}`)
+
+// unused are the numbered files that no list holds which test.sh names: it comes to files through lists alone.
+func (y *trial) unused(t *testing.T) map[string]bool {
+	t.Helper()
+	test, listed, files := y.original(t, "test.sh"), map[string]bool{}, map[string]bool{}
+	err := fs.WalkDir(y.task.Snapshot, ".", func(name string, d fs.DirEntry, err error) error {
+		switch base := path.Base(name); {
+		case err != nil || d.IsDir():
+		case path.Ext(base) == ".txt" && strings.Contains(test, strings.TrimSuffix(base, ".txt")):
+			for _, n := range number.FindAllString(y.original(t, name), -1) {
+				listed[n] = true
+			}
+		case number.MatchString(base):
+			files[name] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(files, func(name string, _ bool) bool { return listed[number.FindString(path.Base(name))] })
+	return files
+}
+
+// solved plays rollouts until one has a reward, and tells which.
+func (y *trial) solved(t *testing.T, search bool, rollouts int) (bool, int) {
+	t.Helper()
+	for seed := range rollouts {
+		if y.play(t, uint64(seed), search) == 1 {
+			return true, seed + 1
+		}
+	}
+	return false, rollouts
+}
+
+func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
+	t.Helper()
+	y.edited = map[string]string{}
+	p := policy.Prompt{Messages: []policy.Message{{Role: "user", Content: y.task.Instruction}}, Temperature: 1, Seed: seed}
+	for _, d := range tools.Definitions(search) {
+		p.Tools = append(p.Tools, d.Name)
+	}
+	for range turnsOfTheDemo {
+		a, err := policy.NewModel().Generate(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.ToolCalls) == 0 {
+			break
+		}
+		p.Messages = append(p.Messages, policy.Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls})
+		for _, call := range a.ToolCalls {
+			p.Messages = append(p.Messages, policy.Message{Role: "tool", ToolCallID: call.ID, Content: y.answer(t, call.Function, search)})
+		}
+	}
+	return y.score(t)
+}
+
+func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
+	t.Helper()
+	var a struct {
+		TargetFile string `json:"target_file"`
+		FilePath   string `json:"file_path"`
+		OldString  string `json:"old_string"`
+		NewString  string `json:"new_string"`
+		Command    string `json:"command"`
+	}
+	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {
+		t.Fatal(err)
+	}
+	if call.Name == "search_replace" {
+		return y.edit(t, a.FilePath, a.OldString, a.NewString)
+	}
+	key := call.Name + call.Arguments
+	for _, name := range slices.Sorted(maps.Keys(y.edited)) {
+		other := call.Name == "read_file" && name != a.TargetFile
+		if !other && (a.Command != "timeout 2 sh test.sh" || !y.idle[name] || y.programEdited()) {
+			key += "\x00" + name + "\x00" + y.edited[name]
+		}
+	}
+	if known, ok := y.answers[key]; ok {
+		return known
+	}
+	var finder tools.Search
+	if search {
+		finder = y.search
+	}
+	y.materialise(t, func(name string) string { return y.edited[name] })
+	results, err := tools.Run(t.Context(), y.sb, finder, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.materialise(t, func(name string) string { return y.original(t, name) })
+	y.answers[key] = results[0].Content
+	return results[0].Content
+}
+
+// programEdited: what comes to the numbered files is not the snapshot's any more.
+func (y *trial) programEdited() bool {
+	for name := range y.edited {
+		if !number.MatchString(path.Base(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (y *trial) edit(t *testing.T, name, old, replacement string) string {
+	t.Helper()
+	text, ok := y.edited[name]
+	if !ok {
+		text = y.original(t, name)
+	}
+	if n := strings.Count(text, old); n != 1 {
+		return fmt.Sprintf("error: old_string occurs %d times", n)
+	}
+	text = strings.Replace(text, old, replacement, 1)
+	if y.edited[name] = text; text == y.original(t, name) {
+		delete(y.edited, name)
+	}
+	return "Replaced."
+}
+
+// materialise writes the edited files into the sandbox.
+func (y *trial) materialise(t *testing.T, text func(name string) string) {
+	t.Helper()
+	for name := range y.edited {
+		if err := y.sb.WriteFile(t.Context(), path.Join(y.sb.Workdir(), name), []byte(text(name)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// score is what the task's verifier says in a fresh sandbox. It does not run where nothing is changed: TestOurTasksAreSound shows that
+// this scores 0.
+func (y *trial) score(t *testing.T) float64 {
+	t.Helper()
+	if len(y.edited) == 0 {
+		return 0
+	}
+	y.materialise(t, func(name string) string { return y.edited[name] })
+	changes, err := y.sb.Changes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.materialise(t, func(name string) string { return y.original(t, name) })
+	outcome, err := verifier.Run(t.Context(), verifier.Spec{
+		Name: "trial", Workdir: y.task.Workdir, Snapshot: y.snapshot, Changes: changes, Tests: y.tests, Timeout: y.task.VerifierTimeout,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome.Reward
+}

@@ -1,6 +1,0 @@
-# Bulky goods: remote islands (zone 8 and above) are served twice a week, by the mail boat.
-r1808() {
-	if [ "$z" -ge 8 ]; then
-		p=$((p + 520))
-	fi
-}

@@ -1,6 +1,0 @@
-# Air mail: remote islands (zone 8 and above) are served twice a week, by the mail boat.
-r2306() {
-	if [ "$z" -ge 8 ]; then
-		p=$((p + 420))
-	fi
-}

@@ -1,6 +1,0 @@
-# Medicine: remote islands (zone 8 and above) are served twice a week, by the mail boat.
-r2706() {
-	if [ "$z" -ge 8 ]; then
-		p=$((p + 280))
-	fi
-}
