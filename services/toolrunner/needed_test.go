@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	turnsOfTheDemo = 8  // of a rollout of `rondo demo`
-	withSearch     = 20 // rollouts within which an untrained policy solves a task at least once
-	withoutSearch  = 12 // rollouts in none of which it does
+	turnsOfTheDemo = 8 // of a rollout of `rondo demo`
+	withSearch     = 5 // rollouts of each task, of which an untrained policy solves some
+	withoutSearch  = 5 // of which it solves none
 )
 
-// TestLargeTasksNeedSearch: the built-in policy, with all it starts from and nothing learnt, solves the tasks of the large pack when it
-// may search, and not when it may not.
+// TestLargeTasksNeedSearch: the built-in policy, with nothing learnt, reads the faulty file of each task of the large pack when it may
+// search, and repairs some; when it may not, it never comes to these files.
 func TestLargeTasksNeedSearch(t *testing.T) {
 	sandboxtest.Require(t)
 	store, err := dir.Open(t.TempDir())
@@ -45,18 +45,22 @@ func TestLargeTasksNeedSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	total := 0
 	for _, task := range large {
 		t.Run(task.Name, func(t *testing.T) {
 			y := newTrial(t, task, s, store)
-			if solved, at := y.solved(t, true, withSearch); !solved {
-				t.Errorf("not solved in %d rollouts with search", withSearch)
-			} else {
-				t.Logf("solved in rollout %d", at)
+			solved, saw := y.rollouts(t, true, withSearch)
+			t.Logf("of %d rollouts with search %d read the faulty file, %d solved the task", withSearch, saw, solved)
+			if total += solved; saw == 0 {
+				t.Error("the faulty file was not read with search")
 			}
-			if solved, at := y.solved(t, false, withoutSearch); solved {
-				t.Errorf("solved without search, in rollout %d", at)
+			if solved, saw := y.rollouts(t, false, withoutSearch); solved > 0 || saw > 0 {
+				t.Errorf("without search %d rollouts read the faulty file, %d solved the task", saw, solved)
 			}
 		})
+	}
+	if total == 0 {
+		t.Error("nothing was solved with search")
 	}
 }
 
@@ -70,6 +74,8 @@ type trial struct {
 	edited          map[string]string // path -> text that is not the snapshot's
 	idle            map[string]bool   // files that test.sh does not come to
 	answers         map[string]string
+	faulty          string // the file that the solution changes
+	saw             bool   // the rollout asked to read it
 }
 
 func newTrial(t *testing.T, task *tasks.Task, s *searcher, store storage.Store) *trial {
@@ -91,6 +97,13 @@ func newTrial(t *testing.T, task *tasks.Task, s *searcher, store storage.Store) 
 		t.Fatal(err)
 	}
 	y.idle = y.unused(t)
+	solution, err := fs.ReadFile(task.Solution, "solve.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.Fields(string(solution))
+	y.faulty = words[len(words)-1]
+	y.original(t, y.faulty)
 	return y
 }
 
@@ -128,15 +141,19 @@ func (y *trial) unused(t *testing.T) map[string]bool {
 	return files
 }
 
-// solved plays rollouts until one has a reward, and tells which.
-func (y *trial) solved(t *testing.T, search bool, rollouts int) (bool, int) {
+// rollouts plays some, and counts those that have a reward and those that read the faulty file.
+func (y *trial) rollouts(t *testing.T, search bool, n int) (solved, saw int) {
 	t.Helper()
-	for seed := range rollouts {
+	for seed := range n {
+		y.saw = false
 		if y.play(t, uint64(seed), search) == 1 {
-			return true, seed + 1
+			solved++
+		}
+		if y.saw {
+			saw++
 		}
 	}
-	return false, rollouts
+	return solved, saw
 }
 
 func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
@@ -177,6 +194,7 @@ func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
 	if call.Name == "search_replace" {
 		return y.edit(t, a.FilePath, a.OldString, a.NewString)
 	}
+	y.saw = y.saw || call.Name == "read_file" && a.TargetFile == y.faulty
 	key := call.Name + call.Arguments
 	for _, name := range slices.Sorted(maps.Keys(y.edited)) {
 		other := call.Name == "read_file" && name != a.TargetFile
