@@ -65,7 +65,7 @@ Two control experiments belong to it: with --learning-rate 0 nothing is learnt, 
 say nothing about the rollouts, so in both the reward must not rise.
 
 With --large it trains on two repositories of some 190 files each instead, and the policy may ask the code (the tool codebase_search):
-it does not repair them otherwise. Compare with --large --search=false.`,
+neither a listing nor grep leads to the fault. Compare with --large --search=false.`,
 		Example: `  rondo demo
   rondo demo --steps 12 --seed 7 --json
   rondo demo --tasks ./my-tasks

@@ -25,12 +25,11 @@ import (
 
 const (
 	turnsOfTheDemo = 8 // of a rollout of `rondo demo`
-	withSearch     = 5 // rollouts of each task, of which an untrained policy solves some
-	withoutSearch  = 5 // of which it solves none
+	trials         = 5 // rollouts of each task
 )
 
 // TestLargeTasksNeedSearch: the built-in policy, with nothing learnt, reads the faulty file of each task of the large pack when it may
-// search, and repairs some; when it may not, it never comes to these files.
+// search; when it may not, it never comes to these files, and solves none.
 func TestLargeTasksNeedSearch(t *testing.T) {
 	sandboxtest.Require(t)
 	store, err := dir.Open(t.TempDir())
@@ -45,22 +44,18 @@ func TestLargeTasksNeedSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	total := 0
 	for _, task := range large {
 		t.Run(task.Name, func(t *testing.T) {
 			y := newTrial(t, task, s, store)
-			solved, saw := y.rollouts(t, true, withSearch)
-			t.Logf("of %d rollouts with search %d read the faulty file, %d solved the task", withSearch, saw, solved)
-			if total += solved; saw == 0 {
+			solved, saw := y.rollouts(t, true, trials)
+			t.Logf("of %d rollouts with search %d read the faulty file, %d solved the task", trials, saw, solved)
+			if saw == 0 {
 				t.Error("the faulty file was not read with search")
 			}
-			if solved, saw := y.rollouts(t, false, withoutSearch); solved > 0 || saw > 0 {
+			if solved, saw := y.rollouts(t, false, trials); solved > 0 || saw > 0 {
 				t.Errorf("without search %d rollouts read the faulty file, %d solved the task", saw, solved)
 			}
 		})
-	}
-	if total == 0 {
-		t.Error("nothing was solved with search")
 	}
 }
 
