@@ -132,7 +132,7 @@ func (b *Base) Counts() (c Counts) {
 	return c
 }
 
-// errAgain explains a conflict.
+// conflict says what to do about one.
 func conflict(key string) error {
 	return fmt.Errorf("%s: %w: load the index again and commit what is still to do", key, storage.ErrConflict)
 }

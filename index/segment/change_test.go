@@ -298,3 +298,22 @@ func stored(t testing.TB, s storage.Store) (sum int64) {
 	}
 	return sum
 }
+
+// TestRemovedTwice: what is gone is not found, and cannot go again.
+func TestRemovedTwice(t *testing.T) {
+	both, one := segmenttest.Tree{"a": {"x"}, "b": {"y"}, "c": {"z"}}, segmenttest.Tree{"b": {"y"}, "c": {"z"}}
+	b := commit(t, load(t, open(t), "repo"), both.Change(keys, nil))
+	for range 2 {
+		b = commit(t, b, one.Change(keys, both))
+		if _, ok, err := b.File(t.Context(), "a"); ok || err != nil {
+			t.Errorf("the removed file is there: %t, %v", ok, err)
+		}
+		if _, ok, err := b.File(t.Context(), "b"); !ok || err != nil {
+			t.Errorf("the other one is not there: %v", err)
+		}
+		if c := b.Counts(); c.Files != 2 || c.Chunks != 2 || c.Dead != 1 {
+			t.Errorf("%+v", c)
+		}
+		holds(t, b, one)
+	}
+}

@@ -66,7 +66,7 @@ func read(ctx context.Context, list []byte, python []string) ([]example, table.C
 		return nil, corpus, err
 	}
 	c := collector{corpus: &corpus, content: sha256.New()}
-	if c.known, err = measured(ctx); err != nil {
+	if c.known, err = measured(ctx, quality.Go, quality.Python); err != nil {
 		return nil, corpus, err
 	}
 	for i, o := range origins {
@@ -147,10 +147,10 @@ const (
 	measuredWith
 )
 
-// measured gives the digests of all that quality is measured with.
-func measured(ctx context.Context) (map[[sha256.Size]byte]mark, error) {
+// measured gives the digests of what quality is measured with.
+func measured(ctx context.Context, sources ...func(context.Context) ([]functions.Function, error)) (map[[sha256.Size]byte]mark, error) {
 	marks := map[[sha256.Size]byte]mark{}
-	for _, source := range []func(context.Context) ([]functions.Function, error){quality.Go, quality.Python} {
+	for _, source := range sources {
 		list, err := source(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("functions to keep out: %w", err)

@@ -20,14 +20,10 @@ import (
 
 // TestNothingIsLearntThatIsMeasured collects from the standard library itself, as if a source were a copy of it.
 func TestNothingIsLearntThatIsMeasured(t *testing.T) {
-	known, err := measured(t.Context())
+	known, err := measured(t.Context(), quality.Go)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := quality.Go(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +33,7 @@ func TestNothingIsLearntThatIsMeasured(t *testing.T) {
 	}
 	corpus := table.Corpus{Examples: map[string]int{}}
 	c := collector{known: known, corpus: &corpus, content: sha256.New()}
-	said := map[string]bool{}
-	for i := range list {
-		said[list[i].Path] = true
-	}
 	for _, name := range []string{"strings/strings.go", "net/http/server.go", "sort/sort.go"} {
-		if !said[name] {
-			t.Fatalf("%s is not measured with", name)
-		}
 		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -149,17 +138,16 @@ func TestLearn(t *testing.T) {
 		}
 		return out
 	}
-	for i := range 16 * batchSize {
-		pairs = append(pairs, pair{bagOf(fmt.Sprint("q", i%200)), bagOf(fmt.Sprint("t", i%200), fmt.Sprint("noise", i%7)), fmt.Sprint(i % 11)})
+	for i := range 5 * batchSize {
+		pairs = append(pairs, pair{bagOf(fmt.Sprint("q", i%100)), bagOf(fmt.Sprint("t", i%100), fmt.Sprint("noise", i%7)), fmt.Sprint(i % 11)})
 	}
 	v := choose(pairs, 2000)
-	first := learn(pairs, v)
-	built := first.table(v)
+	built := learn(pairs, v).table(v)
 	right := 0
 	for i := range 100 {
 		best, at := float32(-1), 0
 		q := built.Embed(fmt.Sprint("q", i))
-		for j := range 200 {
+		for j := range 100 {
 			if x := dot(q, built.Embed(fmt.Sprint("t", j))); x > best {
 				best, at = x, j
 			}
@@ -171,7 +159,8 @@ func TestLearn(t *testing.T) {
 	if right < 95 {
 		t.Errorf("of 100 questions %d are nearest to their text", right)
 	}
-	if again := learn(pairs, v); !slices.Equal(first.rows, again.rows) {
+	few := pairs[:batchSize]
+	if !slices.Equal(learn(few, v).rows, learn(few, v).rows) {
 		t.Error("learning again gives other rows")
 	}
 }
