@@ -27,7 +27,7 @@ import (
 //go:embed corpus.txt
 var corpusList []byte
 
-// Most of these are as good as others near them; none was fitted closely to what quality measures.
+// Some twelve settings were tried, and scored on what quality measures: figures of this table are a little better than on code that nobody has looked at.
 const (
 	seed       = 1
 	dimensions = 192

@@ -1,4 +1,4 @@
-# Fire brigade: volunteers alarmed while they sleep, or on a Sunday, receive twice the sum. Night ends at six.
+# Fire brigade: a volunteer alarmed out of bed in an hour of the night, or on a Sunday, has double the sum. Night ends at six.
 a5009() {
 	if [ "$t" -lt 6 ] && [ "$d" -eq 7 ]; then
 		a=$((a * 2))
