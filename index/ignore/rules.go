@@ -15,6 +15,9 @@ const (
 	RondoFile  = ".rondoignore"
 )
 
+// planeFolder is where a plane lies unless it is told otherwise. It holds the index, so no index could ever be up to date that holds it.
+const planeFolder = ".rondo"
+
 // IsFile reports whether a name is that of an ignore file.
 func IsFile(name string) bool { return name == GitFile || name == CursorFile || name == RondoFile }
 
@@ -78,7 +81,7 @@ func (f *Folder) with(path string, files map[string]string) (*Folder, error) {
 
 // Ignored reports whether the rules exclude an entry of this folder. The folder itself must not be excluded.
 func (f *Folder) Ignored(name string, folder bool) bool {
-	if name == ".git" {
+	if name == ".git" || name == planeFolder && folder {
 		return true
 	}
 	if f.total == 0 {

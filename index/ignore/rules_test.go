@@ -53,6 +53,7 @@ func TestOwnFilesStandAboveGits(t *testing.T) {
 		{top, "vendor", false, false},    // a file of that name
 		{top, ".git", true, true},        // always
 		{top, ".git", false, true},       // a worktree's
+		{top, ".rondo", true, true},      // a plane
 		{sub, "deep.log", false, false},  // the nearer .gitignore
 		{sub, "keep.log", false, false},  // but our files stand above every .gitignore
 		{sub, "a.tmp", false, false},     // the nearer .rondoignore

@@ -37,12 +37,12 @@ type searcher struct {
 	storeless bool
 }
 
-// indexed is the index of a snapshot, made or found when it is first asked.
+// indexed is the index of a snapshot, made or found when it is first asked. The snapshot itself may be large, and is not kept.
 type indexed struct {
 	mu       sync.Mutex
 	index    update.Index
 	base     *segment.Base // nil until then
-	snapshot []byte
+	snapshot storage.Ref
 }
 
 func newSearcher(store storage.Store) (*searcher, error) {
@@ -86,7 +86,7 @@ func (s *searcher) search(task events.TaskSpec) tools.Search {
 
 // open finds the index of a snapshot, or makes it.
 func (s *searcher) open(ctx context.Context, snapshot storage.Ref) (*indexed, error) {
-	fresh := &indexed{index: update.Index{
+	fresh := &indexed{snapshot: snapshot, index: update.Index{
 		Store: s.store, Keys: seal.New(seal.ForSnapshot(snapshot.SHA256)), Repo: "snapshot", Embedder: s.embedder, Cache: s.cache,
 	}}
 	x, found, _ := s.held.PeekOrAdd(snapshot.SHA256, fresh)
@@ -99,16 +99,12 @@ func (s *searcher) open(ctx context.Context, snapshot storage.Ref) (*indexed, er
 	if x.base != nil {
 		return x, nil
 	}
-	data, err := storage.GetBlob(ctx, s.store, snapshot)
-	if err != nil {
-		return nil, err
-	}
 	base, err := x.index.Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if base.Root() == "" && !s.storeless {
-		tree, err := filesOf(data, nil)
+		tree, err := x.files(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +115,7 @@ func (s *searcher) open(ctx context.Context, snapshot storage.Ref) (*indexed, er
 			return nil, err
 		}
 	}
-	x.base, x.snapshot = base, data
+	x.base = base
 	return x, nil
 }
 
@@ -129,13 +125,18 @@ func (x *indexed) now(ctx context.Context, sb *sandbox.Sandbox) (*segment.Base, 
 	if err != nil || changes == nil && x.base.Root() != "" {
 		return x.base, err
 	}
-	tree, err := filesOf(x.snapshot, changes)
+	tree, err := x.files(ctx, changes)
 	if err != nil {
 		return nil, err
 	}
 	return x.index.Overlay(ctx, x.base, tree)
 }
 
-func filesOf(snapshot, changes []byte) (fs.FS, error) {
+// files are those of the snapshot with changes over it.
+func (x *indexed) files(ctx context.Context, changes []byte) (fs.FS, error) {
+	snapshot, err := storage.GetBlob(ctx, x.index.Store, x.snapshot)
+	if err != nil {
+		return nil, err
+	}
 	return sandbox.Tree(merkle.DefaultLimits().FileBytes, snapshot, changes)
 }
