@@ -94,7 +94,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
 	closed := serve(t, text(final))
-	closed.Close()
+	closed.URL = "http://127.0.0.1:1" // nobody is there; a port that is given back is soon another server's
 	manyCalls := `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
 	logprob := func(value string) string { return strings.Replace(final, "-0.5", value, 1) }
 	cases := map[string]struct {

@@ -187,7 +187,7 @@ func TestExternalRefusals(t *testing.T) {
 		"a file elsewhere":        {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = done.Trajectory }), []string{"runs/r/trajectories/x1-0-"}},
 		"a file of another name":  {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = strings.Repeat("a", 64) }), []string{"put the file at"}},
 		"a digest of nothing":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = "" }), []string{"put the file at"}},
-		"another size":            {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "bytes instead of"}},
+		"another size":            {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "corrupt data: fewer than"}},
 		"a huge file":             {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size = 1 << 29 }), []string{"trajectory", "536870912 bytes"}},
 		"no file at all":          {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = missingTrajectory() }), []string{"trajectory", "not found"}},
 		"rubbish in the file":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = rubbish }), []string{"decode trajectory"}},
