@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +109,9 @@ func (s indexSettings) folder(store storage.Store, dir string, makeKey bool) (f 
 		key, isNew, err = seal.EnsureKey(s.key)
 	} else {
 		key, err = seal.ReadKey(s.key)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w %s", errNoKey, s.key)
+		}
 	}
 	if err != nil {
 		return nil, "", err
@@ -117,6 +122,26 @@ func (s indexSettings) folder(store storage.Store, dir string, makeKey bool) (f 
 	f, err = newFolder(store, s.repo, dir, key, s.embedder)
 	return f, made, err
 }
+
+// existing does something with the index of a folder, which must have been made before.
+func (s indexSettings) existing(ctx context.Context, g *global, dir string, do func(*update.Folder) error) error {
+	store, err := openStore(ctx, g)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	f, _, err := s.folder(store, dir, false)
+	if errors.Is(err, errNoKey) {
+		return fmt.Errorf("%w: `rondo index sync %s` makes the index", err, dir)
+	}
+	if err != nil {
+		return err
+	}
+	return do(f)
+}
+
+// errNoKey: nobody has made the index's key.
+var errNoKey = errors.New("there is no key")
 
 // newFolder is a working tree with its index.
 func newFolder(store storage.Store, repo, dir string, key seal.Key, embedder string) (*update.Folder, error) {

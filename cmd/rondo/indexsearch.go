@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -52,26 +51,16 @@ folder has changed since it was indexed: rondo index sync DIR brings the index u
 			if strings.TrimSpace(args[1]) == "" {
 				return errors.New("QUESTION is empty: ask something")
 			}
-			store, err := openStore(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			f, _, err := s.folder(store, args[0], false)
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w: `rondo index sync %s` makes the index", err, args[0])
-			}
-			if err != nil {
-				return err
-			}
-			answer, err := searchFolder(cmd.Context(), f, args[1], strings.Trim(within, "/"), limit)
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), answer)
-			}
-			return printHits(cmd.OutOrStdout(), args[0], answer)
+			return s.existing(cmd.Context(), g, args[0], func(f *update.Folder) error {
+				answer, err := searchFolder(cmd.Context(), f, args[1], strings.Trim(within, "/"), limit)
+				if err != nil {
+					return err
+				}
+				if g.json {
+					return printJSON(cmd.OutOrStdout(), answer)
+				}
+				return printHits(cmd.OutOrStdout(), args[0], answer)
+			})
 		},
 	}
 	s.addFlags(cmd)

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"text/tabwriter"
 	"time"
 
@@ -43,26 +41,16 @@ func newIndexStatus(g *global) *cobra.Command {
 			if len(args) == 0 {
 				return listIndexes(cmd.Context(), g, cmd.OutOrStdout())
 			}
-			store, err := openStore(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			f, _, err := s.folder(store, args[0], false)
-			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%w: `rondo index sync %s` makes the index", err, args[0])
-			}
-			if err != nil {
-				return err
-			}
-			status, err := statusOf(cmd.Context(), f)
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), status)
-			}
-			return printStatus(cmd.OutOrStdout(), args[0], status)
+			return s.existing(cmd.Context(), g, args[0], func(f *update.Folder) error {
+				status, err := statusOf(cmd.Context(), f)
+				if err != nil {
+					return err
+				}
+				if g.json {
+					return printJSON(cmd.OutOrStdout(), status)
+				}
+				return printStatus(cmd.OutOrStdout(), args[0], status)
+			})
 		},
 	}
 	s.addFlags(cmd)

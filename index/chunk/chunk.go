@@ -4,8 +4,6 @@
 package chunk
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,7 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// Version is part of a chunk's address. It changes whenever chunks come out otherwise than before.
+// Version is part of an index's identity. It changes whenever chunks come out otherwise than before.
 const Version = 2
 
 // Sizes in bytes of a file's text, without the symbols.
@@ -41,25 +39,12 @@ type Chunk struct {
 	Text    string // valid UTF-8: other bytes are replaced
 }
 
-// Embedded is what an embedder reads.
+// Embedded is what an embedder reads: chunks with the same have equal vectors, wherever they stand.
 func (c *Chunk) Embedded() string {
 	if c.Symbols == "" {
 		return c.Text
 	}
 	return c.Symbols + "\n" + c.Text
-}
-
-// Address is the SHA-256 of what an embedder reads: equal chunks have equal vectors, wherever they stand.
-func (c *Chunk) Address() [sha256.Size]byte {
-	h := sha256.New()
-	var lengths [24]byte
-	binary.BigEndian.PutUint64(lengths[:], Version)
-	binary.BigEndian.PutUint64(lengths[8:], uint64(len(c.Symbols)))
-	binary.BigEndian.PutUint64(lengths[16:], uint64(len(c.Text)))
-	h.Write(lengths[:])
-	h.Write([]byte(c.Symbols))
-	h.Write([]byte(c.Text))
-	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // ErrTooLarge says that a file is over MaxFile, or would have more than MaxChunks chunks.

@@ -219,15 +219,15 @@ func TestLimits(t *testing.T) {
 	check(t, path, []byte("package a\n"))
 }
 
-func TestAddress(t *testing.T) {
+func TestEmbedded(t *testing.T) {
 	a := Chunk{Symbols: "h", Text: "text", Start: 1, FirstLine: 1}
 	b := Chunk{Symbols: "h", Text: "text", Start: 9, FirstLine: 3}
-	if a.Address() != b.Address() {
-		t.Error("the address depends on the place")
+	if a.Embedded() != b.Embedded() {
+		t.Error("what is embedded depends on the place")
 	}
 	for _, other := range []Chunk{{Symbols: "ht", Text: "ext"}, {Symbols: "h", Text: "texts"}, {Text: "htext"}} {
-		if other.Address() == a.Address() {
-			t.Errorf("%+v has the same address", other)
+		if other.Embedded() == a.Embedded() {
+			t.Errorf("%+v is embedded as another one", other)
 		}
 	}
 }

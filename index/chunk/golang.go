@@ -80,7 +80,7 @@ func (g *goLines) declaration(decl ast.Decl) {
 	case *ast.FuncDecl:
 		name = d.Name.Name
 		if d.Recv != nil && len(d.Recv.List) > 0 {
-			name = receiver(d.Recv.List[0].Type) + "." + name
+			name = Receiver(d.Recv.List[0].Type) + "." + name
 		}
 	case *ast.GenDecl:
 		name = specNames(d)
@@ -128,7 +128,8 @@ func (g *goLines) declaration(decl ast.Decl) {
 	})
 }
 
-func receiver(e ast.Expr) string {
+// Receiver names the type of a method's receiver, "_" where it has no name.
+func Receiver(e ast.Expr) string {
 	for {
 		switch t := e.(type) {
 		case *ast.StarExpr:

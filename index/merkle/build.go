@@ -52,3 +52,18 @@ func (n *Node) fill(files []splitFile, depth int) error {
 	n.seal()
 	return nil
 }
+
+// Keyed gives the tree with other digests in the place of its files': so that it can be compared with one whose files are known by those alone.
+func (n *Node) Keyed(key func(Digest) Digest) Node {
+	keyed := *n
+	if !n.Folder {
+		keyed.Digest = key(n.Digest)
+		return keyed
+	}
+	keyed.Children = make([]Node, len(n.Children))
+	for i := range n.Children {
+		keyed.Children[i] = n.Children[i].Keyed(key)
+	}
+	keyed.seal()
+	return keyed
+}

@@ -11,37 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/index/search"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/segmenttest"
-	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-func open(t testing.TB) storage.Store {
-	t.Helper()
-	s, err := dir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func load(t testing.TB, s storage.Store, repo string) *segment.Base {
-	t.Helper()
-	b, err := segment.Load(t.Context(), s, segmenttest.Key(1), repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func commit(t testing.TB, b *segment.Base, c segment.Change) *segment.Base {
-	t.Helper()
-	next, err := b.Commit(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return next
-}
+var open, load, commit = segmenttest.Open, segmenttest.Load, segmenttest.Commit
 
 // query makes a query of a text as an index's user would.
 func query(text string) search.Query {

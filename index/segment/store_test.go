@@ -16,38 +16,11 @@ import (
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/segmenttest"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/storage/dir"
 )
 
 var keys = segmenttest.Key(1)
 
-func open(t testing.TB) storage.Store {
-	t.Helper()
-	s, err := dir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func load(t testing.TB, s storage.Store, repo string) *segment.Base {
-	t.Helper()
-	b, err := segment.Load(t.Context(), s, keys, repo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func commit(t testing.TB, b *segment.Base, c segment.Change) *segment.Base {
-	t.Helper()
-	next, err := b.Commit(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return next
-}
+var open, load, commit = segmenttest.Open, segmenttest.Load, segmenttest.Commit
 
 // holds checks that an index has the files of a tree, and no others, and that all of its pages can be read.
 func holds(t testing.TB, b *segment.Base, tree segmenttest.Tree) {

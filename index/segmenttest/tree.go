@@ -10,10 +10,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/rondo-rl/rondo/index/seal"
 	"github.com/rondo-rl/rondo/index/segment"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/dir"
 )
 
 // Embedder and Dimensions are those of the vectors that are made here.
@@ -24,6 +27,37 @@ const (
 
 // Key is a key for tests.
 func Key(b byte) *seal.Keys { return seal.New(seal.Key{b}) }
+
+// Load gives a repository's present index under Key(1).
+func Load(t testing.TB, s storage.Store, repo string) *segment.Base {
+	t.Helper()
+	b, err := segment.Load(t.Context(), s, Key(1), repo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Commit makes a change, which must succeed.
+func Commit(t testing.TB, b *segment.Base, c segment.Change) *segment.Base {
+	t.Helper()
+	next, err := b.Commit(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// Open opens an empty store.
+func Open(t testing.TB) storage.Store {
+	t.Helper()
+	s, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
 
 // Tree is a working tree: the chunks of each file, as texts.
 type Tree map[string][]string

@@ -44,14 +44,12 @@ func (f *Folder) Current(ctx context.Context) (*View, error) {
 	if err != nil && !errors.As(err, &partial) || ctx.Err() != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
+	keyed := f.keyed(&walked.Root)
 	v := &View{now: tree{}}
-	for path, n := range walked.Root.Files() {
-		v.now[path] = held{mark: f.Keys.Content(n.Digest)}
+	for path, n := range keyed.Files() {
+		v.now[path] = held{mark: [16]byte(n.Digest[:])}
 	}
-	root, err := f.root(v.now)
-	if err != nil {
-		return nil, err
-	}
+	root := f.root(&keyed)
 	if v.Base, err = segment.LoadRoot(ctx, f.Store, f.Keys, root, f.Cache); !errors.Is(err, storage.ErrNotFound) {
 		return v, err
 	}

@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,11 @@ func (u *updating) run(ctx context.Context, walked *merkle.Result, show func(Pro
 		}
 		u.marks[file.Path] = held{file.Content, file.Chunks}
 	}
-	steps := u.marks.stepsTo(&walked.Root, u.Keys)
+	keyed := u.keyed(&walked.Root)
+	steps, err := u.marks.stepsTo(&keyed)
+	if err != nil {
+		return err
+	}
 	progress := Progress{Files: len(steps)}
 	for len(steps) > 0 {
 		n, err := u.batch(ctx, steps, func(files int) {
@@ -70,6 +75,7 @@ const embedBatch = 256
 type prepared struct {
 	step
 	moved   bool
+	content [sha256.Size]byte
 	pieces  []piece
 	secrets map[string]int
 }
@@ -110,13 +116,14 @@ func (u *updating) prepare(ctx context.Context, steps []step) ([]prepared, error
 			continue
 		}
 		group.Go(func() error {
-			content, err := u.read(s.file)
+			content, err := u.read(s.File)
 			if errors.Is(err, errMoved) {
 				list[i].moved = true
 				return nil
 			}
 			if err == nil {
-				list[i].pieces, list[i].secrets, err = cut(ctx, s.path, content)
+				list[i].content = sha256.Sum256(content)
+				list[i].pieces, list[i].secrets, err = cut(ctx, s.Path, content)
 			}
 			return err
 		})
@@ -134,10 +141,10 @@ func (u *updating) change(ctx context.Context, list []prepared) (change segment.
 		case p.moved:
 			continue
 		case p.removed:
-			change.Removed = append(change.Removed, p.path)
+			change.Removed = append(change.Removed, p.Path)
 			continue
 		}
-		f := segment.File{Path: p.path, Content: p.file.Digest}
+		f := segment.File{Path: p.Path, Content: p.content}
 		for _, c := range p.pieces {
 			text := c.Embedded()
 			id := u.Keys.Chunk([]byte(text), identity)
@@ -150,10 +157,10 @@ func (u *updating) change(ctx context.Context, list []prepared) (change segment.
 		if p.moved {
 			continue
 		}
-		u.state.Removed += u.marks[p.path].chunks
-		delete(u.marks, p.path)
+		u.state.Removed += u.marks[p.Path].chunks
+		delete(u.marks, p.Path)
 		if !p.removed {
-			u.marks[p.path] = held{p.mark, len(p.pieces)}
+			u.marks[p.Path] = held{p.mark(), len(p.pieces)}
 		}
 		for rule, n := range p.secrets {
 			u.state.Secrets[rule] += n
@@ -213,9 +220,11 @@ func (u *updating) embed(ctx context.Context, files []segment.File, ids [][16]by
 
 // commit makes what was prepared the repository's index.
 func (u *updating) commit(ctx context.Context, change segment.Change) (err error) {
-	if u.state.Root, err = u.root(u.marks); err != nil {
+	node, err := u.marks.node()
+	if err != nil {
 		return err
 	}
+	u.state.Root = u.root(&node)
 	u.state.Generation++
 	u.state.Files, u.state.Chunks = len(u.marks), u.marks.chunks()
 	change.Embedder, change.Dimensions = u.state.Embedder, u.Embedder.Dimensions()

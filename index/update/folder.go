@@ -79,7 +79,7 @@ func below(root *os.Root) opener {
 // errMoved: a file is not what the walk saw.
 var errMoved = errors.New("changed while it was read")
 
-// read reads a file that must have the content that the walk saw: errMoved where it has not.
+// read reads a file that must have the content that the walk saw, by its mark: errMoved where it has not.
 func (u *updating) read(file merkle.File) ([]byte, error) {
 	opened, err := u.open(file.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
@@ -93,7 +93,7 @@ func (u *updating) read(file merkle.File) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sha256.Sum256(content) != file.Digest {
+	if digestOf(u.Keys.Content(sha256.Sum256(content))) != file.Digest {
 		return nil, errMoved
 	}
 	return content, nil

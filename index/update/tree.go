@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"slices"
-	"strings"
 
 	"github.com/rondo-rl/rondo/index/merkle"
-	"github.com/rondo-rl/rondo/index/seal"
 )
 
 // tree is what an index has of each file.
@@ -19,68 +17,69 @@ type held struct {
 	chunks int
 }
 
-// root names a tree and its index's identity: two updaters with one key give equal trees the same name, whichever way they came to them.
-func (x *Index) root(t tree) (string, error) {
-	node, err := merkle.Build(func(yield func(merkle.File) bool) {
+// digestOf is a mark as trees hold it.
+func digestOf(mark [16]byte) (d merkle.Digest) {
+	copy(d[:], mark[:])
+	return d
+}
+
+// node is the Merkle tree of the marks.
+func (t tree) node() (merkle.Node, error) {
+	return merkle.Build(func(yield func(merkle.File) bool) {
 		for path, h := range t {
-			f := merkle.File{Path: path}
-			copy(f.Digest[:], h.mark[:])
-			if !yield(f) {
+			if !yield(merkle.File{Path: path, Digest: digestOf(h.mark)}) {
 				return
 			}
 		}
 	})
-	return x.Keys.Root(sha256.Sum256(append(node.Digest[:], Identity(x.Embedder)...))), err
+}
+
+// keyed is a tree that was walked, by the key's marks.
+func (x *Index) keyed(walked *merkle.Node) merkle.Node {
+	return walked.Keyed(func(d merkle.Digest) merkle.Digest { return digestOf(x.Keys.Content(d)) })
+}
+
+// root names a tree and its index's identity: two updaters with one key give equal trees the same name, whichever way they came to them.
+func (x *Index) root(node *merkle.Node) string {
+	return x.Keys.Root(sha256.Sum256(append(node.Digest[:], Identity(x.Embedder)...)))
 }
 
 // step is one file's part of what leads from one tree to another.
 type step struct {
-	path    string
-	removed bool
-	file    merkle.File // unless removed
-	mark    [16]byte
+	merkle.File // its digest is a mark
+	removed     bool
 }
+
+func (s step) mark() [16]byte { return [16]byte(s.Digest[:]) }
 
 // order sorts a folder's files that are gone before a file that takes its place, and a file before the folder: no tree on the way has both.
 func (s step) order() string {
 	if s.removed {
-		return s.path
+		return s.Path
 	}
-	return s.path + "/\xff"
+	return s.Path + "/\xff"
 }
 
 // stepsTo lists what leads to a tree that was walked. What the walk could not look at stays as it is.
-func (t tree) stepsTo(walked *merkle.Node, keys *seal.Keys) (steps []step) {
-	known := make(map[string]bool, len(t))
-	for path, n := range walked.Files() {
-		known[path] = true
-		mark := keys.Content(n.Digest)
-		if h, ok := t[path]; !ok || h.mark != mark {
-			steps = append(steps, step{path: path, file: merkle.File{Path: path, Digest: n.Digest, Size: n.Size}, mark: mark})
-		}
+func (t tree) stepsTo(keyed *merkle.Node) (steps []step, err error) {
+	older, err := t.node()
+	if err != nil {
+		return nil, err
 	}
-	for path := range t {
-		if !known[path] && !unknown(walked, path) {
-			steps = append(steps, step{path: path, removed: true})
-		}
+	changes := merkle.Diff(&older, keyed)
+	put := slices.Concat(changes.Added, changes.Modified)
+	for _, f := range changes.Removed {
+		steps = append(steps, step{f, true})
+	}
+	for _, r := range changes.Renamed {
+		steps = append(steps, step{merkle.File{Path: r.From}, true})
+		put = append(put, r.File)
+	}
+	for _, f := range put {
+		steps = append(steps, step{f, false})
 	}
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.order(), b.order()) })
-	return steps
-}
-
-// unknown reports whether a walk could not look at a path, or at a folder above it.
-func unknown(node *merkle.Node, path string) bool {
-	for name := range strings.SplitSeq(path, "/") {
-		if node.Unknown {
-			return true
-		}
-		i, found := slices.BinarySearchFunc(node.Children, name, func(c merkle.Node, name string) int { return cmp.Compare(c.Name, name) })
-		if !found {
-			return false
-		}
-		node = &node.Children[i]
-	}
-	return node.Unknown
+	return steps, nil
 }
 
 // chunks counts those of all files.

@@ -16,20 +16,10 @@ import (
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/seal"
+	"github.com/rondo-rl/rondo/index/segmenttest"
 	"github.com/rondo-rl/rondo/index/update"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/storage/dir"
 )
-
-func openStore(t testing.TB) storage.Store {
-	t.Helper()
-	s, err := dir.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
 
 // folder is a new working tree, whose index lies in a store under a key.
 func folder(t testing.TB, store storage.Store, key byte, repo string) *update.Folder {
@@ -87,13 +77,13 @@ func contents(t testing.TB, x *update.Index) []string {
 func fresh(t testing.TB, f *update.Folder) []string {
 	t.Helper()
 	other := *f
-	other.Store, other.StateFile = openStore(t), filepath.Join(t.TempDir(), "state")
+	other.Store, other.StateFile = segmenttest.Open(t), filepath.Join(t.TempDir(), "state")
 	mustSync(t, &other)
 	return contents(t, &other.Index)
 }
 
 func TestSync(t *testing.T) {
-	f := folder(t, openStore(t), 1, "code")
+	f := folder(t, segmenttest.Open(t), 1, "code")
 	write(t, f, "a.go", "package a\n\n"+function("First")+function("Second"))
 	write(t, f, "lib/b.go", "package lib\n\n"+function("Third"))
 	write(t, f, ".gitignore", "*.log\n")
@@ -127,7 +117,7 @@ func TestIncrementalIsFresh(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 7))
-			f := folder(t, openStore(t), 1, "code")
+			f := folder(t, segmenttest.Open(t), 1, "code")
 			names := []string{"a.go", "b.py", "lib/a.go", "lib/deep/c.go", "lib/deep", "lib/x/y.go", "docs/read.md", "d.txt"}
 			for range 12 {
 				for range 1 + random.IntN(3) {
@@ -212,7 +202,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		ended := false
 		for n := 1; !ended; n++ {
-			store := openStore(t)
+			store := segmenttest.Open(t)
 			f := folder(t, store, 1, "code")
 			write(t, f, "a.go", "package a\n\n"+function("First"))
 			write(t, f, "b.go", "package a\n\n"+function("Second"))
@@ -240,7 +230,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 
 // TestTwoUpdaters of one tree at once: both end, and the index is the tree's.
 func TestTwoUpdaters(t *testing.T) {
-	f := folder(t, openStore(t), 1, "code")
+	f := folder(t, segmenttest.Open(t), 1, "code")
 	for round := range 5 {
 		for i := range 10 {
 			write(t, f, fmt.Sprintf("f%d.go", (round+i)%12), "package a\n\n"+function(fmt.Sprintf("F%dx%d", round, i)))
@@ -264,7 +254,7 @@ func TestTwoUpdaters(t *testing.T) {
 
 // TestSecondClone: a clone under the same key costs its difference only.
 func TestSecondClone(t *testing.T) {
-	store := openStore(t)
+	store := segmenttest.Open(t)
 	one, two, stranger := folder(t, store, 1, "one"), folder(t, store, 1, "two"), folder(t, store, 2, "one")
 	for _, f := range []*update.Folder{one, two, stranger} {
 		for i := range 20 {
@@ -290,7 +280,7 @@ func TestPartialWalk(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything; .ci/run runs the tests as an ordinary user too")
 	}
-	f := folder(t, openStore(t), 1, "code")
+	f := folder(t, segmenttest.Open(t), 1, "code")
 	write(t, f, "a.go", "package a\n\n"+function("First"))
 	write(t, f, "lib/b.go", "package lib\n\n"+function("Second"))
 	mustSync(t, f)
@@ -308,7 +298,7 @@ func TestPartialWalk(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	f := folder(t, openStore(t), 1, "code")
+	f := folder(t, segmenttest.Open(t), 1, "code")
 	token := "gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X"
 	write(t, f, "a.go", "package a\n\n"+function("First")+"// Token opens the door.\nconst Token = \""+token+"\"\n\n"+function("Second"))
 	state := mustSync(t, f)

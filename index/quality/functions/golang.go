@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+
+	"github.com/rondo-rl/rondo/index/chunk"
 )
 
 // goFunctions leaves out a file that does not parse.
@@ -21,29 +23,10 @@ func goFunctions(path string, content []byte) []Function {
 		}
 		symbol := d.Name.Name
 		if d.Recv != nil && len(d.Recv.List) > 0 {
-			symbol = receiver(d.Recv.List[0].Type) + "." + symbol
+			symbol = chunk.Receiver(d.Recv.List[0].Type) + "." + symbol
 		}
 		start, end := set.PositionFor(d.Pos(), false).Offset, set.PositionFor(d.End(), false).Offset
 		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name, Sentence: firstSentence(d.Doc.Text()), Text: string(content[start:end])})
 	}
 	return list
-}
-
-func receiver(e ast.Expr) string {
-	for {
-		switch t := e.(type) {
-		case *ast.StarExpr:
-			e = t.X
-		case *ast.ParenExpr:
-			e = t.X
-		case *ast.IndexExpr:
-			e = t.X
-		case *ast.IndexListExpr:
-			e = t.X
-		case *ast.Ident:
-			return t.Name
-		default:
-			return "_"
-		}
-	}
 }
