@@ -108,8 +108,15 @@ type TaskSpec struct {
 	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
 	VerifierTimeout Duration          `json:"verifier_timeout"`
 	MemoryMB        int               `json:"memory_mb,omitempty"`
-	Snapshot        storage.Ref       `json:"snapshot"`
-	Tests           storage.Ref       `json:"tests"`
+	CPUs            int               `json:"cpus,omitempty"`
+	// Image is the container image whose root file system the sandbox has; "" for the runner's own.
+	Image string `json:"image,omitempty"`
+	// ImageID is the image's digest, "sha256:" and 64 hex digits.
+	ImageID string `json:"image_id,omitempty"`
+	// Labels are those that a tool runner must have.
+	Labels   []string    `json:"labels,omitempty"`
+	Snapshot storage.Ref `json:"snapshot"`
+	Tests    storage.Ref `json:"tests"`
 }
 
 // DefaultRunConfig is what a run file changes.
@@ -170,7 +177,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, deliveries)
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
 	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
-	check(ValidToken(c.Pool), "pool %q: use letters, digits, - and _", c.Pool)
+	check(validPool(c.Pool), "pool %q: use letters, digits, - and _, at most %d, not %s, nor beginning with %s", c.Pool, maxPool, RouteFinal, runnerPrefix)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
@@ -213,11 +220,15 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
 		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
+		t.validateNeeds(check)
 		err := t.Snapshot.Validate()
 		check(err == nil, "snapshot: %v", err)
 		err = t.Tests.Validate()
 		check(err == nil, "tests: %v", err)
 		seen[t.Name] = true
+	}
+	if n := len(c.DifferentNeeds()); n > maxNeeds {
+		errs = append(errs, fmt.Errorf("tasks: they have %d different needs (toolchains, memory, labels and so on), the limit is %d", n, maxNeeds))
 	}
 	return errs
 }

@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -44,28 +45,38 @@ func TestValidate(t *testing.T) {
 		"two feeds": {func(c *RunConfig) {
 			c.Feeds = []Feed{{Name: "a", GroupsPerBatch: 1}, {Name: "b", GroupsPerBatch: 10000}}
 		}, ""},
-		"no policy":                  {func(c *RunConfig) { c.Policy = "" }, `policy ""`},
-		"a policy with dots":         {func(c *RunConfig) { c.Policy = "a.b" }, `policy "a.b"`},
-		"no endpoint":                {func(c *RunConfig) { c.Endpoint = "" }, `endpoint ""`},
-		"an endpoint without host":   {func(c *RunConfig) { c.Endpoint = "http:///v1" }, "endpoint"},
-		"an endpoint of a file":      {func(c *RunConfig) { c.Endpoint = "file:///etc/passwd" }, "endpoint"},
-		"an endpoint with a key":     {func(c *RunConfig) { c.Endpoint = "http://user:secret@host/v1" }, "endpoint"},
-		"an endpoint with a query":   {func(c *RunConfig) { c.Endpoint = "http://host/v1?key=secret" }, "endpoint"},
-		"a broken one with a key":    {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
-		"no groups":                  {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
-		"a huge group":               {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
-		"negative steps":             {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
-		"negative staleness":         {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
-		"an unknown estimator":       {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
-		"a temperature of NaN":       {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
-		"an infinite temperature":    {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
-		"no tokens":                  {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
-		"no turns":                   {func(c *RunConfig) { c.Limits.Turns = 0 }, "limits.turns 0"},
-		"no context":                 {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
-		"no time":                    {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
-		"no tries":                   {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
-		"too many tries":             {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
-		"a strange pool":             {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
+		"no policy":                {func(c *RunConfig) { c.Policy = "" }, `policy ""`},
+		"a policy with dots":       {func(c *RunConfig) { c.Policy = "a.b" }, `policy "a.b"`},
+		"no endpoint":              {func(c *RunConfig) { c.Endpoint = "" }, `endpoint ""`},
+		"an endpoint without host": {func(c *RunConfig) { c.Endpoint = "http:///v1" }, "endpoint"},
+		"an endpoint of a file":    {func(c *RunConfig) { c.Endpoint = "file:///etc/passwd" }, "endpoint"},
+		"an endpoint with a key":   {func(c *RunConfig) { c.Endpoint = "http://user:secret@host/v1" }, "endpoint"},
+		"an endpoint with a query": {func(c *RunConfig) { c.Endpoint = "http://host/v1?key=secret" }, "endpoint"},
+		"a broken one with a key":  {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
+		"no groups":                {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
+		"a huge group":             {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
+		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
+		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
+		"an unknown estimator":     {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},
+		"a temperature of NaN":     {func(c *RunConfig) { c.Sampling.Temperature = math.NaN() }, "sampling.temperature NaN"},
+		"an infinite temperature":  {func(c *RunConfig) { c.Sampling.Temperature = math.Inf(1) }, "sampling.temperature"},
+		"no tokens":                {func(c *RunConfig) { c.Sampling.MaxTokens = 0 }, "sampling.max_tokens 0"},
+		"no turns":                 {func(c *RunConfig) { c.Limits.Turns = 0 }, "limits.turns 0"},
+		"no context":               {func(c *RunConfig) { c.Limits.Tokens = 0 }, "limits.tokens 0"},
+		"no time":                  {func(c *RunConfig) { c.Limits.Timeout = 0 }, "limits.timeout 0s"},
+		"no tries":                 {func(c *RunConfig) { c.Limits.Tries = 0 }, "limits.tries 0"},
+		"too many tries":           {func(c *RunConfig) { c.Limits.Tries = 1000 }, "limits.tries 1000"},
+		"a strange pool":           {func(c *RunConfig) { c.Pool = "a b" }, `pool "a b"`},
+		"a runner's pool":          {func(c *RunConfig) { c.Pool = "runner-1" }, `pool "runner-1"`},
+		"a pool without room":      {func(c *RunConfig) { c.Pool = strings.Repeat("p", 56) }, `at most 55`},
+		"a strange label":          {func(c *RunConfig) { c.Tasks[0].Labels = []string{"a b"} }, `label "a b"`},
+		"too many needs": {func(c *RunConfig) {
+			for i := range 33 {
+				task := c.Tasks[0]
+				task.Name, task.CPUs = fmt.Sprint("n", i), i+1
+				c.Tasks = append(c.Tasks, task)
+			}
+		}, `34 different needs`},
 		"no tasks":                   {func(c *RunConfig) { c.Tasks = nil }, "tasks: the run has none"},
 		"one task twice":             {func(c *RunConfig) { c.Tasks = []TaskSpec{validTask("a"), validTask("b"), validTask("a")} }, `tasks: 2 ("a"): name: it stands twice`},
 		"a task without a name":      {func(c *RunConfig) { c.Tasks[0].Name = "" }, "tasks: 0"},

@@ -234,6 +234,3 @@ func (c ConsumerSpec) Filter(route string) string {
 
 // RouteFinal is the route of turns that ask for no tools: nobody consumes it.
 const RouteFinal = "final"
-
-// RunnerRoute is the route to the one runner that holds a rollout's sandbox.
-func RunnerRoute(runner string) string { return "runner-" + runner }

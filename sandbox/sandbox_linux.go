@@ -105,7 +105,7 @@ func create(ctx context.Context, spec Spec, private string) (*Sandbox, error) {
 
 func (s *Sandbox) boot(ctx context.Context) error {
 	boot := wire.Boot{
-		Name: s.spec.Name, Workdir: s.spec.Workdir, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
+		Name: s.spec.Name, Workdir: s.spec.Workdir, Root: s.spec.Root, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
 		Insecure: s.private, SwitchUser: s.private == "" && os.Geteuid() == 0,
 	}
 	if !s.group.limitsMemory() {

@@ -104,7 +104,10 @@ type Spec struct {
 	Name string
 	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty.
 	Workdir string
-	Mounts  []Mount
+	// Root is a folder of the host whose tree is seen in the place of the host's system folders, read-only but for /root: that of a
+	// container image (see OpenImage). Empty: the host's own.
+	Root   string
+	Mounts []Mount
 	// ReadOnly holds archives (see Pack) by the absolute path at which their contents stand, unchangeable for all inside.
 	ReadOnly map[string][]byte
 	// Env is added to the environment of every command.
@@ -131,6 +134,9 @@ var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "
 func (s Spec) validate() error {
 	if err := s.Limits.validate(); err != nil {
 		return err
+	}
+	if s.Root != "" && !path.IsAbs(s.Root) {
+		return fmt.Errorf("root %q: an absolute path is needed", s.Root)
 	}
 	targets := []string{s.Workdir}
 	for _, mount := range s.Mounts {
@@ -168,6 +174,14 @@ func validTarget(target string) error {
 		}
 	}
 	return nil
+}
+
+// Image is a container image, whose tree a sandbox can have in the place of the host's system folders.
+type Image struct {
+	ID      string // "sha256:" and 64 hex digits
+	Root    string // the folder of its tree, for Spec.Root
+	Workdir string // "" for none
+	Env     map[string]string
 }
 
 // Command is one program to run.

@@ -40,14 +40,25 @@ const warmTime = 15 * time.Minute
 // one that the go command on the PATH stands for, with a build cache of the standard packages: built once into cacheDir, which
 // takes half a minute, and shared from then on, each sandbox with its own changes.
 func Toolchain(ctx context.Context, name, cacheDir string) (mounts []Mount, env map[string]string, err error) {
-	if name != "go" {
-		return nil, nil, fmt.Errorf("tool chain %q: only go is known", name)
+	if err := HasToolchain(ctx, name); err != nil {
+		return nil, nil, err
 	}
 	mounts, env, err = goToolchain(ctx, cacheDir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("tool chain go: %w", err)
 	}
 	return mounts, env, nil
+}
+
+// HasToolchain says why the host does not have a tool chain; nil when it has it. It builds nothing.
+func HasToolchain(ctx context.Context, name string) error {
+	if name != "go" {
+		return fmt.Errorf("tool chain %q: only go is known", name)
+	}
+	if _, err := goRoot(ctx); err != nil {
+		return fmt.Errorf("tool chain go: %w", err)
+	}
+	return nil
 }
 
 func goToolchain(ctx context.Context, cacheDir string) ([]Mount, map[string]string, error) {

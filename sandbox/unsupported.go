@@ -23,6 +23,17 @@ func Toolchain(context.Context, string, string) ([]Mount, map[string]string, err
 	return nil, nil, ErrUnsupported
 }
 
+// HasToolchain answers ErrUnsupported.
+func HasToolchain(context.Context, string) error { return ErrUnsupported }
+
+// HasImages answers ErrUnsupported.
+func HasImages(context.Context) error { return ErrUnsupported }
+
+// OpenImage answers ErrUnsupported.
+func OpenImage(context.Context, string, string, string) (Image, error) {
+	return Image{}, ErrUnsupported
+}
+
 // Exec answers ErrUnsupported.
 func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}, ErrUnsupported }
 

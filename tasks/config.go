@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 // config is the part of task.toml (schema 1.x) that Rondo reads; every other
@@ -30,6 +32,8 @@ type config struct {
 		Rondo      struct {
 			Snapshot   string   `toml:"snapshot"`
 			Toolchains []string `toml:"toolchains"`
+			Labels     []string `toml:"labels"`
+			Image      bool     `toml:"image"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
 	Agent struct {
@@ -46,6 +50,7 @@ type config struct {
 		OS            string            `toml:"os"`
 		Workdir       string            `toml:"workdir"`
 		Env           map[string]string `toml:"env"`
+		CPUs          int               `toml:"cpus"`
 		MemoryMB      *int              `toml:"memory_mb"`
 		Memory        string            `toml:"memory"` // the old spelling, "2G"
 		GPUs          int               `toml:"gpus"`
@@ -63,6 +68,7 @@ const (
 	defaultVerifierTimeout = 600 * time.Second // Harbor's
 	defaultWorkdir         = "/app"
 	maxMemoryMB            = 1 << 20
+	maxCPUs                = 1024
 	maxEnv                 = 256     // variables of one table
 	maxEnvValue            = 8 << 10 // bytes
 	maxKeywords            = 64
@@ -126,7 +132,7 @@ func (c *config) apply(task *Task) error {
 	if len(task.Keywords) > maxKeywords {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
-	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains} {
+	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds} {
 		if err := check(task); err != nil {
 			return err
 		}
@@ -273,6 +279,20 @@ func (c *config) setToolchains(task *Task) error {
 		}
 	}
 	task.Toolchains = slices.Compact(slices.Sorted(slices.Values(c.Metadata.Rondo.Toolchains)))
+	return nil
+}
+
+// setNeeds takes over what a tool runner must have besides toolchains and memory.
+func (c *config) setNeeds(task *Task) error {
+	if task.CPUs = c.Environment.CPUs; task.CPUs < 0 || task.CPUs > maxCPUs {
+		return fmt.Errorf("environment.cpus: %d: want 0 to %d", task.CPUs, maxCPUs)
+	}
+	task.Labels = slices.Compact(slices.Sorted(slices.Values(c.Metadata.Rondo.Labels)))
+	for _, label := range task.Labels {
+		if !events.ValidLabel(label) {
+			return fmt.Errorf("metadata.rondo.labels: %q: %s", label, events.LabelRule)
+		}
+	}
 	return nil
 }
 

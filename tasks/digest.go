@@ -21,9 +21,10 @@ func digest(task *Task) (string, error) {
 		AgentTimeout, VerifierTimeout int64
 		Env, VerifierEnv              map[string]string
 		MemoryMB                      int
+		Image                         string `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image,
 	})
 	if err != nil {
 		return "", err

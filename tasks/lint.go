@@ -50,6 +50,10 @@ const (
 // untouched snapshot scores 0 and the reference solution scores 1, every time.
 func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 	report := Report{Task: task.Name, Digest: task.Digest, Nothing: []Attempt{}, Solution: []Attempt{}}
+	if err := task.OpenImage(ctx, opts.CacheDir); err != nil {
+		report.problem("%v", err)
+		return report
+	}
 	report.inspect(task)
 	if opts.Repeats <= 0 {
 		opts.Repeats = defaultRepeats
@@ -151,7 +155,7 @@ func (p *prover) with(more map[string]string) map[string]string {
 func (p *prover) score(ctx context.Context, changes []byte, want float64) Attempt {
 	begin := time.Now()
 	outcome, err := verifier.Run(ctx, verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Snapshot: p.snapshot, Changes: changes, Tests: p.tests,
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: p.tests,
 		Env: p.with(p.task.VerifierEnv), Mounts: p.mounts, Timeout: p.task.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
@@ -185,7 +189,7 @@ const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solutio
 // it changed.
 func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": p.solution},
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": p.solution},
 		Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	if err != nil {

@@ -101,8 +101,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"snapshot is the verifier", settings("[metadata.rondo]\nsnapshot = \"tests/x\""), []string{"metadata.rondo.snapshot", "verifier"}},
 		{"snapshot is not there", settings("[metadata.rondo]\nsnapshot = \"environment/other\""), []string{"metadata.rondo.snapshot", "environment/other"}},
 		{"snapshot is a file", settings("[metadata.rondo]\nsnapshot = \"environment/repo/run.sh\""), []string{"metadata.rondo.snapshot"}},
-		{"image only", fstest.MapFS{"t/task.toml": file("[environment]\ndocker_image = \"x\""), "t/environment/repo/README.md": nil, "t/environment/repo/run.sh": nil},
-			[]string{"docker_image", "snapshot"}},
+		{"image without a name", settings("[metadata.rondo]\nimage = true"), []string{"metadata.rondo.image", "environment.docker_image"}},
 		{"nothing to work on", fstest.MapFS{"t/task.toml": file(""), "t/environment/repo/README.md": nil, "t/environment/repo/run.sh": nil}, []string{"environment/", "missing or empty"}},
 		{"compose", fstest.MapFS{"t/task.toml": file(""), "t/environment/docker-compose.yaml": file("")}, []string{"docker-compose.yaml"}},
 

@@ -26,13 +26,19 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 			}
 		}
 	}
+	environment := folder.child("environment")
+	if err := setImage(task, cfg, named != "" || img != nil || environment != nil && environment.isDir() && len(environment.children) > 0); err != nil {
+		return err
+	}
 	switch {
 	case named != "":
 		task.Snapshot, err = namedSnapshot(folder, named)
 	case img != nil:
-		task.Snapshot, err = copiedSnapshot(folder.child("environment"), img, task.Workdir)
+		task.Snapshot, err = copiedSnapshot(environment, img, task.Workdir)
+	case task.Image != "" && (environment == nil || len(environment.children) == 0):
+		task.Workdir = cfg.Environment.Workdir // OpenImage finds what lies there
 	default:
-		task.Snapshot, err = wholeEnvironment(folder, cfg)
+		task.Snapshot, err = wholeEnvironment(folder)
 	}
 	return err
 }
@@ -89,13 +95,9 @@ func namedSnapshot(folder *node, name string) (fs.FS, error) {
 	return found.tree(name)
 }
 
-func wholeEnvironment(folder *node, cfg *config) (fs.FS, error) {
+func wholeEnvironment(folder *node) (fs.FS, error) {
 	environment := folder.child("environment")
 	if environment == nil || !environment.isDir() || len(environment.children) == 0 {
-		if cfg.Environment.DockerImage != "" {
-			return nil, errors.New("task.toml: environment.docker_image: Rondo runs no images: put the tree into environment/repo and " +
-				`set [metadata.rondo] snapshot = "environment/repo"`)
-		}
 		return nil, errors.New("environment/: missing or empty: it holds the repository that the agent works on")
 	}
 	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml", "compose.yaml"} {

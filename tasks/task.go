@@ -36,6 +36,12 @@ type Task struct {
 	Env             map[string]string // of the agent's commands and of the verifier
 	VerifierEnv     map[string]string // of the verifier only, over Env
 	MemoryMB        int               // MiB; 0: the sandbox's default
+	CPUs            int               // that a tool runner must have; 0: any
+	Labels          []string          // [metadata.rondo] labels that a tool runner must have
+
+	// Image is the container image whose tree is the task's root file system; "" for that of the machine. OpenImage sets ImageID, the
+	// image's digest, and Root, the folder of its tree, and where the image has them Workdir and Snapshot.
+	Image, ImageID, Root string
 
 	Snapshot fs.FS // the workspace as the agent finds it
 	Tests    fs.FS // /tests of the verifier; holds test.sh

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage/open"
 )
@@ -45,10 +47,50 @@ func tryRuns(ctx context.Context, url string, access natsAccess, storeURL string
 			findings = append(findings, trouble("runs", err, ""))
 		case state == "paused":
 			findings = append(findings, finding{"runs", levelWarning, "run " + run + " is paused: " + clean(reason), "when that is seen to: rondo run resume " + run})
+		case state == "open":
+			findings = append(findings, unserved(ctx, log, run)...)
 		}
 	}
 	if findings == nil {
-		return []finding{ok("runs", "%d, none of them paused", len(names))}
+		return []finding{ok("runs", "%d, none of them paused, and tool runners for all of their tasks", len(names))}
 	}
 	return findings
+}
+
+// unserved looks for tasks of a run whose needs no tool runner meets: their rollouts wait until their deadline.
+func unserved(ctx context.Context, log *eventlog.Log, run string) (findings []finding) {
+	cfg, err := log.Config(ctx, run)
+	if err != nil {
+		return []finding{trouble("runs", err, "")}
+	}
+	if cfg.External {
+		return nil
+	}
+	spec := events.ConsumersOf(events.ToolRunner)[0]
+	for _, needs := range cfg.DifferentNeeds() {
+		c, err := log.JetStream().Consumer(ctx, events.RunStream(run), spec.For(run, events.PoolRoute(cfg.Pool, needs)).Name)
+		if err == nil {
+			if info := c.CachedInfo(); info.NumWaiting > 0 || info.NumAckPending > 0 {
+				continue
+			}
+		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return append(findings, trouble("runs", err, ""))
+		}
+		what := "tasks of run " + run
+		if text := needs.String(); text != "" {
+			what += " that need " + text
+		}
+		findings = append(findings, finding{
+			"runs", levelWarning, "no tool runner serves " + what,
+			"start one that has it: rondo service toolrunner --pool " + cfg.Pool + labelFlags(needs.Labels),
+		})
+	}
+	return findings
+}
+
+func labelFlags(labels []string) (flags string) {
+	for _, label := range labels {
+		flags += " --label " + label
+	}
+	return flags
 }

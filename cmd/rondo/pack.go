@@ -27,9 +27,13 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 	}
 	specs := make([]events.TaskSpec, 0, len(list))
 	for _, t := range list {
+		if err := t.OpenImage(ctx, defaultSettings().toolchainCache); err != nil {
+			return nil, err
+		}
 		spec := events.TaskSpec{
 			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
 			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB,
+			CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
 		}
 		if spec.VerifierTimeout == 0 {
 			spec.VerifierTimeout = events.Duration(10 * time.Minute)

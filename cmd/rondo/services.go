@@ -43,6 +43,8 @@ type settings struct {
 	toolSlots      int
 	scorerSlots    int
 	pool           string
+	labels         []string
+	capacity       int
 	builtin        string // base URL of the built-in policy
 	policyListen   string
 	allowInsecure  bool
@@ -61,7 +63,7 @@ func defaultSettings() settings {
 		cache = os.TempDir()
 	}
 	return settings{
-		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, scorerSlots: 2 * cores,
+		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, scorerSlots: 2 * cores, capacity: toolrunner.DefaultCapacity,
 		pool: events.DefaultRunConfig().Pool, builtin: "http://127.0.0.1:8700/v1", policyListen: "127.0.0.1:8700",
 		toolchainCache: filepath.Join(cache, "rondo", "toolchains"), trainer: policy.DefaultOptions(),
 		index: indexerSettings{keys: configFolder(), embedder: builtinEmbedder, every: indexupdater.DefaultEvery},
@@ -74,6 +76,8 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 	s.index.addFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
+	f.StringSliceVar(&s.labels, "label", nil, "label of the tool runner, for tasks that ask for it; may be repeated")
+	f.IntVar(&s.capacity, "capacity", s.capacity, "sandboxes that the tool runner holds between turns, some megabytes each")
 	f.StringVar(&s.endpointKeys, "endpoint-keys", "", "YAML file of which inference servers are shown which key (or one key for all of them in "+endpointKey+")")
 	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
 }
@@ -115,7 +119,12 @@ var parts = map[string]part{
 		return generator.Run(ctx, env, s.servers, opts)
 	},
 	events.ToolRunner: func(ctx context.Context, env runtime.Env, s settings) error {
-		return toolrunner.Run(ctx, env, toolrunner.Options{Slots: s.toolSlots, Pool: s.pool, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
+		if err := s.checkRunner(); err != nil {
+			return err
+		}
+		return toolrunner.Run(ctx, env, toolrunner.Options{
+			Slots: s.toolSlots, Pool: s.pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache,
+		})
 	},
 	events.Scorer: func(ctx context.Context, env runtime.Env, s settings) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
@@ -123,6 +132,19 @@ var parts = map[string]part{
 	policyPart:  servePolicy,
 	trainerPart: train,
 	gatewayPart: serveGateway,
+}
+
+// checkRunner checks what a tool runner can be told.
+func (s *settings) checkRunner() error {
+	if s.capacity < 1 {
+		return fmt.Errorf("--capacity %d: at least 1 sandbox is needed", s.capacity)
+	}
+	for _, label := range s.labels {
+		if !events.ValidLabel(label) {
+			return fmt.Errorf("--label %q: %s", label, events.LabelRule)
+		}
+	}
+	return nil
 }
 
 func partNames() []string { return slices.Sorted(maps.Keys(parts)) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -39,9 +40,48 @@ func TestStuckRunIsShown(t *testing.T) {
 	}
 	found := tryRuns(t.Context(), e.NATS, natsAccess{}, e.Store)
 	wantFinding(t, found, "runs", levelWarning, "run first is paused: "+shown, "rondo run resume first")
-	if len(found) != 1 {
+	wantFinding(t, found, "runs", levelWarning, "no tool runner serves tasks of run other", "rondo service toolrunner --pool pool-shell")
+	if len(found) != 2 {
 		t.Errorf("found %+v", found)
 	}
 	r.state(events.RunResumedType, "first", "r", events.RunResumed{})
-	wantFinding(t, tryRuns(t.Context(), e.NATS, natsAccess{}, e.Store), "runs", levelOK, "2, none of them paused", "")
+	for _, run := range []string{"first", "other"} {
+		waitForTools(t, r.log, run, events.PoolRoute("pool-shell", events.Needs{}))
+	}
+	wantFinding(t, tryRuns(t.Context(), e.NATS, natsAccess{}, e.Store), "runs", levelOK, "2, none of them paused, and tool runners", "")
+}
+
+// waitForTools asks for turns of a route, as a tool runner with free slots does.
+func waitForTools(t *testing.T, log *eventlog.Log, run, route string) {
+	t.Helper()
+	c, err := log.EnsureConsumer(t.Context(), events.ConsumersOf(events.ToolRunner)[0].For(run, route), route)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := c.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(messages.Stop)
+	go func() { _, _ = messages.Next() }()
+	for info, err := c.Info(t.Context()); info == nil || info.NumWaiting == 0; info, err = c.Info(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDoctorNamesWhatIsMissing: tasks that no tool runner can work on are told with what they need.
+func TestDoctorNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	r := newRecorded(t)
+	cfg := servicetest.Config("a", "b")
+	cfg.Tasks[1].Labels, cfg.Tasks[1].Toolchains = []string{"gpu"}, []string{"go"}
+	servicetest.OpenRun(t, r.log, "r", cfg)
+	waitForTools(t, r.log, "r", events.PoolRoute(cfg.Pool, events.Needs{}))
+	findings := unserved(t.Context(), r.log, "r")
+	wantFinding(t, findings, "runs", levelWarning, "tasks of run r that need toolchain go, label gpu", "--pool pool-shell --label gpu")
+	if len(findings) != 1 {
+		t.Errorf("found %+v", findings)
+	}
 }

@@ -105,6 +105,9 @@ func newTasksShow(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := t.OpenImage(cmd.Context(), defaultSettings().toolchainCache); err != nil {
+				return err
+			}
 			files, err := snapshotFiles(t)
 			if err != nil {
 				return err
@@ -182,6 +185,9 @@ func newTasksRun(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := t.OpenImage(cmd.Context(), s.toolchainCache); err != nil {
+				return err
+			}
 			tree := t.Snapshot
 			if workspace != "" {
 				tree = os.DirFS(workspace)
@@ -208,7 +214,7 @@ func newTasksRun(g *global) *cobra.Command {
 
 // verify scores a tree as the scorer would.
 func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s settings) (verifier.Outcome, error) {
-	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
+	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Root: t.Root, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
 	maps.Copy(spec.Env, t.Env)
 	maps.Copy(spec.Env, t.VerifierEnv)
 	mounts, env, err := sandbox.Toolchains(ctx, t.Toolchains, s.toolchainCache)

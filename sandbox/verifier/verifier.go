@@ -25,6 +25,7 @@ const DefaultTimeout = 600 * time.Second
 type Spec struct {
 	Name          string
 	Workdir       string
+	Root          string // as in sandbox.Spec
 	Snapshot      []byte
 	Changes       []byte
 	Tests         []byte
@@ -91,7 +92,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	begin := time.Now()
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Workdir: spec.Workdir, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
+		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
 		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
 	})
 	if err != nil {

@@ -33,12 +33,12 @@ func next(r *events.Rollout, limits events.Limits) (step, string) {
 }
 
 // route says who works on a turn: nobody, the runner that holds the sandbox, or the pool.
-func route(r *events.Rollout, t events.TurnSampled, pool string) string {
+func route(r *events.Rollout, t events.TurnSampled, pool string, needs events.Needs) string {
 	if len(t.ToolCalls) == 0 {
 		return events.RouteFinal
 	}
 	if tools := r.LastTools(); tools != nil {
-		return events.RunnerRoute(tools.Runner)
+		return events.RunnerRoute(tools.Runner, needs)
 	}
-	return pool
+	return events.PoolRoute(pool, needs)
 }

@@ -65,10 +65,14 @@ func TestNext(t *testing.T) {
 func TestRoute(t *testing.T) {
 	calls := events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c"}}}
 	held := &events.Rollout{Turns: []events.TurnSampled{calls}, Tools: map[int]events.ToolsCompleted{0: {Runner: "abc"}}}
+	var none events.Needs
+	gpu := events.Needs{Labels: []string{"gpu"}}
 	for want, got := range map[string]string{
-		events.RouteFinal: route(held, events.TurnSampled{}, "pool-x"),
-		"pool-x":          route(&events.Rollout{}, calls, "pool-x"),
-		"runner-abc":      route(held, calls, "pool-x"),
+		events.RouteFinal:         route(held, events.TurnSampled{}, "pool-x", none),
+		"pool-x":                  route(&events.Rollout{}, calls, "pool-x", none),
+		"runner-abc":              route(held, calls, "pool-x", none),
+		"pool-x-" + gpu.Key():     route(&events.Rollout{}, calls, "pool-x", gpu),
+		"runner-abc-" + gpu.Key(): route(held, calls, "pool-x", gpu),
 	} {
 		if got != want {
 			t.Errorf("routed to %s, want %s", got, want)

@@ -100,7 +100,7 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 	if err != nil {
 		return nil, err
 	}
-	sampled.Route = route(r, t, cfg.Pool)
+	sampled.Route = route(r, t, cfg.Pool, task.Needs())
 	if sampled.Route != events.RouteFinal {
 		return []events.Event{sampled}, nil
 	}

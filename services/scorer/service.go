@@ -171,6 +171,13 @@ func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Roll
 		return spec, err
 	}
 	spec.Mounts = mounts
+	if task.Image != "" {
+		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, s.opts.ToolchainCache)
+		if err != nil {
+			return spec, err
+		}
+		spec.Root = image.Root
+	}
 	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
 	get := func(what string, ref storage.Ref) (data []byte) {
 		if err == nil {

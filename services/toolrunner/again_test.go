@@ -25,7 +25,7 @@ func recorded(t *testing.T, log *eventlog.Log, run string, turns ...[]string) ev
 		for i, c := range commands {
 			calls = append(calls, shell(fmt.Sprintf("c%d-%d", n, i), c))
 		}
-		turn(t, log, run, n, events.RunnerRoute(s.runner), calls...)
+		turn(t, log, run, n, events.RunnerRoute(s.runner, events.Needs{}), calls...)
 		answers(t, log, run, n)
 	}
 	stop()

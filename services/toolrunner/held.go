@@ -1,6 +1,7 @@
 package toolrunner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -18,8 +19,8 @@ import (
 // restored from the log.
 const idleAfter = time.Minute
 
-// maxHeld bounds the idle sandboxes of one runner, at some megabytes each.
-const maxHeld = 128
+// DefaultCapacity is how many sandboxes a runner holds between turns.
+const DefaultCapacity = 128
 
 // state is how a turn left a workspace.
 type state struct {
@@ -103,6 +104,13 @@ func restore(ctx context.Context, store storage.Store, opts Options, task events
 		return nil, err
 	}
 	spec.Mounts = mounts
+	if task.Image != "" {
+		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, opts.ToolchainCache)
+		if err != nil {
+			return nil, err
+		}
+		spec.Root = image.Root
+	}
 	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
 	snapshot, err := storage.GetBlob(ctx, store, task.Snapshot)
 	if err != nil {
@@ -142,7 +150,7 @@ func (h *held) put(b *box) {
 	old := h.boxes[b.key]
 	h.boxes[b.key] = b
 	var evicted *box
-	if len(h.boxes) > maxHeld {
+	if len(h.boxes) > cmp.Or(h.opts.Capacity, DefaultCapacity) {
 		for _, other := range h.boxes {
 			if evicted == nil || other.idle.Before(evicted.idle) {
 				evicted = other

@@ -85,11 +85,11 @@ func TestRunThatIsDeleted(t *testing.T) {
 func TestTheLongestIdleMakesRoom(t *testing.T) {
 	h := newHeld(natstest.Log(t), slog.New(slog.DiscardHandler), Options{})
 	var ended []string
-	for i := range maxHeld + 2 {
+	for i := range DefaultCapacity + 2 {
 		key := fmt.Sprint(i)
 		h.put(&box{key: key, end: func() { ended = append(ended, key) }})
 	}
-	if h.count() != maxHeld || len(ended) != 2 || ended[0] != "0" || ended[1] != "1" {
+	if h.count() != DefaultCapacity || len(ended) != 2 || ended[0] != "0" || ended[1] != "1" {
 		t.Errorf("%d are held, %v had to go", h.count(), ended)
 	}
 }

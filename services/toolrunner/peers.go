@@ -61,9 +61,9 @@ func (p *peers) run(ctx context.Context) {
 	}
 }
 
-// orphans lists the routes of a run whose runner is gone. Two runners may take on the same route: its
-// messages are shared between them, and each result is fenced by the rollout's chain.
-func (p *peers) orphans(ctx context.Context, run string) []string {
+// orphans lists the routes of a run whose runner is gone and whose needs, by their keys, are met here. Two runners may take on the
+// same route: its messages are shared between them, and each result is fenced by the rollout's chain.
+func (p *peers) orphans(ctx context.Context, run string, met map[string]bool) []string {
 	if time.Since(p.since) < goneAfter {
 		return nil // too early to know who is silent
 	}
@@ -71,13 +71,14 @@ func (p *peers) orphans(ctx context.Context, run string) []string {
 	if err != nil {
 		return nil
 	}
-	prefix := events.ConsumersOf(events.ToolRunner)[0].For(run, events.RunnerRoute("")).Name
+	prefix := events.ConsumersOf(events.ToolRunner)[0].For(run, "").Name
 	var routes []string
 	names := stream.ConsumerNames(ctx)
 	for name := range names.Name() {
-		runner, ok := strings.CutPrefix(name, prefix)
-		if ok && runner != p.self && !p.alive(runner) {
-			routes = append(routes, events.RunnerRoute(runner))
+		route, _ := strings.CutPrefix(name, prefix)
+		runner, key, ok := events.RunnerOf(route)
+		if ok && met[key] && runner != p.self && !p.alive(runner) {
+			routes = append(routes, route)
 		}
 	}
 	return routes

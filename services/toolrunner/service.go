@@ -23,6 +23,10 @@ type Options struct {
 	Slots int
 	// Pool is the route of turns whose rollout has no sandbox yet.
 	Pool string
+	// Labels are those that tasks can ask for.
+	Labels []string
+	// Capacity is how many sandboxes the runner holds between turns, at some megabytes each (DefaultCapacity); the longest idle one makes room.
+	Capacity int
 	// AllowInsecure runs tools without isolation where the kernel refuses it.
 	AllowInsecure bool
 	// ToolchainCache is where toolchains keep their warmed caches.
@@ -35,6 +39,7 @@ type Service struct {
 	opts   Options
 	held   *held
 	peers  *peers
+	offer  *offer
 	runner string
 	// redacted counts secrets, by rule.
 	redacted *prometheus.CounterVec
@@ -65,7 +70,7 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	}
 	return &Service{
 		searcher: searcher,
-		log:      env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), redacted: redacted,
+		log:      env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
@@ -78,7 +83,7 @@ func (s *Service) run(ctx context.Context, env runtime.Env) error {
 	return runtime.RunEffect(ctx, env, runtime.Effect{
 		Name: events.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
 		Routes: func(ctx context.Context, run string) []string {
-			return append([]string{s.opts.Pool, events.RunnerRoute(s.runner)}, s.peers.orphans(ctx, run)...)
+			return s.routes(ctx, run, env.Logger)
 		},
 	})
 }

@@ -116,7 +116,7 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	if want := "one\ntwo\nnew\na.txt\n750\n"; !strings.HasPrefix(done.Results[0].Content, want) || done.Runner != second.runner {
 		t.Errorf("turn 1 is answered %q by %s", done.Results[0].Content, done.Runner)
 	}
-	turn(t, log, "r", 2, events.RunnerRoute(second.runner), shell("c3", "ls"))
+	turn(t, log, "r", 2, events.RunnerRoute(second.runner, events.Needs{}), shell("c3", "ls"))
 	if done = answers(t, log, "r", 2); !strings.HasPrefix(done.Results[0].Content, "d\nlink\n") {
 		t.Errorf("turn 2 is answered %q", done.Results[0].Content)
 	}
@@ -201,29 +201,29 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
 	const gone = "0123456789ab"
-	spec := events.ConsumersOf(events.ToolRunner)[0].For("r", events.RunnerRoute(gone))
-	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone)); err != nil {
+	spec := events.ConsumersOf(events.ToolRunner)[0].For("r", events.RunnerRoute(gone, events.Needs{}))
+	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone, events.Needs{})); err != nil {
 		t.Fatal(err)
 	}
-	turn(t, log, "r", 0, events.RunnerRoute(gone), shell("c0", "cat a.txt"))
+	turn(t, log, "r", 0, events.RunnerRoute(gone, events.Needs{}), shell("c0", "cat a.txt"))
 	s, _ := service(t, log, func(s *Service) { s.peers.since = time.Now().Add(-time.Hour) })
 	if done := answers(t, log, "r", 0); done.Runner != s.runner {
 		t.Errorf("answered by %s", done.Runner)
 	}
-	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone)); err != nil {
+	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone, events.Needs{})); err != nil {
 		t.Fatal(err)
 	}
 	alive := newPeers(log, "self")
-	if routes := alive.orphans(t.Context(), "r"); len(routes) != 0 {
+	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 0 {
 		t.Errorf("a runner that has just started takes over %v", routes)
 	}
 	alive.since = time.Now().Add(-time.Hour)
 	alive.seen[s.runner] = time.Now()
-	if routes := alive.orphans(t.Context(), "r"); len(routes) != 1 || routes[0] != events.RunnerRoute(gone) {
+	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 1 || routes[0] != events.RunnerRoute(gone, events.Needs{}) {
 		t.Errorf("orphans are %v", routes)
 	}
 	alive.seen[gone] = time.Now()
-	if routes := alive.orphans(t.Context(), "r"); len(routes) != 0 {
+	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 0 {
 		t.Errorf("orphans are %v although all live", routes)
 	}
 }
@@ -232,7 +232,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 func TestIdentityIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	first, err := identity(dir)
-	if err != nil || !events.ValidToken(events.RunnerRoute(first)) {
+	if err != nil || !events.ValidToken(events.RunnerRoute(first, events.Needs{})) {
 		t.Fatalf("%q, %v", first, err)
 	}
 	if again, err := identity(dir); err != nil || again != first {

@@ -87,13 +87,18 @@ func Build(boot wire.Boot) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return refused("make the mounts private", err)
 	}
-	system, files, err := collectSystem()
+	system, files, err := collectSystem(boot.Root)
 	if err != nil {
 		return err
 	}
 	mounts, err := collectMounts(boot.Mounts)
 	if err != nil {
 		return err
+	}
+	if home, ok, err := imageHome(boot.Root); err != nil {
+		return err
+	} else if ok {
+		mounts = append(mounts, home)
 	}
 	if err := becomeRoot(boot.SwitchUser); err != nil {
 		return err
@@ -122,11 +127,18 @@ func Build(boot wire.Boot) error {
 	return nil
 }
 
-// collectSystem opens what every sandbox sees of the host.
-func collectSystem() ([]view, map[string][]byte, error) {
+// collectSystem opens what every sandbox sees of the host, or of an image.
+func collectSystem(root string) ([]view, map[string][]byte, error) {
+	folders := slices.Concat(systemFolders, etcFolders)
+	if root != "" {
+		var err error
+		if folders, err = imageFolders(root); err != nil {
+			return nil, nil, err
+		}
+	}
 	var views []view
-	for _, folder := range slices.Concat(systemFolders, etcFolders) {
-		v, err := open(folder, folder)
+	for _, folder := range folders {
+		v, err := open(root+folder, folder)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -143,6 +155,9 @@ func collectSystem() ([]view, map[string][]byte, error) {
 		views = append(views, v)
 	}
 	files := map[string][]byte{}
+	if root != "" {
+		return views, files, nil // its /etc is its own
+	}
 	for _, name := range etcFiles {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() <= maxEtcFile {
 			files[name], _ = os.ReadFile(name) // not readable is as good as not there

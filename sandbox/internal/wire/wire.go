@@ -39,6 +39,7 @@ const (
 type Boot struct {
 	Name      string
 	Workdir   string
+	Root      string // the folder of the host that holds the system folders, "" for the host's own
 	Mounts    []Mount
 	ReadOnly  []string // targets of the archives whose bytes follow in this order in the body
 	Lengths   []int
