@@ -67,6 +67,7 @@ type RunConfig struct {
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
 	Features []string `json:"features,omitempty" yaml:"features"`
 	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
+	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
 	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
 	Tasks        []TaskSpec `json:"tasks,omitempty" yaml:"-"`
@@ -182,6 +183,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateFeatures()...)
+	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.validateRepositories()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
 }

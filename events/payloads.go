@@ -154,7 +154,19 @@ type ToolResult struct {
 	DroppedBytes int64     `json:"dropped_bytes,omitempty"`
 	StartedAt    time.Time `json:"started_at"`
 	DurationMS   float64   `json:"duration_ms"`
+	// Cache is whether the answer is one that the same call had before (hit), was asked for in vain (miss), or is of a call whose answer
+	// nothing known determines (bypass); absent where the run uses none again.
+	Cache string `json:"cache,omitempty" jsonschema:"enum=hit,enum=miss,enum=bypass"`
+	// OriginalMS is how long a hit took when it was run.
+	OriginalMS float64 `json:"original_ms,omitempty"`
 }
+
+// What ToolResult.Cache may be.
+const (
+	CacheHit    = "hit"
+	CacheMiss   = "miss"
+	CacheBypass = "bypass"
+)
 
 // ToolsCompleted answers all calls of one turn, in call order.
 type ToolsCompleted struct {
@@ -169,6 +181,8 @@ type ToolsCompleted struct {
 	// Redacted counts the secrets that were taken out of the results, by the rule that found them or Unsearched. Only runs with the
 	// feature redact_secrets have it.
 	Redacted map[string]int `json:"redacted,omitempty"`
+	// State is what the tools remember for the next turn; absent while that is nothing.
+	State *ToolState `json:"state,omitempty"`
 }
 
 // Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.

@@ -167,8 +167,7 @@ func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
 			return Result{}, fmt.Errorf("run in sandbox %s: %w: a zero byte in the command", s.spec.Name, ErrInvalid)
 		}
 	}
-	env := maps.Clone(baseEnv)
-	maps.Copy(env, s.spec.Env)
+	env := s.Env()
 	maps.Copy(env, c.Env)
 	wall := s.spec.Limits.Wall
 	if c.Wall > 0 {

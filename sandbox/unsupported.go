@@ -54,6 +54,17 @@ func (*Sandbox) List(context.Context, string) ([]string, bool, error) {
 // Grep answers ErrUnsupported.
 func (*Sandbox) Grep(context.Context, string, Grep) ([]byte, error) { return nil, ErrUnsupported }
 
+// Glob answers ErrUnsupported.
+func (*Sandbox) Glob(context.Context, string, string, int) ([]string, bool, error) {
+	return nil, false, ErrUnsupported
+}
+
+// Remove answers ErrUnsupported.
+func (*Sandbox) Remove(context.Context, string) error { return ErrUnsupported }
+
+// Env is empty.
+func (*Sandbox) Env() map[string]string { return nil }
+
 // Unpack answers ErrUnsupported.
 func (*Sandbox) Unpack(context.Context, string, []byte) error { return ErrUnsupported }
 

@@ -45,34 +45,32 @@ type codebaseSearchArguments struct {
 	SearchOnlyPRs     bool     `json:"search_only_prs"`
 }
 
-// runner is the tool itself.
-func (s Search) runner() runner {
-	return decoded(func(ctx context.Context, sb *sandbox.Sandbox, a codebaseSearchArguments) (observation, error) {
-		query := strings.TrimSpace(a.Query)
-		switch {
-		case query == "":
-			return refusal("query is missing: ask a full question"), nil
-		case len(query) > maxQuery:
-			return refusal("query of %d bytes (limit %d)", len(query), maxQuery), nil
-		case a.SearchOnlyPRs:
-			return refusal("search_only_prs: pull requests are not indexed; search the code"), nil
-		case len(a.TargetDirectories) > 1:
-			return refusal("target_directories: name one, or none to search everything"), nil
+// codebaseSearch is the tool itself. A run whose agents have it was given a search.
+var codebaseSearch = decodedWork(func(ctx context.Context, w *work, a codebaseSearchArguments) (observation, error) {
+	query := strings.TrimSpace(a.Query)
+	switch {
+	case query == "":
+		return refusal("query is missing: ask a full question"), nil
+	case len(query) > maxQuery:
+		return refusal("query of %d bytes (limit %d)", len(query), maxQuery), nil
+	case a.SearchOnlyPRs:
+		return refusal("search_only_prs: pull requests are not indexed; search the code"), nil
+	case len(a.TargetDirectories) > 1:
+		return refusal("target_directories: name one, or none to search everything"), nil
+	}
+	directory := ""
+	if len(a.TargetDirectories) == 1 {
+		var ok bool
+		if directory, ok = within(w.sb.Workdir(), a.TargetDirectories[0]); !ok {
+			return refusal("target_directories: %.200q is not a folder of the workspace; globs are not understood", a.TargetDirectories[0]), nil
 		}
-		directory := ""
-		if len(a.TargetDirectories) == 1 {
-			var ok bool
-			if directory, ok = within(sb.Workdir(), a.TargetDirectories[0]); !ok {
-				return refusal("target_directories: %.200q is not a folder of the workspace; globs are not understood", a.TargetDirectories[0]), nil
-			}
-		}
-		found, err := s(ctx, sb, query, directory)
-		if err != nil {
-			return observation{}, err
-		}
-		return present(ctx, sb, found)
-	})
-}
+	}
+	found, err := w.search(ctx, w.sb, query, directory)
+	if err != nil {
+		return observation{}, err
+	}
+	return present(ctx, w.sb, found)
+})
 
 // within gives a folder's path relative to the workspace, "" for the workspace itself.
 func within(workdir, name string) (relative string, ok bool) {

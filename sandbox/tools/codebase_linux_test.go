@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -38,7 +39,11 @@ func TestCodebaseSearch(t *testing.T) {
 			t.Errorf("%s: failed %v, %.200q, want %.200q", name, r.Error, r.Content, want)
 		}
 	}
-	results, err := tools.Run(t.Context(), sb, nil, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
+	plain, err := tools.NewSet(events.DefaultRunConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := plain.Run(t.Context(), sb, nil, &events.ToolState{}, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
 	if err != nil || !results[0].Error || !strings.Contains(results[0].Content, "there is no tool") {
 		t.Errorf("where it is not offered: %v, %+v", err, results)
 	}

@@ -177,3 +177,18 @@ func ignored(name string, globs []string) bool {
 	}
 	return false
 }
+
+type deleteFileArguments struct {
+	TargetFile  string `json:"target_file"`
+	Explanation string `json:"explanation"`
+}
+
+func deleteFile(ctx context.Context, sb *sandbox.Sandbox, a deleteFileArguments) (observation, error) {
+	if a.TargetFile == "" {
+		return refusal("target_file is missing"), nil
+	}
+	if err := sb.Remove(ctx, a.TargetFile); err != nil {
+		return fileRefusal("delete", a.TargetFile, err)
+	}
+	return observation{content: fmt.Sprintf("Deleted %s.", a.TargetFile)}, nil
+}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -53,20 +54,26 @@ func refusal(format string, arguments ...any) observation {
 	return observation{content: "error: " + fmt.Sprintf(format, arguments...), failed: true}
 }
 
-// runner executes a call; its error is of the infrastructure.
-type runner func(ctx context.Context, sb *sandbox.Sandbox, arguments string) (observation, error)
+// work is what the calls of a turn share.
+type work struct {
+	sb     *sandbox.Sandbox
+	search Search
+	state  *events.ToolState
+}
 
-// decoded lets a tool take its arguments as a type of Go. Unknown arguments are refused, as they were meant to do something.
+// runner executes a call; its error is of the infrastructure.
+type runner func(ctx context.Context, w *work, arguments string) (observation, error)
+
+// decoded lets a tool take its arguments as a type of Go.
 func decoded[T any](run func(context.Context, *sandbox.Sandbox, T) (observation, error)) runner {
-	return func(ctx context.Context, sb *sandbox.Sandbox, arguments string) (observation, error) {
-		if len(arguments) > MaxArguments {
-			return refusal("arguments of %d bytes (limit %d)", len(arguments), MaxArguments), nil
-		}
-		if strings.TrimSpace(arguments) == "" {
-			arguments = "{}"
-		}
+	return decodedWork(func(ctx context.Context, w *work, a T) (observation, error) { return run(ctx, w.sb, a) })
+}
+
+// decodedWork is decoded for a tool that wants more than the sandbox. Unknown arguments are refused, as they were meant to do something.
+func decodedWork[T any](run func(context.Context, *work, T) (observation, error)) runner {
+	return func(ctx context.Context, w *work, arguments string) (observation, error) {
 		var parsed T
-		decoder := json.NewDecoder(strings.NewReader(arguments))
+		decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
 		decoder.DisallowUnknownFields()
 		if err := decoder.Decode(&parsed); err != nil {
 			return refusal("the arguments are not the JSON object that this tool takes: %v", err), nil
@@ -74,25 +81,30 @@ func decoded[T any](run func(context.Context, *sandbox.Sandbox, T) (observation,
 		if _, err := decoder.Token(); err != io.EOF {
 			return refusal("the arguments go on after the end of the JSON object"), nil
 		}
-		return run(ctx, sb, parsed)
+		return run(ctx, w, parsed)
 	}
 }
 
-// Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
-// stand in the order of the calls. Without search there is no codebase_search. An error is of the infrastructure, and the results are
-// then void.
-func Run(ctx context.Context, sb *sandbox.Sandbox, search Search, calls []Call) ([]Result, error) {
-	s := set(offered(search != nil))
-	if search != nil {
-		s[len(s)-1].run = search.runner()
+// orEmpty is what a model means that writes no arguments at all.
+func orEmpty(arguments string) string {
+	if strings.TrimSpace(arguments) == "" {
+		return "{}"
 	}
+	return arguments
+}
+
+// Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
+// stand in the order of the calls. The state is what the turn before left, and becomes what this one leaves. An error is of the
+// infrastructure, and results and state are then void.
+func (s *Set) Run(ctx context.Context, sb *sandbox.Sandbox, search Search, state *events.ToolState, calls []Call) ([]Result, error) {
+	w := &work{sb: sb, search: search, state: state}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
 		for s.readOnly(calls[start]) && end < len(calls) && s.readOnly(calls[end]) && end-start < maxParallel {
 			end++
 		}
-		if err := s.together(ctx, sb, calls[start:end], results[start:end], start); err != nil {
+		if err := s.together(ctx, w, calls[start:end], results[start:end], start); err != nil {
 			return nil, err
 		}
 		start = end
@@ -100,55 +112,40 @@ func Run(ctx context.Context, sb *sandbox.Sandbox, search Search, calls []Call) 
 	return results, nil
 }
 
-// set is the tools of a run.
-type set []tool
-
-func (s set) readOnly(call Call) bool {
-	t := s.lookup(call.Name)
-	return t == nil || t.readOnly
-}
-
-func (s set) lookup(name string) *tool {
-	for i := range s {
-		if s[i].name == name {
-			return &s[i]
-		}
-	}
-	return nil
-}
-
-func (s set) together(ctx context.Context, sb *sandbox.Sandbox, calls []Call, results []Result, first int) error {
+func (s *Set) together(ctx context.Context, w *work, calls []Call, results []Result, first int) error {
 	var group sync.WaitGroup
 	failures := make([]error, len(calls))
 	for i, call := range calls {
-		group.Go(func() { results[i], failures[i] = s.one(ctx, sb, call, first+i) })
+		group.Go(func() { results[i], failures[i] = s.one(ctx, w, call, first+i) })
 	}
 	group.Wait()
 	return errors.Join(failures...)
 }
 
-func (s set) one(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (Result, error) {
+func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, error) {
 	begin := time.Now()
-	seen, err := s.execute(ctx, sb, call, index)
+	seen, err := s.execute(ctx, w, call, index)
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
 	}
-	seen.content = Bounded(seen.content)
+	content, dropped := Bounded(seen.content)
 	return Result{
-		CallID: call.ID, Name: call.Name, Content: seen.content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped,
+		CallID: call.ID, Name: call.Name, Content: content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped + dropped,
 		StartedAt: begin, Duration: time.Since(begin),
 	}, nil
 }
 
-func (s set) execute(ctx context.Context, sb *sandbox.Sandbox, call Call, index int) (observation, error) {
-	if index >= MaxCalls {
-		return refusal("more than %d calls in one turn", MaxCalls), nil
-	}
+func (s *Set) execute(ctx context.Context, w *work, call Call, index int) (observation, error) {
 	t := s.lookup(call.Name)
-	if t == nil {
+	switch {
+	case index >= MaxCalls:
+		return refusal("more than %d calls in one turn", MaxCalls), nil
+	case t == nil:
 		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil
+	case len(call.Arguments) > MaxArguments:
+		return refusal("arguments of %d bytes (limit %d)", len(call.Arguments), MaxArguments), nil
 	}
-	seen, err := t.run(ctx, sb, call.Arguments)
+	seen, err := t.run(ctx, w, call.Arguments)
 	if err == nil {
 		return seen, nil
 	}
@@ -156,14 +153,6 @@ func (s set) execute(ctx context.Context, sb *sandbox.Sandbox, call Call, index 
 		return refusal("%s", why), nil
 	}
 	return observation{}, err
-}
-
-func (s set) names() string {
-	var list []string
-	for _, t := range s {
-		list = append(list, t.name)
-	}
-	return strings.Join(list, ", ")
 }
 
 // insideFault tells whether an error is the doing of what runs in the sandbox, and says it in the model's words.
@@ -182,10 +171,14 @@ func insideFault(err error) string {
 	return ""
 }
 
-// Bounded cuts an observation, and makes it text.
-func Bounded(content string) string {
-	if len(content) > MaxContent {
-		content = content[:MaxContent] + "\n[... cut ...]"
+// Bounded makes an observation text, and cuts what is too much out of its middle; a line there says how much, in bytes.
+func Bounded(content string) (text string, dropped int64) {
+	content = strings.ToValidUTF8(content, "\uFFFD")
+	if len(content) <= MaxContent {
+		return content, 0
 	}
-	return strings.ToValidUTF8(content, "\uFFFD")
+	head := strings.ToValidUTF8(content[:MaxContent/2], "")
+	tail := strings.ToValidUTF8(content[len(content)-MaxContent/2:], "")
+	over := len(content) - len(head) - len(tail)
+	return fmt.Sprintf("%s\n[... %d bytes dropped ...]\n%s", head, over, tail), int64(over)
 }

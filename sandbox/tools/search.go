@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 
@@ -42,6 +43,39 @@ func grep(ctx context.Context, sb *sandbox.Sandbox, a grepArguments) (observatio
 		return observation{content: "No matches."}, nil
 	}
 	return observation{content: string(out)}, nil
+}
+
+// maxFound bounds the paths that one search for files shows.
+const maxFound = 500
+
+type globArguments struct {
+	GlobPattern     string `json:"glob_pattern"`
+	TargetDirectory string `json:"target_directory"`
+}
+
+func globFileSearch(ctx context.Context, sb *sandbox.Sandbox, a globArguments) (observation, error) {
+	if a.GlobPattern == "" {
+		return refusal("glob_pattern is missing"), nil
+	}
+	names, complete, err := sb.Glob(ctx, a.TargetDirectory, a.GlobPattern, maxFound)
+	if errors.Is(err, sandbox.ErrInvalid) {
+		return refusal("%s", reason(err)), nil
+	}
+	if err != nil {
+		return fileRefusal("search", a.TargetDirectory, err)
+	}
+	if len(names) == 0 && complete {
+		return observation{content: "No files found."}, nil
+	}
+	var out strings.Builder
+	folder := label(sb.Workdir(), a.TargetDirectory)
+	for _, name := range names {
+		out.WriteString(path.Join(folder, name) + "\n")
+	}
+	if !complete {
+		fmt.Fprintf(&out, "[%d shown; there are more]\n", len(names))
+	}
+	return observation{content: out.String()}, nil
 }
 
 // label is how the searched path is called in the answer: relative to the workspace where it lies in it.

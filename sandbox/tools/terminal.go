@@ -17,22 +17,36 @@ type terminalArguments struct {
 // shell runs the command with bash where there is one.
 const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi`
 
-func runTerminalCommand(ctx context.Context, sb *sandbox.Sandbox, a terminalArguments) (observation, error) {
-	if strings.TrimSpace(a.Command) == "" {
-		return refusal("command is missing"), nil
+func runTerminalCommand(ctx context.Context, w *work, a terminalArguments) (observation, error) {
+	if refused := refusedCommand(a); refused != nil {
+		return *refused, nil
 	}
-	if strings.ContainsRune(a.Command, 0) {
-		return refusal("the command has a zero byte"), nil
+	return runCommand(ctx, w, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command}, Background: a.IsBackground})
+}
+
+// refusedCommand says why a command cannot be run, nil where it can.
+func refusedCommand(a terminalArguments) *observation {
+	var why observation
+	switch {
+	case strings.TrimSpace(a.Command) == "":
+		why = refusal("command is missing")
+	case strings.ContainsRune(a.Command, 0):
+		why = refusal("the command has a zero byte")
+	case len(a.Command) >= 128<<10: // Linux takes no single argument of that size
+		why = refusal("command of %d bytes (limit %d); write a script file and run that", len(a.Command), 128<<10-1)
+	default:
+		return nil
 	}
-	// Linux takes no single argument of 128 KiB.
-	if len(a.Command) >= 128<<10 {
-		return refusal("command of %d bytes (limit %d); write a script file and run that", len(a.Command), 128<<10-1), nil
-	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command}, Background: a.IsBackground})
+	return &why
+}
+
+func runCommand(ctx context.Context, w *work, c sandbox.Command) (observation, error) {
+	result, err := w.sb.Exec(ctx, c)
 	if err != nil {
 		return observation{}, err
 	}
-	if a.IsBackground && result.Log != "" {
+	if c.Background && result.Log != "" {
+		w.state.Background = true
 		return observation{content: fmt.Sprintf("Started in the background: process %d, output in %s.", result.PID, result.Log)}, nil
 	}
 	return observation{content: terminalText(result), exitCode: &result.ExitCode, dropped: result.DroppedBytes}, nil

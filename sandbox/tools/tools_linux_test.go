@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -58,10 +59,29 @@ func found(ctx context.Context, _ *sandbox.Sandbox, query, directory string) (to
 	return tools.Findings{Parts: parts}, nil
 }
 
+// set is the tools of a run with these.
+func set(t testing.TB, tooling events.Tooling) *tools.Set {
+	t.Helper()
+	cfg := events.DefaultRunConfig()
+	cfg.Features, cfg.Tools = []string{events.FeatureCodebaseSearch}, tooling
+	s, err := tools.NewSet(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func composer(t testing.TB) *tools.Set { return set(t, events.Tooling{Set: events.ToolsComposer}) }
+
 // call runs one call that must not fail for reasons of the sandbox.
 func call(t testing.TB, sb *sandbox.Sandbox, name, arguments string) tools.Result {
 	t.Helper()
-	results, err := tools.Run(t.Context(), sb, found, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
+	return callWith(t, set(t, events.Tooling{}), sb, &events.ToolState{}, name, arguments)
+}
+
+func callWith(t testing.TB, s *tools.Set, sb *sandbox.Sandbox, state *events.ToolState, name, arguments string) tools.Result {
+	t.Helper()
+	results, err := s.Run(t.Context(), sb, found, state, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +212,7 @@ func TestResultsStandInOrder(t *testing.T) {
 		add("grep", `{"pattern":".","path":"no-newline"}`)
 		add("write", fmt.Sprintf(`{"file_path":"no-newline","contents":"%d"}`, i))
 	}
-	results, err := tools.Run(t.Context(), sb, nil, calls)
+	results, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +235,7 @@ func TestResultsStandInOrder(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	sb := workspace(t)
-	results, err := tools.Run(t.Context(), sb, nil, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
+	results, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
 	if err != nil || results[tools.MaxCalls-1].Error || !results[tools.MaxCalls].Error {
 		t.Errorf("%v, %+v", err, results[tools.MaxCalls:])
 	}
@@ -225,52 +245,74 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 	sb := workspace(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, d := range tools.Definitions(true) {
+	s := composer(t)
+	for _, d := range s.Definitions() {
 		arguments := map[string]string{
 			"read_file": `{"target_file":"a"}`, "search_replace": `{"file_path":"a","old_string":"a","new_string":"b"}`, "write": `{"file_path":"a","contents":""}`,
 			"grep": `{"pattern":"a"}`, "list_dir": `{"target_directory":"."}`, "run_terminal_cmd": `{"command":"true"}`, "codebase_search": `{"query":"a"}`,
+			"delete_file": `{"target_file":"a"}`, "glob_file_search": `{"glob_pattern":"*"}`, "read_lints": `{"paths":["main.sh"]}`,
 		}[d.Name]
-		if _, err := tools.Run(ctx, sb, found, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
+		if d.Name == "todo_write" {
+			continue // it asks nothing of the sandbox
+		}
+		if _, err := s.Run(ctx, sb, found, &events.ToolState{}, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s when cancelled: %v", d.Name, err)
 		}
 	}
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tools.Run(t.Context(), sb, nil, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
+	if _, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
 		t.Errorf("in a closed sandbox: %v", err)
 	}
 }
 
-// TestDefinitions: schemas are JSON Schemas whose arguments are the ones that the tools take.
+// TestDefinitions: schemas are JSON Schemas, and both sets have the tools that configurations know, in that order.
 func TestDefinitions(t *testing.T) {
-	var names []string
-	for _, d := range tools.Definitions(true) {
-		names = append(names, d.Name)
-		document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(d.Parameters)))
-		if err != nil {
-			t.Fatalf("%s: %v", d.Name, err)
+	mutating := []string{"search_replace", "write", "run_terminal_cmd", "delete_file", "todo_write"}
+	for name, known := range events.ToolSets {
+		var names []string
+		for _, d := range set(t, events.Tooling{Set: name}).Definitions() {
+			names = append(names, d.Name)
+			document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(d.Parameters)))
+			if err != nil {
+				t.Fatalf("%s: %v", d.Name, err)
+			}
+			compiler := jsonschema.NewCompiler()
+			if err := compiler.AddResource("schema.json", document); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := compiler.Compile("schema.json"); err != nil {
+				t.Errorf("%s: %v", d.Name, err)
+			}
+			if d.ReadOnly == slices.Contains(mutating, d.Name) || d.Cacheable && !d.ReadOnly || d.Limits.AnswerBytes == 0 {
+				t.Errorf("%+v", d)
+			}
 		}
-		compiler := jsonschema.NewCompiler()
-		if err := compiler.AddResource("schema.json", document); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := compiler.Compile("schema.json"); err != nil {
-			t.Errorf("%s: %v", d.Name, err)
-		}
-		if changes := d.Name == "search_replace" || d.Name == "write" || d.Name == "run_terminal_cmd"; d.ReadOnly == changes {
-			t.Errorf("%s: read-only %v", d.Name, d.ReadOnly)
+		if !slices.Equal(names, known) {
+			t.Errorf("set %s has %v, want %v", name, names, known)
 		}
 	}
-	if want := []string{"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd", "codebase_search"}; !slices.Equal(names, want) {
-		t.Errorf("tools %v, want %v", names, want)
+}
+
+// TestForms: what chat endpoints and MCP are told of a tool is what the table says.
+func TestForms(t *testing.T) {
+	for _, d := range composer(t).Definitions() {
+		o, m := d.OpenAI(), d.MCP()
+		if o.Type != "function" || o.Function.Name != d.Name || m.Name != d.Name || string(o.Function.Parameters) != string(m.InputSchema) || m.Description != d.Description {
+			t.Errorf("%s: %+v, %+v", d.Name, o, m)
+		}
+		a := m.Annotations
+		if a.ReadOnlyHint != d.ReadOnly || a.DestructiveHint != d.Destructive || a.ReadOnlyHint && (a.DestructiveHint || !a.IdempotentHint) || a.OpenWorldHint {
+			t.Errorf("%s: %+v", d.Name, a)
+		}
 	}
 }
 
 // TestEveryDeclaredArgumentIsTaken: an argument of the schema that the tool would refuse as unknown is a lie to the model.
 func TestEveryDeclaredArgumentIsTaken(t *testing.T) {
-	sb := workspace(t)
-	for _, d := range tools.Definitions(true) {
+	sb, all := workspace(t), composer(t)
+	for _, d := range all.Definitions() {
 		var schema struct {
 			Properties map[string]struct{ Type string }
 		}
@@ -285,7 +327,7 @@ func TestEveryDeclaredArgumentIsTaken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := call(t, sb, d.Name, string(arguments)); strings.Contains(r.Content, "unknown field") || strings.Contains(r.Content, "not the JSON object") {
+		if r := callWith(t, all, sb, &events.ToolState{}, d.Name, string(arguments)); strings.Contains(r.Content, "unknown field") || strings.Contains(r.Content, "not the JSON object") {
 			t.Errorf("%s: %s", d.Name, r.Content)
 		}
 	}

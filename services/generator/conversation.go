@@ -32,11 +32,15 @@ func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
 	return messages
 }
 
-// toolDefinitions is what every request of a run offers; it never changes while the process runs.
-func toolDefinitions(search bool) []inference.Tool {
+// toolDefinitions is what every request of a run offers; it never changes.
+func toolDefinitions(cfg events.RunConfig) ([]inference.Tool, error) {
+	set, err := tools.NewSet(cfg)
+	if err != nil {
+		return nil, err
+	}
 	var offered []inference.Tool
-	for _, d := range tools.Definitions(search) {
+	for _, d := range set.Definitions() {
 		offered = append(offered, inference.Tool{Type: "function", Function: inference.Description{Name: d.Name, Description: d.Description, Parameters: d.Parameters}})
 	}
-	return offered
+	return offered, nil
 }

@@ -29,8 +29,6 @@ type Service struct {
 	log     *eventlog.Log
 	opts    Options
 	servers *fleet.Fleet
-	// tools by whether codebase_search is one of them.
-	tools map[bool][]inference.Tool
 }
 
 // Run is the service, which asks the servers of a fleet.
@@ -40,7 +38,7 @@ func Run(ctx context.Context, env runtime.Env, servers *fleet.Fleet, opts Option
 }
 
 func newService(env runtime.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log, opts: opts, servers: servers, tools: map[bool][]inference.Tool{false: toolDefinitions(false), true: toolDefinitions(true)}}
+	return &Service{log: env.Log, opts: opts, servers: servers}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -118,11 +116,15 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 // try may mend.
 func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.TurnSampled, error) {
 	messages := conversation(task, r)
+	offered, err := toolDefinitions(cfg)
+	if err != nil {
+		return events.TurnSampled{}, err
+	}
 	answer, err := s.servers.Complete(ctx, fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: r.Started.PolicyVersion,
 		Request: func(model string) any {
 			return inference.Request{
-				Model: model, Messages: messages, Tools: s.tools[cfg.Has(events.FeatureCodebaseSearch)],
+				Model: model, Messages: messages, Tools: offered,
 				Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
 				Seed:     r.Started.Seed + int64(len(r.Turns)),
 				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
@@ -62,6 +63,7 @@ type again struct {
 	task    events.TaskSpec
 	rollout string
 	before  *storage.Ref     // the recorded workspace before the turn
+	state   events.ToolState // what the tools remembered before it
 	box     *sandbox.Sandbox // with this workspace, nil where one has to be made
 
 	searcher *searcher
@@ -99,7 +101,10 @@ func (a *again) turn(ctx context.Context, turn events.TurnSampled, recorded even
 	if !best.same {
 		a.end()
 	}
-	a.before = recorded.Workspace
+	a.before, a.state = recorded.Workspace, events.ToolState{}
+	if recorded.State != nil {
+		a.state = *recorded.State
+	}
 	return best.changed, err
 }
 
@@ -111,13 +116,15 @@ func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnS
 			return t, err
 		}
 	}
-	results, _, err := run(ctx, a.cfg, t.box, a.searcher.offered(a.cfg, a.task), turn.ToolCalls)
+	state := a.state
+	results, _, err := run(ctx, a.cfg, t.box, a.searcher.offered(a.cfg, a.task), &state, turn.ToolCalls)
 	if err != nil {
 		return t, err
 	}
 	workspace, err := a.compareWorkspace(ctx, t.box, recorded.Workspace)
 	t.same = len(workspace) == 0
 	t.changed = append(compareResults(recorded.Results, results), workspace...)
+	t.changed = append(t.changed, compareState(recorded.State, state.OrNil())...)
 	for i := range t.changed {
 		t.changed[i].Rollout, t.changed[i].Turn = a.rollout, &turn.Turn
 	}
@@ -143,6 +150,18 @@ func compareResults(recorded, now []events.ToolResult) (changed []runtime.Change
 				changed = append(changed, c)
 			}
 		}
+	}
+	return changed
+}
+
+// compareState compares what the tools remember.
+func compareState(recorded, now *events.ToolState) (changed []runtime.Changed) {
+	want, got := cmp.Or(recorded, &events.ToolState{}), cmp.Or(now, &events.ToolState{})
+	if !reflect.DeepEqual(want.Shell, got.Shell) {
+		changed = append(changed, runtime.NewChanged("shell", want.Shell, got.Shell))
+	}
+	if !reflect.DeepEqual(want.Todos, got.Todos) {
+		changed = append(changed, runtime.NewChanged("todos", want.Todos, got.Todos))
 	}
 	return changed
 }

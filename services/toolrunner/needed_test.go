@@ -155,7 +155,7 @@ func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
 	t.Helper()
 	y.edited = map[string]string{}
 	p := policy.Prompt{Messages: []policy.Message{{Role: "user", Content: y.task.Instruction}}, Temperature: 1, Seed: seed}
-	for _, d := range tools.Definitions(search) {
+	for _, d := range toolsOf(t, search).Definitions() {
 		p.Tools = append(p.Tools, d.Name)
 	}
 	for range turnsOfTheDemo {
@@ -172,6 +172,19 @@ func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
 		}
 	}
 	return y.score(t)
+}
+
+func toolsOf(t *testing.T, search bool) *tools.Set {
+	t.Helper()
+	cfg := events.DefaultRunConfig()
+	if search {
+		cfg.Features = []string{events.FeatureCodebaseSearch}
+	}
+	set, err := tools.NewSet(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
 }
 
 func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
@@ -205,7 +218,7 @@ func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
 		finder = y.search
 	}
 	y.materialise(t, func(name string) string { return y.edited[name] })
-	results, err := tools.Run(t.Context(), y.sb, finder, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
+	results, err := toolsOf(t, search).Run(t.Context(), y.sb, finder, &events.ToolState{}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,35 +16,72 @@ import (
 const redactWithin = time.Minute
 
 // redact takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
-// text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole.
-func redact(ctx context.Context, results []events.ToolResult, within time.Duration) (map[string]int, error) {
+// text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole. A variable of the shell
+// that holds a secret is not kept beyond the turn.
+func redact(ctx context.Context, results []events.ToolResult, state *events.ToolState, within time.Duration) (map[string]int, error) {
 	searching, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	counts := map[string]int{}
-	for i := range results {
-		text := &results[i].Content
-		if *text == "" {
-			continue
+	find := func(text string) ([]secrets.Span, error) {
+		if text == "" {
+			return nil, nil
 		}
-		found, err := secrets.Find(searching, *text)
+		found, err := secrets.Find(searching, text)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			found = []secrets.Span{{Start: 0, End: len(*text), Rule: events.Unsearched}}
+			found = []secrets.Span{{Start: 0, End: len(text), Rule: events.Unsearched}}
 		}
-		if len(found) == 0 {
-			continue
-		}
-		*text = tools.Bounded(secrets.Mask(*text, found))
 		for _, s := range found {
 			counts[s.Rule]++
 		}
+		return found, nil
+	}
+	for i := range results {
+		r := &results[i]
+		found, err := find(r.Content)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 {
+			text, dropped := tools.Bounded(secrets.Mask(r.Content, found))
+			r.Content = text
+			r.DroppedBytes += dropped
+		}
+	}
+	if state.Shell != nil {
+		shell, err := redactShell(*state.Shell, find)
+		if err != nil {
+			return nil, err
+		}
+		state.Shell = &shell
 	}
 	if len(counts) == 0 {
 		return nil, nil
 	}
 	return counts, nil
+}
+
+// redactShell leaves out the variables, and the folder, that hold secrets.
+func redactShell(shell events.ShellState, find func(string) ([]secrets.Span, error)) (events.ShellState, error) {
+	kept := events.ShellState{Dir: shell.Dir, Unset: shell.Unset, Env: map[string]string{}}
+	if found, err := find(shell.Dir); err != nil || len(found) > 0 {
+		kept.Dir = ""
+		if err != nil {
+			return kept, err
+		}
+	}
+	for name, value := range shell.Env {
+		found, err := find(name + "=" + value)
+		if err != nil {
+			return kept, err
+		}
+		if len(found) == 0 {
+			kept.Env[name] = value
+		}
+	}
+	return kept, nil
 }
 
 // newRedacted is the count of secrets that were taken out.

@@ -137,7 +137,8 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		return events.ToolsCompleted{}, err
 	}
 	defer s.held.put(box)
-	results, redacted, err := run(ctx, cfg, box.Sandbox, s.searcher.offered(cfg, task), last.ToolCalls)
+	state := toolState(r)
+	results, redacted, err := run(ctx, cfg, box.Sandbox, s.searcher.offered(cfg, task), &state, last.ToolCalls)
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
 	}
@@ -145,7 +146,7 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		s.redacted.WithLabelValues(rule).Add(float64(n))
 	}
 	done := events.ToolsCompleted{
-		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: redacted,
+		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: redacted, State: state.OrNil(),
 	}
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
@@ -154,13 +155,17 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 	return done, nil
 }
 
-// run makes the calls of one turn, and redacts what they answer where the run wants that.
-func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search tools.Search, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
+// run makes the calls of one turn, and redacts what they answer, and the state that they leave, where the run wants that.
+func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search tools.Search, state *events.ToolState, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
+	set, err := tools.NewSet(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
 	calls := make([]tools.Call, len(asked))
 	for i, c := range asked {
 		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 	}
-	answers, err := tools.Run(ctx, sb, search, calls)
+	answers, err := set.Run(ctx, sb, search, state, calls)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -174,8 +179,16 @@ func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search 
 	if !cfg.Has(events.FeatureRedactSecrets) {
 		return results, nil, nil
 	}
-	redacted, err := redact(ctx, results, redactWithin)
+	redacted, err := redact(ctx, results, state, redactWithin)
 	return results, redacted, err
+}
+
+// toolState is what the tools remember of the turns before.
+func toolState(r *events.Rollout) (state events.ToolState) {
+	if last := r.LastTools(); last != nil && last.State != nil {
+		state = *last.State
+	}
+	return state
 }
 
 func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*storage.Ref, error) {

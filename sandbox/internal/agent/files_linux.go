@@ -33,6 +33,10 @@ func (a *agent) file(request wire.Request, body []byte) (response wire.Response,
 		data, response.Total, err = list(path, request.Max)
 	case wire.OpGrep:
 		data, err = grep(path, *request.Grep)
+	case wire.OpGlob:
+		data, response.Total, err = glob(path, *request.Grep)
+	case wire.OpRemove:
+		err = remove(path)
 	default:
 		err = fmt.Errorf("%w: operation %q", wire.ErrInvalid, request.Op)
 	}

@@ -28,6 +28,8 @@ const (
 	OpStat    Op = "stat"
 	OpList    Op = "list"
 	OpGrep    Op = "grep"
+	OpGlob    Op = "glob"   // files by Grep.Glob, newest first
+	OpRemove  Op = "remove" // one file
 	OpUnpack  Op = "unpack"
 	OpBase    Op = "base"
 	OpChanges Op = "changes"

@@ -1,0 +1,72 @@
+package tools
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// Set is the tools that a run's agents have, in a fixed order, as it is part of every prompt.
+type Set struct {
+	tools []tool
+}
+
+// NewSet gives a run's tools. The configuration must be valid.
+func NewSet(cfg events.RunConfig) (*Set, error) {
+	s := &Set{}
+	for _, name := range cfg.Tools.Named() {
+		if name == SearchTool && !cfg.Has(events.FeatureCodebaseSearch) {
+			continue
+		}
+		key := name
+		if name == "run_terminal_cmd" && cfg.Tools.Set != events.ToolsComposer {
+			key = newShellEachTime
+		}
+		t, ok := table[key]
+		if !ok {
+			return nil, fmt.Errorf("tools: there is no %q", name)
+		}
+		t.Name = cfg.Tools.Called(name)
+		s.tools = append(s.tools, t)
+	}
+	for _, a := range cfg.Tools.Add {
+		t, err := added(a)
+		if err != nil {
+			return nil, fmt.Errorf("tools: %s: %w", a.Name, err)
+		}
+		s.tools = append(s.tools, t)
+	}
+	return s, nil
+}
+
+// Definitions lists the tools.
+func (s *Set) Definitions() []Definition {
+	list := make([]Definition, len(s.tools))
+	for i, t := range s.tools {
+		list[i] = t.Definition
+	}
+	return list
+}
+
+func (s *Set) readOnly(call Call) bool {
+	t := s.lookup(call.Name)
+	return t == nil || t.ReadOnly
+}
+
+func (s *Set) lookup(name string) *tool {
+	for i := range s.tools {
+		if s.tools[i].Name == name {
+			return &s.tools[i]
+		}
+	}
+	return nil
+}
+
+func (s *Set) names() string {
+	list := make([]string, len(s.tools))
+	for i, t := range s.tools {
+		list[i] = t.Name
+	}
+	return strings.Join(list, ", ")
+}
