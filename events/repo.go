@@ -14,7 +14,8 @@ type IndexState struct {
 	// Root identifies the indexed tree, Base the one that was indexed before, "" for the first. Both are keyed.
 	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{32}$"`
 	Base string `json:"base,omitempty" jsonschema:"pattern=^([0-9a-f]{32})?$"`
-	// Generation grows by one with every update of the repository's index.
+	// Generation grows by one with every update of the repository's index. It begins with the time, in milliseconds since 1970, so that an
+	// index that is made anew comes after the one that was there.
 	Generation int64  `json:"generation" jsonschema:"minimum=1"`
 	Embedder   string `json:"embedder" jsonschema:"minLength=1,maxLength=100"`
 	Files      int    `json:"files" jsonschema:"minimum=0"`

@@ -30,7 +30,7 @@ func newIndex(g *global) *cobra.Command {
 		Long: `The index of a repository lies on the object store: vectors and words of its chunks, sealed with a key that stays with you, so that a
 question finds the code that answers it. Neither the store nor the plane sees a name or a text of the code.`,
 	}
-	cmd.AddCommand(newIndexSync(g), newIndexSearch(g), newIndexStatus(g), newIndexPairs(g))
+	cmd.AddCommand(newIndexSync(g), newIndexSearch(g), newIndexStatus(g), newIndexForget(g), newIndexPairs(g))
 	return cmd
 }
 
@@ -101,9 +101,7 @@ func (s indexSettings) folder(store storage.Store, dir string, makeKey bool) (f 
 	if !events.ValidToken(s.repo) {
 		return nil, "", fmt.Errorf("--repo %.80q: use letters, digits, - and _, at most 64", s.repo)
 	}
-	if s.key == "" {
-		s.key = filepath.Join(configFolder(), s.repo+".key")
-	}
+	s.key = s.keyFile(s.repo)
 	key, isNew, err := seal.Key{}, false, error(nil)
 	if makeKey {
 		key, isNew, err = seal.EnsureKey(s.key)
@@ -145,7 +143,7 @@ var errNoKey = errors.New("there is no key")
 
 // newFolder is a working tree with its index.
 func newFolder(store storage.Store, repo, dir string, key seal.Key, embedder string) (*update.Folder, error) {
-	e, err := embed.Open(embedder)
+	e, err := embed.Open(embedder, filepath.Join(cacheFolder(), "embedders"))
 	if err != nil {
 		return nil, fmt.Errorf("--embedder: %w", err)
 	}

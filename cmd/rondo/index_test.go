@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,7 +69,7 @@ func TestIndexCommands(t *testing.T) {
 	x.fails("--repo", "sync", x.dir, "--repo", "a/b")
 	var synced syncReport
 	x.json(&synced, "sync", x.dir)
-	if !synced.Changed || synced.Told || synced.Files != 2 || synced.Added != 2 || synced.Repo != "shop" || synced.Generation != 1 {
+	if !synced.Changed || synced.Told || synced.Files != 2 || synced.Added != 2 || synced.Repo != "shop" || synced.Generation == 0 {
 		t.Errorf("first sync: %+v", synced)
 	}
 	key, err := os.Stat(filepath.Join(configFolder(), "shop.key"))
@@ -112,6 +114,64 @@ func TestIndexCommands(t *testing.T) {
 	x.fails("no index of shop under this key", "search", x.dir, question, "--key", other)
 	if x.json(&status, "status", x.dir, "--key", other); status.Indexed {
 		t.Errorf("status under another key: %+v", status)
+	}
+}
+
+// TestIndexAnewAndForgotten: a damaged index is made anew, and one that nobody needs any more is taken away.
+func TestIndexAnewAndForgotten(t *testing.T) {
+	x := newIndexed(t)
+	store := filepath.Join(t.TempDir(), "objects")
+	x.where = []string{"--store", store}
+	x.fails("rondo index sync", "forget", x.dir)
+	var synced syncReport
+	x.json(&synced, "sync", x.dir)
+	pointers, err := filepath.Glob(filepath.Join(store, "index/*/repos/*"))
+	if err != nil || len(pointers) != 1 {
+		t.Fatalf("pointers %q, %v", pointers, err)
+	}
+	write(t, pointers[0], "damaged")
+	x.fails("rondo index sync --anew", "sync", x.dir)
+	if x.json(&synced, "sync", x.dir, "--anew"); !synced.Changed || synced.Added != 2 {
+		t.Errorf("anew: %+v", synced)
+	}
+	out, err := x.run("forget", "shop")
+	if key := filepath.Join(configFolder(), "shop.key"); err != nil || !strings.Contains(out, key) {
+		t.Errorf("forget: %s, %v", out, err)
+	}
+	x.fails("no index of shop", "forget", x.dir)
+	write(t, filepath.Join(x.dir, "price.go"), "package shop\n") // a tree that was never indexed
+	x.fails("no index of shop", "search", x.dir, "where?")
+}
+
+// TestIndexWatch: what changes while sync watches is indexed.
+func TestIndexWatch(t *testing.T) {
+	x := newIndexed(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	reader, writer := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		root := newRoot()
+		root.SetArgs(slices.Concat([]string{"index", "--quiet", "--json"}, x.where, []string{"sync", x.dir, "--watch", "--every", "10ms"}))
+		root.SetOut(writer)
+		ended <- errors.Join(root.ExecuteContext(ctx), writer.Close())
+	}()
+	reports := json.NewDecoder(reader)
+	next := func() (r syncReport) {
+		t.Helper()
+		if err := reports.Decode(&r); err != nil {
+			t.Fatalf("no report: %v", err)
+		}
+		return r
+	}
+	first := next()
+	write(t, filepath.Join(x.dir, "stock.go"), "package shop\n\n// stock counts what is left.\nfunc stock() int { return 3 }\n")
+	if second := next(); !second.Changed || second.Files != 3 || second.Base != first.Root {
+		t.Errorf("after a file more: %+v", second)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("stopped: %v", err)
 	}
 }
 

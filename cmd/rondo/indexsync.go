@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/update"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // syncReport is what sync answers.
@@ -32,13 +33,15 @@ type syncReport struct {
 
 func newIndexSync(g *global) *cobra.Command {
 	var s indexSettings
-	var watch bool
+	var watch, anew bool
 	var every time.Duration
 	cmd := &cobra.Command{
 		Use: "sync DIR", Short: "Bring the index of a folder up to date", Args: cobra.ExactArgs(1),
 		Long: `Sync compares the folder with its index and takes in what is different, and only that. What .gitignore, .git/info/exclude, .rondoignore
 and .cursorignore exclude, binaries, generated and over-large files stay out; so does every chunk that holds a secret. The first sync
 makes the index's key: keep it, as nobody can read the index without it.
+
+With --anew the index is made anew in the place of whatever is there, and all code is embedded again: for an index that is damaged.
 
 Where a plane runs (rondo up), it hears of the change and tells the runs that name the repository.`,
 		Example: `  rondo index sync .
@@ -62,7 +65,7 @@ Where a plane runs (rondo up), it hears of the change and tells the runs that na
 				show.line("made the key %s: keep it, nobody can read the index without it", made)
 			}
 			for {
-				r, err := syncFolder(cmd.Context(), g, f, show)
+				r, err := syncFolder(cmd.Context(), g, f, anew, show)
 				if err != nil && (!watch || cmd.Context().Err() != nil) {
 					return err
 				}
@@ -71,6 +74,7 @@ Where a plane runs (rondo up), it hears of the change and tells the runs that na
 				} else if err := printSync(cmd.OutOrStdout(), g, r, watch); err != nil {
 					return err
 				}
+				anew = anew && err != nil
 				if !watch || !runtime.Sleep(cmd.Context(), every) {
 					return nil
 				}
@@ -78,23 +82,31 @@ Where a plane runs (rondo up), it hears of the change and tells the runs that na
 		},
 	}
 	s.addFlags(cmd)
+	cmd.Flags().BoolVar(&anew, "anew", false, "make the index anew, whatever is there")
 	cmd.Flags().BoolVar(&watch, "watch", false, "go on, and look again and again")
 	cmd.Flags().DurationVar(&every, "every", 3*time.Minute, "how often --watch looks")
 	return cmd
 }
 
-// syncFolder brings a folder's index up to date and tells the plane, if there is one.
-func syncFolder(ctx context.Context, g *global, f *update.Folder, show *progress) (syncReport, error) {
+// syncFolder brings a folder's index up to date, or makes it anew, and tells the plane, if there is one.
+func syncFolder(ctx context.Context, g *global, f *update.Folder, anew bool, show *progress) (syncReport, error) {
 	begin := time.Now()
-	base, err := f.Load(ctx)
-	if err != nil {
-		return syncReport{}, err
+	var before events.IndexState
+	sync := f.Renew
+	if !anew {
+		base, err := f.Load(ctx)
+		if errors.Is(err, storage.ErrCorrupt) {
+			return syncReport{}, fmt.Errorf("%w: rondo index sync --anew makes it anew", err)
+		}
+		if err == nil {
+			before, err = update.State(base)
+		}
+		if err != nil {
+			return syncReport{}, err
+		}
+		sync = f.Sync
 	}
-	before, err := update.State(base)
-	if err != nil {
-		return syncReport{}, err
-	}
-	state, err := f.Sync(ctx, func(p update.Progress) { show.show("%s: %d of %d files", f.Repo, p.Done, p.Files) })
+	state, err := sync(ctx, func(p update.Progress) { show.show("%s: %d of %d files", f.Repo, p.Done, p.Files) })
 	show.clear()
 	var partial *merkle.PartialError
 	if err != nil && !errors.As(err, &partial) {

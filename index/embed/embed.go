@@ -32,16 +32,16 @@ const (
 //	https://api.example.com/v1?dimensions=512#M  the same, which is asked for as many dimensions
 //
 // A server is shown the key in the environment variable RONDO_EMBEDDINGS_KEY, or in the file that RONDO_EMBEDDINGS_KEY_FILE names. The
-// server is asked once, for its dimensions.
-func Open(spec string) (Embedder, error) {
-	e, err := open(spec)
+// server is asked once, for its dimensions, which are remembered in a folder; "" remembers nothing.
+func Open(spec, memory string) (Embedder, error) {
+	e, err := open(spec, memory)
 	if err != nil {
 		return nil, fmt.Errorf("embedder: %w", err)
 	}
 	return e, nil
 }
 
-func open(spec string) (Embedder, error) {
+func open(spec, memory string) (Embedder, error) {
 	if spec == "" || spec == "static" {
 		return Static(), nil
 	}
@@ -49,7 +49,7 @@ func open(spec string) (Embedder, error) {
 		return openModel(folder)
 	}
 	if strings.HasPrefix(spec, "http://") || strings.HasPrefix(spec, "https://") {
-		return openRemote(spec)
+		return openRemote(spec, memory)
 	}
 	return nil, fmt.Errorf("%.80q: want static, model2vec:FOLDER or http(s)://HOST/v1#MODEL", spec)
 }

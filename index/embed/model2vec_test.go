@@ -71,7 +71,7 @@ func TestModel2Vec(t *testing.T) {
 			"weights": {"F64", []int{3}, packed([]float64{1, 3, 4})}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := Open("model2vec:" + folder(t, tensors))
+			e, err := Open("model2vec:"+folder(t, tensors), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestModel2VecRefuses(t *testing.T) {
 		"few mapped":       {with("mapping", made{"I32", []int{2}, packed([]int32{0, 1})}), "2 rows for 3 tokens"},
 		"few weights":      {with("weights", made{"F32", []int{2}, packed([]float32{0, 1})}), "2 weights for 3 tokens"},
 	} {
-		if _, err := Open("model2vec:" + folder(t, c.tensors)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Open("model2vec:"+folder(t, c.tensors), ""); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: the error is %v, want one with %q", name, err, c.want)
 		}
 	}
@@ -118,7 +118,7 @@ func TestModel2VecRefuses(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Open("model2vec:" + dir); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Open("model2vec:"+dir, ""); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 	}

@@ -47,11 +47,12 @@ type remote struct {
 	model      string
 	asked      int // dimensions, 0 where the model's are taken
 	dimensions int
+	memory     dimensionMemory
 	id         string
 	rest       time.Duration // after the first try that failed; doubled with each further one
 }
 
-func openRemote(spec string) (*remote, error) {
+func openRemote(spec, memory string) (*remote, error) {
 	r, err := parseRemote(spec)
 	if err != nil {
 		return nil, err
@@ -60,19 +61,32 @@ func openRemote(spec string) (*remote, error) {
 		return nil, err
 	}
 	r.client.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // which would lose the body
-	ctx, cancel := context.WithTimeout(context.Background(), openTime)
-	defer cancel()
-	vectors, err := r.ask(ctx, []string{"How many dimensions?"})
-	if err != nil {
+	if err := r.measure(memory); err != nil {
 		return nil, err
-	}
-	r.dimensions = len(vectors[0])
-	if r.dimensions > MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
-		return nil, fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, MaxDimensions)
 	}
 	sum := sha256.Sum256([]byte(r.endpoint + "\x00" + r.model + "\x00" + strconv.Itoa(r.dimensions)))
 	r.id = "remote-" + hex.EncodeToString(sum[:8])
 	return r, nil
+}
+
+// measure learns how many dimensions the model has: from what is remembered of the server, or by asking it.
+func (r *remote) measure(memory string) error {
+	r.memory = newDimensionMemory(memory, r)
+	if r.dimensions = r.memory.recall(); r.dimensions > 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	vectors, err := r.ask(ctx, []string{"How many dimensions?"})
+	if err != nil {
+		return err
+	}
+	r.dimensions = len(vectors[0])
+	if r.dimensions > MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
+		return fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, MaxDimensions)
+	}
+	r.memory.keep(r.dimensions)
+	return nil
 }
 
 func parseRemote(spec string) (*remote, error) {
@@ -135,7 +149,8 @@ func (r *remote) Embed(ctx context.Context, texts []string) ([][]float32, error)
 			}
 			for i, at := range places {
 				if len(answer[i]) != r.dimensions {
-					return fmt.Errorf("%s answered %d dimensions, and %d before", r.endpoint, len(answer[i]), r.dimensions)
+					r.memory.forget()
+					return fmt.Errorf("%s answered %d dimensions, and %d before: it has another model now; try again, and all is embedded anew", r.endpoint, len(answer[i]), r.dimensions)
 				}
 				vectors[at] = direction(answer[i])
 			}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +105,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) open(t *testing.T, query string) *remote {
 	t.Helper()
-	e, err := Open(s.URL + "/v1" + query + "#small")
+	e, err := Open(s.URL+"/v1"+query+"#small", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,12 +233,12 @@ func TestRemoteEndsWithItsContext(t *testing.T) {
 func TestRemoteTellsNoKey(t *testing.T) {
 	s := serve(t)
 	t.Setenv(keyVariable, "sk-other-secret")
-	_, err := Open(s.URL + "/v1#small") // the server repeats the key
+	_, err := Open(s.URL+"/v1#small", "") // the server repeats the key
 	if err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), "sk-other-secret") {
 		t.Errorf("the error is %v", err)
 	}
 	t.Setenv(keyVariable, "sk-two lines\n")
-	if _, err := Open(s.URL + "/v1#small"); err == nil || strings.Contains(err.Error(), "sk-two") {
+	if _, err := Open(s.URL+"/v1#small", ""); err == nil || strings.Contains(err.Error(), "sk-two") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -254,9 +256,46 @@ func TestOpenRefuses(t *testing.T) {
 		{s.URL + "/v2#small", "404"},
 		{"model2vec:" + t.TempDir(), "config.json"},
 	} {
-		_, err := Open(c.spec)
+		_, err := Open(c.spec, "")
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "pass") {
 			t.Errorf("%s: the error is %v, want one with %q", c.spec, err, c.want)
 		}
 	}
+}
+
+// TestDimensionsAreRemembered: a server is asked for them once, and again when its answers are others.
+func TestDimensionsAreRemembered(t *testing.T) {
+	s := serve(t)
+	memory := filepath.Join(t.TempDir(), "embedders")
+	open := func(query string, wantAsked int) Embedder {
+		t.Helper()
+		s.requests = nil
+		e, err := Open(s.URL+"/v1"+query+"#small", memory)
+		if err != nil || len(s.requests) != wantAsked {
+			t.Fatalf("%v; the server was asked %d times, want %d", err, len(s.requests), wantAsked)
+		}
+		return e
+	}
+	first, again := open("", 1), open("", 0)
+	if again.Dimensions() != 4 || again.ID() != first.ID() {
+		t.Errorf("remembered as %s of %d dimensions", again.ID(), again.Dimensions())
+	}
+	open("?dimensions=7", 1)
+	s.faults = []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1,2,3]}]}`)
+	}}
+	if _, err := again.Embed(t.Context(), []string{"text"}); err == nil || !strings.Contains(err.Error(), "another model") {
+		t.Errorf("three dimensions instead of four: %v", err)
+	}
+	open("", 1)
+	entries, err := os.ReadDir(memory)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%d memories, %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if err := os.WriteFile(filepath.Join(memory, e.Name()), []byte("99999999999999999999"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("", 1)
 }

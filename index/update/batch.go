@@ -225,7 +225,9 @@ func (u *updating) commit(ctx context.Context, change segment.Change) (err error
 		return err
 	}
 	u.state.Root = u.root(&node)
-	u.state.Generation++
+	if u.state.Generation++; u.state.Generation == 1 {
+		u.state.Generation = time.Now().UnixMilli() // after any generation of an index that was here and is forgotten or replaced
+	}
 	u.state.Files, u.state.Chunks = len(u.marks), u.marks.chunks()
 	change.Embedder, change.Dimensions = u.state.Embedder, u.Embedder.Dimensions()
 	change.Update = segment.Update{Root: u.state.Root, Time: time.Now()}

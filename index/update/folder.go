@@ -33,6 +33,15 @@ func (f *Folder) Sync(ctx context.Context, show func(Progress)) (events.IndexSta
 	if err != nil {
 		return events.IndexState{}, err
 	}
+	return f.sync(ctx, present, known, show)
+}
+
+// Renew makes the index anew, whatever is in its place, and uses nothing of what was known: the way out where an index is damaged.
+func (f *Folder) Renew(ctx context.Context, show func(Progress)) (events.IndexState, error) {
+	return f.sync(ctx, anew, nil, show)
+}
+
+func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, show func(Progress)) (events.IndexState, error) {
 	walked, err := merkle.Walk(ctx, f.Dir, known, merkle.DefaultLimits())
 	var partial *merkle.PartialError
 	if err != nil && !errors.As(err, &partial) || ctx.Err() != nil {
@@ -43,7 +52,7 @@ func (f *Folder) Sync(ctx context.Context, show func(Progress)) (events.IndexSta
 		return events.IndexState{}, err
 	}
 	defer root.Close()
-	state, err := f.Index.sync(ctx, walked, below(root), show)
+	state, err := f.Index.sync(ctx, from, walked, below(root), show)
 	if err != nil {
 		return state, err
 	}

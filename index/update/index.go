@@ -65,31 +65,45 @@ func State(base *segment.Base) (state events.IndexState, err error) {
 // opener opens a file of a tree by its path.
 type opener func(path string) (io.ReadCloser, error)
 
+// Forget takes the index away from the repository. What it consists of goes with garbage collection.
+func (x *Index) Forget(ctx context.Context) error {
+	return segment.Forget(ctx, x.Store, x.Keys, x.pointer())
+}
+
+// fresh begins an empty index in the place of whatever is there: also of one that is damaged.
+func (x *Index) fresh(ctx context.Context) (*segment.Base, error) {
+	base, err := x.Load(ctx)
+	if errors.Is(err, storage.ErrCorrupt) {
+		return segment.Replace(ctx, x.Store, x.Keys, x.pointer(), x.Cache)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return base.Fresh(), nil
+}
+
+// beginning says what an update builds upon.
+type beginning int
+
+const (
+	present beginning = iota // the index as it is, or one that is alike where there is none
+	anew                     // nothing: all is read, cut and embedded again
+)
+
 // sync brings the index up to a tree.
-func (x *Index) sync(ctx context.Context, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
+func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
 	for try := 1; ; try++ {
-		state, err := x.syncOnce(ctx, walked, open, show)
+		state, err := x.syncOnce(ctx, from, walked, open, show)
 		if !errors.Is(err, storage.ErrConflict) || try == conflicts {
 			return state, err
 		}
 	}
 }
 
-func (x *Index) syncOnce(ctx context.Context, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
-	base, err := x.Load(ctx)
+func (x *Index) syncOnce(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (events.IndexState, error) {
+	u, err := x.begin(ctx, from, walked, open)
 	if err != nil {
 		return events.IndexState{}, err
-	}
-	before, err := State(base)
-	if err != nil {
-		return before, err
-	}
-	u := x.updating(base, open)
-	u.state.Generation = before.Generation
-	if base.Root() == "" {
-		if u.base, err = x.adopt(ctx, base, walked); err != nil {
-			return events.IndexState{}, err
-		}
 	}
 	if err := u.run(ctx, walked, show); err != nil {
 		return events.IndexState{}, err
@@ -100,6 +114,27 @@ func (x *Index) syncOnce(ctx context.Context, walked *merkle.Result, open opener
 		}
 	}
 	return State(u.base)
+}
+
+func (x *Index) begin(ctx context.Context, from beginning, walked *merkle.Result, open opener) (*updating, error) {
+	load := x.Load
+	if from == anew {
+		load = x.fresh
+	}
+	base, err := load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := State(base)
+	if err != nil {
+		return nil, err
+	}
+	u := x.updating(base, open)
+	u.state.Generation = before.Generation
+	if from == present && base.Root() == "" {
+		u.base, err = x.adopt(ctx, base, walked)
+	}
+	return u, err
 }
 
 // adopt begins an index with the most alike one of the same key: a second clone costs its difference only.

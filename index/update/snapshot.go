@@ -16,7 +16,7 @@ func (x *Index) Snapshot(ctx context.Context, tree fs.FS) (events.IndexState, er
 	if err != nil {
 		return events.IndexState{}, err
 	}
-	return x.sync(ctx, found, func(path string) (io.ReadCloser, error) { return tree.Open(path) }, nil)
+	return x.sync(ctx, present, found, func(path string) (io.ReadCloser, error) { return tree.Open(path) }, nil)
 }
 
 // Overlay gives the index as it would be for a tree, in memory alone: what is different is searched at once, and nobody else sees it.

@@ -90,11 +90,11 @@ func TestSync(t *testing.T) {
 	write(t, f, "big.log", "ignored")
 	write(t, f, "image", "\x00\x01")
 	first := mustSync(t, f)
-	if first.Files != 3 || first.Added == 0 || first.Chunks != first.Added+first.Reused || first.Removed != 0 || first.Generation != 1 || first.Base != "" ||
+	if first.Files != 3 || first.Added == 0 || first.Chunks != first.Added+first.Reused || first.Removed != 0 || first.Generation == 0 || first.Base != "" ||
 		first.Skipped["ignored"] != 1 || first.Skipped["binary"] != 1 || first.Embedder != update.Identity(f.Embedder) || first.Space != f.Keys.Space() {
 		t.Errorf("first: %+v", first)
 	}
-	if again := mustSync(t, f); again.Generation != 1 || again.Root != first.Root {
+	if again := mustSync(t, f); again.Generation != first.Generation || again.Root != first.Root {
 		t.Errorf("nothing changed, and then %+v", again)
 	}
 	// A function more costs its own chunk; a file that moves costs none.
@@ -103,7 +103,7 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := mustSync(t, f)
-	if second.Added != 1 || second.Reused < 2 || second.Generation != 2 || second.Base != first.Root || second.Root == first.Root || second.Chunks != first.Chunks+1 {
+	if second.Added != 1 || second.Reused < 2 || second.Generation != first.Generation+1 || second.Base != first.Root || second.Root == first.Root || second.Chunks != first.Chunks+1 {
 		t.Errorf("a function more and a file moved: %+v", second)
 	}
 	if got, want := contents(t, &f.Index), fresh(t, f); !slices.Equal(got, want) {
@@ -264,7 +264,7 @@ func TestSecondClone(t *testing.T) {
 	write(t, two, "f3.go", "package a\n\n"+function("Other"))
 	whole := mustSync(t, one)
 	clone := mustSync(t, two)
-	if clone.Added != 1 || clone.Generation != 1 {
+	if clone.Added != 1 || clone.Base != "" {
 		t.Errorf("the clone: %+v", clone)
 	}
 	if got, want := contents(t, &two.Index), fresh(t, two); !slices.Equal(got, want) {
@@ -312,5 +312,54 @@ func TestSecrets(t *testing.T) {
 	write(t, f, "a.go", "package a\n\n"+function("First")+function("Second"))
 	if state := mustSync(t, f); len(state.Secrets) != 0 {
 		t.Errorf("without it: %+v", state)
+	}
+}
+
+// damage overwrites what lies in a store under a kind of keys.
+func damage(t *testing.T, f *update.Folder, kind string) {
+	t.Helper()
+	for info, err := range f.Store.List(t.Context(), "index/"+f.Keys.Space()+"/"+kind+"/") {
+		if err == nil {
+			err = f.Store.Delete(t.Context(), info.Key)
+		}
+		if err == nil {
+			err = f.Store.Put(t.Context(), info.Key, []byte("damaged"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRenew: whatever is damaged, an index can be made anew, and comes after the one that was there.
+func TestRenew(t *testing.T) {
+	for _, kind := range []string{"repos", "roots", "segments"} {
+		f := folder(t, segmenttest.Open(t), 1, "code")
+		write(t, f, "a.go", "package a\n\n"+function("First")+function("Second"))
+		old := mustSync(t, f)
+		damage(t, f, kind)
+		write(t, f, "a.go", "package a\n\n"+function("First")+function("Third"))
+		state, err := f.Renew(t.Context(), nil)
+		if err != nil || state.Added != old.Added || state.Reused != 0 || state.Generation <= old.Generation {
+			t.Errorf("%s damaged: %+v, %v; before %+v", kind, state, err, old)
+		}
+		if got, want := contents(t, &f.Index), fresh(t, f); !slices.Equal(got, want) {
+			t.Errorf("%s damaged: got\n%q, made anew\n%q", kind, got, want)
+		}
+	}
+}
+
+func TestForget(t *testing.T) {
+	f := folder(t, segmenttest.Open(t), 1, "code")
+	write(t, f, "a.go", "package a\n\n"+function("First"))
+	old := mustSync(t, f)
+	if err := f.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if base, err := f.Load(t.Context()); err != nil || base.Root() != "" {
+		t.Errorf("forgotten: root %q, %v", base.Root(), err)
+	}
+	if state := mustSync(t, f); state.Root != old.Root || state.Generation <= old.Generation {
+		t.Errorf("after that: %+v; before %+v", state, old)
 	}
 }

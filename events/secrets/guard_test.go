@@ -1,0 +1,77 @@
+package secrets
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zricethezav/gitleaks/v8/report"
+)
+
+// pieces are what secrets and what is like them consist of.
+var pieces = []string{
+	"access", "auth", "Api", "API", "credential", "creds", "KEY", "key", "passwd", "password", "secret", "tok", "token", "s.", "hvs.", "ſecret", "\u212aey",
+	"primary_", "x", "_", "-", ".", " ", "\t", "\n", "\r\n", "'", "\"", "`", "=", ":=", " : ", "=>", "||", ",", ">", ";", ")", "\\n", "é",
+	"zxcvbn12", "Q7rT2mV9kL4pW8sX3bN6", "jd83kf02ls94mf7d1ka6v8x2", "0123456789", "aB+/", strings.Repeat("a7Kx9", 19),
+	"gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X",
+}
+
+func randomText(random *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + random.IntN(24) {
+		b.WriteString(pieces[random.IntN(len(pieces))])
+	}
+	return b.String()
+}
+
+// sameFindings: what is found must not depend on the guards.
+func sameFindings(t *testing.T, d *detectors, text string) (found, guarded bool) {
+	t.Helper()
+	secrets := func(list []report.Finding) (all []string) {
+		for _, f := range list {
+			all = append(all, f.RuleID+" "+f.Secret)
+		}
+		slices.Sort(all)
+		return all
+	}
+	got, want := secrets(d.find(text)), secrets(d.all.DetectString(text))
+	if !slices.Equal(got, want) {
+		t.Fatalf("in %q found %q, by all rules %q", text, got, want)
+	}
+	lower, ok := lower(text)
+	return len(want) > 0, ok && !slices.ContainsFunc(d.guards, func(g guard) bool { return g.may(text, lower) })
+}
+
+func TestGuards(t *testing.T) {
+	d, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	found, guarded := 0, 0
+	for range 1000 {
+		some, by := sameFindings(t, d, randomText(random))
+		if some {
+			found++
+		}
+		if by {
+			guarded++
+		}
+	}
+	if found < 100 || guarded < 100 {
+		t.Errorf("of 1000 texts %d have secrets and %d are guarded: too few to tell", found, guarded)
+	}
+}
+
+func FuzzGuards(f *testing.F) {
+	d, err := load()
+	if err != nil {
+		f.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(2, 2))
+	for range 20 {
+		f.Add(randomText(random))
+	}
+	f.Fuzz(func(t *testing.T, text string) { sameFindings(t, d, text) })
+}
