@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -10,9 +11,15 @@ import (
 
 // RefuseNamespaces makes this process one to which the kernel refuses namespaces.
 func RefuseNamespaces() {
-	if err := jail.Seal(1<<15, 1<<40); err != nil {
+	if err := jail.Seal(1<<15, 1<<40, false); err != nil {
 		panic(err)
 	}
+}
+
+// NewAt makes a sandbox of one level of isolation, where New might give another.
+func NewAt(ctx context.Context, level string, spec Spec) (*Sandbox, error) {
+	spec = spec.withDefaults()
+	return create(ctx, spec, level)
 }
 
 // WithoutCgroups makes sandboxes limit themselves for the time of a test.

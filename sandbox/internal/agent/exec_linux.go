@@ -125,8 +125,11 @@ func (a *agent) launch(c *command, stdin []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	a.work.do(func() {
-		c.pid, err = a.reaper.start(c, func() (int, error) { return a.fork(c.request, files) })
+	a.launcher.do(func() {
+		c.pid, err = a.reaper.start(c, func() (pid int, err error) {
+			a.scapegoat.with(func() { pid, err = a.fork(c.request, files) })
+			return pid, err
+		})
 	})
 	c.result.PID = c.pid
 	return err
@@ -151,14 +154,7 @@ func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
 	if err != nil {
 		return 0, &os.PathError{Op: "start", Path: program, Err: err}
 	}
-	raiseOOMScore(pid)
 	return pid, nil
-}
-
-// raiseOOMScore makes the kernel choose the sandbox's commands before its init, however small the limit; not being able to is no
-// reason to fail.
-func raiseOOMScore(pid int) {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 }
 
 type noFolder struct{ path string }
