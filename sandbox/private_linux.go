@@ -25,7 +25,6 @@ func newPlace(level string) (place, error) {
 		}
 		own.user = hostUser + 1 + rand.Uint32N(privateUsers)
 	}
-	reapFolders()
 	var err error
 	if own.folder, err = os.MkdirTemp("", groupPrefix+"-"+self()+"-"); err != nil || own.user == 0 {
 		return own, err

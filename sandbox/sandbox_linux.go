@@ -60,6 +60,7 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 	if err := spec.validate(); err != nil {
 		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
 	}
+	reaping()
 	var refusals []error
 	for _, level := range spec.ladder() {
 		s, err := create(ctx, spec, level)
@@ -155,6 +156,7 @@ func (s *Sandbox) Close() error {
 			s.process.kill()
 		} else {
 			s.process.leave()
+			s.group.kill()
 			s.closed = os.RemoveAll(s.private)
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
