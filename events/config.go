@@ -64,6 +64,9 @@ type RunConfig struct {
 	Sampling Sampling `json:"sampling" yaml:"sampling"`
 	Limits   Limits   `json:"limits" yaml:"limits"`
 	Pool     string   `json:"pool" yaml:"pool"` // the pool of tool runners
+	// MinIsolation is the weakest isolation of sandboxes under which the run's tools and verifiers may run: one of Isolations. Without
+	// it, as in older runs, whatever the operator of a runner allows.
+	MinIsolation string `json:"min_isolation,omitempty" yaml:"min_isolation"`
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
 	Features []string `json:"features,omitempty" yaml:"features"`
 	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
@@ -129,9 +132,12 @@ func DefaultRunConfig() RunConfig {
 		Advantage: Advantage{Estimator: "mean_centred"},
 		Sampling:  Sampling{Temperature: 1, MaxTokens: 4096},
 		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, HopelessGroups: 3},
-		Pool:      "pool-shell",
+		Pool:      "pool-shell", MinIsolation: Isolations[0],
 	}
 }
+
+// Isolations are the levels of isolation of sandboxes, the strongest first; package sandbox says what they are.
+var Isolations = []string{"namespaces", "landlock", "none"}
 
 // ErrNoTask: a run knows no task of that name.
 var ErrNoTask = errors.New("unknown task")
@@ -179,6 +185,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
 	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
 	check(validPool(c.Pool), "pool %q: use letters, digits, - and _, at most %d, not %s, nor beginning with %s", c.Pool, maxPool, RouteFinal, runnerPrefix)
+	check(c.MinIsolation == "" || slices.Contains(Isolations, c.MinIsolation), "min_isolation %q: must be one of %v", c.MinIsolation, Isolations)
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)

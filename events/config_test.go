@@ -55,6 +55,7 @@ func TestValidate(t *testing.T) {
 		"a broken one with a key":  {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
 		"no groups":                {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
 		"a huge group":             {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
+		"an unknown isolation":     {func(c *RunConfig) { c.MinIsolation = "vm" }, `min_isolation "vm": must be one of [namespaces landlock none]`},
 		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
 		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},
 		"an unknown estimator":     {func(c *RunConfig) { c.Advantage.Estimator = "ppo" }, `advantage.estimator "ppo": must be one of [`},

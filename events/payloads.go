@@ -236,6 +236,7 @@ const (
 	ClassEndpoint    = "endpoint"
 	ClassBadResponse = "bad_response"
 	ClassSandbox     = "sandbox"
+	ClassIsolation   = "isolation" // less isolation than the run's min_isolation
 	ClassVerifier    = "verifier"
 	ClassObject      = "object"
 	ClassInternal    = "internal"

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,14 +11,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 )
 
-// cgroup limits a sandbox's memory and number of tasks where this process may make control groups. Without any it does nothing,
-// and the sandbox limits itself: memory by polling, tasks by a resource limit.
+// cgroup limits a sandbox's memory, number of tasks and processor time where this process may make control groups. Without any it
+// does nothing, and the sandbox limits itself: memory by polling, tasks by a resource limit.
 type cgroup struct {
 	place   placement
 	folders map[string]string // controller -> this sandbox's folder
@@ -27,8 +24,9 @@ type cgroup struct {
 
 // placement is where control groups can be made, found once.
 type placement struct {
-	version string            // "v1", "v2" or "none"
-	parents map[string]string // controller -> folder to make groups in
+	version  string            // "v1" or "v2", by which memory is limited, or "none"
+	versions map[string]string // controller -> its own
+	parents  map[string]string // controller -> folder to make groups in
 }
 
 var sequence atomic.Int64
@@ -38,6 +36,9 @@ func newCgroup(limits Limits, pid int) *cgroup {
 	g := &cgroup{place: findPlacement(), folders: map[string]string{}}
 	name := groupName(sequence.Add(1))
 	for controller, parent := range g.place.parents {
+		if controller == "cpu" && limits.CPUs == 0 {
+			continue
+		}
 		folder := filepath.Join(parent, name)
 		if err := g.add(controller, folder, limits, pid); err == nil {
 			g.folders[controller] = folder
@@ -49,31 +50,46 @@ func newCgroup(limits Limits, pid int) *cgroup {
 }
 
 func (g *cgroup) add(controller, folder string, limits Limits, pid int) error {
-	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // v2: one folder for both
+	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // v2: one folder for all
 		return err
 	}
-	// The tmpfs is charged to the group as well.
-	memory, tasks := limits.MemoryBytes+limits.DiskBytes, int64(limits.PIDs+jail.OwnThreads)
-	settings := map[string]int64{"pids.max": tasks}
-	if controller == "memory" {
-		settings = map[string]int64{"memory.limit_in_bytes": memory}
-		if g.place.version == "v2" {
-			settings = map[string]int64{"memory.max": memory}
-			_ = write(filepath.Join(folder, "memory.swap.max"), 0) // not there without swap accounting
-			_ = write(filepath.Join(folder, "memory.oom.group"), 0)
-		}
-	}
-	for file, value := range settings {
-		if err := write(filepath.Join(folder, file), value); err != nil {
+	for _, b := range g.bounds(controller, limits) {
+		if err := write(filepath.Join(folder, b.file), b.value); err != nil && !b.optional {
 			return err
 		}
 	}
-	return write(filepath.Join(folder, "cgroup.procs"), int64(pid))
+	return write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(pid))
 }
 
-func write(file string, value int64) error {
-	return os.WriteFile(file, strconv.AppendInt(nil, value, 10), 0)
+// bound is what is written to a file of a group; an optional one may be refused.
+type bound struct {
+	file, value string
+	optional    bool
 }
+
+// cpuPeriod is what the kernel shares processor time by, in microseconds.
+const cpuPeriod = 100_000
+
+func (g *cgroup) bounds(controller string, limits Limits) []bound {
+	// The tmpfs is charged to the group as well.
+	memory, tasks := strconv.FormatInt(limits.MemoryBytes+limits.DiskBytes, 10), strconv.Itoa(limits.PIDs+jail.OwnThreads)
+	quota := strconv.Itoa(int(limits.CPUs * cpuPeriod))
+	switch controller + "/" + g.place.versions[controller] {
+	case "memory/v1":
+		return []bound{{file: "memory.limit_in_bytes", value: memory}}
+	case "memory/v2": // without swap accounting there is no limit of swap
+		return []bound{{file: "memory.max", value: memory}, {"memory.swap.max", "0", true}, {"memory.oom.group", "0", true}}
+	case "cpu/v1":
+		return []bound{{file: "cpu.cfs_period_us", value: strconv.Itoa(cpuPeriod)}, {file: "cpu.cfs_quota_us", value: quota}}
+	case "cpu/v2":
+		return []bound{{file: "cpu.max", value: quota + " " + strconv.Itoa(cpuPeriod)}}
+	case "pids/v1", "pids/v2":
+		return []bound{{file: "pids.max", value: tasks}}
+	}
+	return nil
+}
+
+func write(file, value string) error { return os.WriteFile(file, []byte(value), 0) }
 
 func (g *cgroup) limitsMemory() bool { return g.folders["memory"] != "" }
 
@@ -99,8 +115,12 @@ func (g *cgroup) oomKills() int64 {
 	return 0
 }
 
-// removeTime bounds the wait for the kernel to let go of a group whose processes are dead.
-const removeTime = 2 * time.Second
+// kill ends what runs in the groups.
+func (g *cgroup) kill() {
+	for _, folder := range g.folders {
+		killGroup(folder)
+	}
+}
 
 func (g *cgroup) remove() error {
 	var failed error
@@ -110,59 +130,18 @@ func (g *cgroup) remove() error {
 	return failed
 }
 
-func removeGroup(folder string) error {
-	for deadline := time.Now().Add(removeTime); ; {
-		err := os.Remove(folder)
-		if err == nil || errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if !errors.Is(err, syscall.EBUSY) || time.Now().After(deadline) {
-			return fmt.Errorf("remove control group: %w", err)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// groupPrefix starts the name of every group. The rest says whose it is, so that a later start can tell what is left behind:
-// process namespace, process, its start time, number.
-const groupPrefix = "rondo-sandbox"
-
-func groupName(number int64) string {
-	return fmt.Sprintf("%s-%s-%d", groupPrefix, self(), number)
-}
-
-var self = sync.OnceValue(func() string {
-	return fmt.Sprintf("%s-%d-%s", processNamespace(), os.Getpid(), startTime(os.Getpid()))
-})
-
-func processNamespace() string {
-	link, _ := os.Readlink("/proc/self/ns/pid") // pid:[4026531836]
-	return strings.TrimSuffix(strings.TrimPrefix(link, "pid:["), "]")
-}
-
-// startTime is a process's start in clock ticks since boot, empty when there is no such process.
-func startTime(pid int) string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return ""
-	}
-	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:])
-	if len(fields) < 20 {
-		return ""
-	}
-	return string(fields[19])
-}
-
-// findPlacement looks for a folder of each hierarchy in which groups can be made, and clears what dead owners left there.
+// findPlacement looks for a folder of each hierarchy in which groups can be made.
 var findPlacement = sync.OnceValue(func() placement {
-	place := placement{version: "none", parents: map[string]string{}}
+	place := placement{version: "none", versions: map[string]string{}, parents: map[string]string{}}
 	for controller, candidates := range groupFolders() {
 		for _, folder := range candidates.folders {
 			if !usable(folder, controller, candidates.version) {
 				continue
 			}
-			place.parents[controller], place.version = folder, candidates.version
-			reap(folder)
+			place.parents[controller], place.versions[controller] = folder, candidates.version
+			if controller == "memory" {
+				place.version = candidates.version
+			}
 			break
 		}
 	}
@@ -180,47 +159,16 @@ func usable(folder, controller, version string) bool {
 		return false
 	}
 	defer os.Remove(probe)
-	file := map[string]string{"memory/v1": "memory.limit_in_bytes", "memory/v2": "memory.max", "pids/v1": "pids.max", "pids/v2": "pids.max"}[controller+"/"+version]
+	file := map[string]string{
+		"memory/v1": "memory.limit_in_bytes", "memory/v2": "memory.max", "pids/v1": "pids.max", "pids/v2": "pids.max",
+		"cpu/v1": "cpu.cfs_quota_us", "cpu/v2": "cpu.max",
+	}[controller+"/"+version]
 	_, err := os.Stat(filepath.Join(probe, file))
 	return err == nil
 }
 
-// reap removes the groups of owners that are no more, and kills what still runs there.
-func reap(parent string) {
-	for _, group := range orphans(parent) {
-		killGroup(group)
-		_ = removeGroup(group)
-	}
-}
-
-// reapFolders removes the private folders that owners of sandboxes without isolation left behind.
-var reapFolders = sync.OnceFunc(func() {
-	for _, folder := range orphans(os.TempDir()) {
-		_ = os.RemoveAll(folder)
-	}
-})
-
-// orphans are what dead owners of this process namespace made in a folder.
-func orphans(parent string) []string {
-	found, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"-"+processNamespace()+"-*"))
-	return slices.DeleteFunc(found, func(name string) bool {
-		parts := strings.Split(filepath.Base(name), "-") // rondo, sandbox, namespace, process, start, number
-		if len(parts) != 6 {
-			return true
-		}
-		owner, err := strconv.Atoi(parts[3])
-		return err != nil || startTime(owner) == parts[4]
-	})
-}
-
-func killGroup(group string) {
-	text, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-	for line := range bytes.Lines(text) {
-		if pid, err := strconv.Atoi(string(bytes.TrimSpace(line))); err == nil && pid > 1 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-}
+// limited are the controllers that are used, from whichever hierarchy has them: in a hybrid system each may be in another.
+var limited = []string{"memory", "pids", "cpu"}
 
 type candidates struct {
 	version string
@@ -241,7 +189,7 @@ func groupFolders() map[string]candidates {
 		if len(parts) != 3 {
 			continue
 		}
-		for _, controller := range []string{"memory", "pids"} {
+		for _, controller := range limited {
 			if mount, ok := mounts[controller]; ok && slices.Contains(strings.Split(parts[1], ","), controller) {
 				found[controller] = candidates{"v1", []string{mount.folder(parts[2])}}
 			}
@@ -260,7 +208,7 @@ func unified(found map[string]candidates, mount groupMount, path string) {
 	}
 	controllers, _ := os.ReadFile(filepath.Join(mount.point, "cgroup.controllers"))
 	for _, controller := range strings.Fields(string(controllers)) {
-		if _, v1 := found[controller]; !v1 && (controller == "memory" || controller == "pids") {
+		if _, v1 := found[controller]; !v1 && slices.Contains(limited, controller) {
 			found[controller] = candidates{"v2", folders}
 		}
 	}

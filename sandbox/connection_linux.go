@@ -31,8 +31,12 @@ type connection struct {
 
 type call struct {
 	limit int64 // bytes that the answer may have
+	sink  sink  // nil where no stream was asked for
 	done  chan answer
 }
+
+// sink takes output as it comes, 1 of standard output and 2 of standard error. Until it returns nothing else is received.
+type sink func(stream int, data []byte)
 
 type answer struct {
 	response wire.Response
@@ -80,18 +84,25 @@ func (c *connection) receive() {
 		var response wire.Response
 		var waiting *call
 		body, err := wire.Read(c.reader, &response, func() (int64, error) {
-			if waiting = c.take(response.ID); waiting == nil {
+			if waiting = c.take(response.ID, response.Stream != 0); waiting == nil {
 				return 0, fmt.Errorf("%w: answer to unknown request %d", wire.ErrProtocol, response.ID)
+			}
+			if response.Stream != 0 {
+				return wire.MaxChunk, nil
 			}
 			return waiting.limit, nil
 		})
 		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
-			if waiting != nil {
+			if waiting != nil && response.Stream == 0 {
 				waiting.done <- answer{err: err}
 			}
 			c.close(err)
 			return
+		}
+		if response.Stream != 0 {
+			waiting.sink(response.Stream, body)
+			continue
 		}
 		answered := answer{response: response, body: body}
 		if response.Error != nil {
@@ -101,21 +112,31 @@ func (c *connection) receive() {
 	}
 }
 
-func (c *connection) take(id uint64) *call {
+// take finds who waits for an answer, for the last time unless it is one of a stream, which must have been asked for.
+func (c *connection) take(id uint64, stream bool) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.waiting[id]
-	delete(c.waiting, id)
+	if !stream {
+		delete(c.waiting, id)
+	} else if waiting != nil && waiting.sink == nil {
+		return nil
+	}
 	return waiting
 }
 
 // call sends a request and waits for its answer, whose body has at most limit bytes. When ctx ends first the sandbox is asked to give
 // up; one that does not confirm that is broken.
 func (c *connection) call(ctx context.Context, request wire.Request, limit int64, body []byte) (wire.Response, []byte, error) {
+	return c.follow(ctx, request, limit, body, nil)
+}
+
+// follow is a call whose output goes to sink as it comes.
+func (c *connection) follow(ctx context.Context, request wire.Request, limit int64, body []byte, sink sink) (wire.Response, []byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return wire.Response{}, nil, err
 	}
-	waiting := &call{limit: limit, done: make(chan answer, 1)}
+	waiting := &call{limit: limit, sink: sink, done: make(chan answer, 1)}
 	id, err := c.enqueue(waiting)
 	if err != nil {
 		return wire.Response{}, nil, err
@@ -166,7 +187,7 @@ func (c *connection) send(request wire.Request, body []byte) error {
 		c.close(err)
 	}
 	if err != nil {
-		c.take(request.ID)
+		c.take(request.ID, false)
 	}
 	return err
 }

@@ -1,18 +1,29 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 )
 
 // RefuseNamespaces makes this process one to which the kernel refuses namespaces.
 func RefuseNamespaces() {
-	if err := jail.Seal(1<<15, 1<<40); err != nil {
+	if err := jail.Seal(1<<15, 1<<40, false); err != nil {
 		panic(err)
 	}
+}
+
+// NewAt makes a sandbox of one level of isolation, where New might give another.
+func NewAt(ctx context.Context, level string, spec Spec) (*Sandbox, error) {
+	reaping()
+	spec = spec.withDefaults()
+	return create(ctx, spec, level)
 }
 
 // WithoutCgroups makes sandboxes limit themselves for the time of a test.
@@ -31,6 +42,30 @@ func GroupsOf(owner int) []string {
 	}
 	return found
 }
+
+// LimitsByCgroup tells whether control groups can be made here.
+func LimitsByCgroup() bool { return findPlacement().version != "none" }
+
+// ForeignGroup makes a control group as an owner in another process namespace would have made it some time ago.
+func ForeignGroup(t *testing.T, number int, age time.Duration) string {
+	parent := findPlacement().parents["pids"]
+	if parent == "" {
+		t.Skip("control groups cannot be made here")
+	}
+	folder := filepath.Join(parent, fmt.Sprintf("%s-1-%d-1-%d", groupPrefix, os.Getpid(), number))
+	made := time.Now().Add(-age)
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.Chtimes(folder, made, made)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = removeGroup(folder) })
+	return folder
+}
+
+// Reap is one turn of the reaper.
+func Reap() { reap() }
+
+// ReapEvery sets the reaper's interval, before it starts.
+func ReapEvery(interval time.Duration) { reapInterval = interval }
 
 // FewGoPackages lets a test fill a build cache quickly.
 func FewGoPackages(t *testing.T) {

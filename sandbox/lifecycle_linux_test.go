@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,22 +18,23 @@ import (
 )
 
 func init() {
-	// An owner of a sandbox with a marked process inside, until it is killed.
+	// An owner of three sandboxes of a level, two marked processes in each, until it is killed.
 	actors["owner"] = func() {
-		if os.Getenv("INSECURE") != "" {
-			sandbox.RefuseNamespaces()
+		if interval, err := time.ParseDuration(os.Getenv("REAP")); err == nil {
+			sandbox.ReapEvery(interval)
 		}
-		sb, err := sandbox.New(context.Background(), sandbox.Spec{Name: "orphan", AllowInsecure: os.Getenv("INSECURE") != ""})
-		if err == nil {
-			_, err = sb.Exec(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep $MARK & sleep $MARK"}, Env: map[string]string{"MARK": os.Getenv("MARK")}, Background: true})
+		for range 3 {
+			sb, err := sandbox.NewAt(context.Background(), os.Getenv("LEVEL"), sandbox.Spec{Name: "orphan"})
+			if err == nil {
+				_, err = sb.Exec(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep $MARK & sleep $MARK"}, Env: map[string]string{"MARK": os.Getenv("MARK")}, Background: true})
+			}
+			if err != nil {
+				fmt.Println("none", err)
+				return
+			}
 		}
-		if err == nil && os.Getenv("ONCE") != "" {
-			err = sb.Close()
-		}
-		fmt.Println(sb.Isolation(), err)
-		if os.Getenv("ONCE") == "" {
-			select {}
-		}
+		fmt.Println(os.Getenv("LEVEL"), nil)
+		select {}
 	}
 	// What a system that refuses namespaces looks like: a sandbox's own inside.
 	actors["refused"] = func() {
@@ -116,42 +118,106 @@ func owner(t *testing.T, env ...string) (*exec.Cmd, string) {
 	return command, strings.Fields(line)[0]
 }
 
+// TestKilledOwnerLeavesNothing: processes, mounts, control groups and folders of an owner that is killed are gone after the reaper's turn.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	sandboxtest.Require(t)
-	mark := fmt.Sprintf("71%d", os.Getpid())
-	command, _ := owner(t, "MARK="+mark)
-	eventually(t, "two processes run", func() bool { return len(marked(t, mark)) == 2 })
-	if err := command.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = command.Wait()
-	eventually(t, "no process is left", func() bool { return len(marked(t, mark)) == 0 })
-	// The control groups are empty now, and the next owner removes them.
-	left := sandbox.GroupsOf(command.Process.Pid)
-	once, _ := owner(t, "MARK=1", "ONCE=1")
-	_ = once.Wait()
-	if now := sandbox.GroupsOf(command.Process.Pid); len(now) > 0 {
-		t.Errorf("control groups left: %v, before the next start: %v", now, left)
+	for level, min := range map[string]int{sandbox.IsolationNamespaces: 0, sandbox.IsolationLandlock: 1, sandbox.IsolationNone: 2} {
+		t.Run(level, func(t *testing.T) {
+			if level == sandbox.IsolationLandlock && os.Geteuid() != 0 {
+				t.Skip("the level is for root")
+			}
+			mark, folder := fmt.Sprintf("71%d%d", min, os.Getpid()), temporary(t)
+			t.Setenv("TMPDIR", folder)
+			command, isolation := owner(t, "MARK="+mark, "LEVEL="+level)
+			if isolation != level {
+				t.Fatalf("isolation %q", isolation)
+			}
+			eventually(t, "six processes run", func() bool { return len(marked(t, mark)) == 6 })
+			if len(sandbox.GroupsOf(command.Process.Pid)) == 0 && sandbox.LimitsByCgroup() {
+				t.Error("there are no control groups that could be left")
+			}
+			if err := command.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = command.Wait()
+			eventually(t, "no process is left", func() bool { return len(marked(t, mark)) == 0 })
+			sandbox.Reap()
+			if left := sandbox.GroupsOf(command.Process.Pid); len(left) > 0 {
+				t.Errorf("control groups left: %v", left)
+			}
+			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+				t.Errorf("folders left: %v, %v", left, err)
+			}
+			if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(folder)) {
+				t.Errorf("mounts left, %v:\n%s", err, mounts)
+			}
+		})
 	}
 }
 
-func TestKilledOwnerWithoutIsolationLeavesNothing(t *testing.T) {
-	mark := fmt.Sprintf("72%d", os.Getpid())
-	folder := t.TempDir()
-	sb, isolation := owner(t, "MARK="+mark, "INSECURE=1", "TMPDIR="+folder)
-	if isolation != "none" {
-		t.Fatalf("isolation %q", isolation)
+// temporary is a folder that every user may enter and write to, as a system's own for temporary files is.
+func temporary(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/tmp", "rondo-test")
+	if err == nil {
+		err = os.Chmod(folder, 0o777|os.ModeSticky)
 	}
-	eventually(t, "two processes run", func() bool { return len(marked(t, mark)) == 2 })
-	if err := sb.Process.Kill(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	_ = sb.Wait()
-	eventually(t, "no process is left", func() bool { return len(marked(t, mark)) == 0 })
-	once, _ := owner(t, "MARK=1", "ONCE=1", "INSECURE=1", "TMPDIR="+folder)
-	_ = once.Wait()
-	if left, _ := os.ReadDir(folder); len(left) > 0 {
-		t.Errorf("private folders left: %v", left)
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+// TestOwnersReapFromTimeToTime: an owner that lives clears what another one leaves behind later, and nothing of its own.
+func TestOwnersReapFromTimeToTime(t *testing.T) {
+	sandboxtest.Require(t)
+	folder, mark := temporary(t), fmt.Sprintf("72%d", os.Getpid())
+	t.Setenv("TMPDIR", folder) // this process looks into its own folder for temporary files only when it makes a sandbox
+	alive, _ := owner(t, "MARK="+mark, "LEVEL="+sandbox.IsolationNone, "REAP=20ms")
+	killed, _ := owner(t, "MARK="+mark, "LEVEL="+sandbox.IsolationNone)
+	eventually(t, "both run", func() bool { return len(marked(t, mark)) == 12 })
+	folders := func(of *exec.Cmd) []string {
+		found, _ := filepath.Glob(filepath.Join(folder, fmt.Sprintf("rondo-sandbox-*-%d-*", of.Process.Pid)))
+		return found
+	}
+	if len(folders(alive)) != 3 || len(folders(killed)) != 3 {
+		t.Fatalf("folders %v, %v", folders(alive), folders(killed))
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	eventually(t, "the dead owner's folders are gone", func() bool { return len(folders(killed)) == 0 })
+	eventually(t, "and its processes", func() bool { return len(marked(t, mark)) == 6 })
+	if len(folders(alive)) != 3 {
+		t.Errorf("the living owner's folders: %v", folders(alive))
+	}
+}
+
+// TestForeignOwners: of what owners in other process namespaces made, which share the control groups, only old empty groups are removed.
+func TestForeignOwners(t *testing.T) {
+	sandboxtest.Require(t)
+	old, recent, full := sandbox.ForeignGroup(t, 1, 2*time.Hour), sandbox.ForeignGroup(t, 2, time.Minute), sandbox.ForeignGroup(t, 3, 2*time.Hour)
+	command := exec.Command("sleep", "600")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}()
+	if err := os.WriteFile(filepath.Join(full, "cgroup.procs"), []byte(strconv.Itoa(command.Process.Pid)), 0); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Reap()
+	for folder, left := range map[string]bool{old: false, recent: true, full: true} {
+		if _, err := os.Stat(folder); (err == nil) != left {
+			t.Errorf("%s: %v", folder, err)
+		}
+	}
+	if members, err := os.ReadFile(filepath.Join(full, "cgroup.procs")); err != nil || string(members) != strconv.Itoa(command.Process.Pid)+"\n" {
+		t.Errorf("the group of another namespace has now %q, %v", members, err)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func probe(ctx context.Context) (Report, error) {
-	report := Report{Isolation: "none", Cgroup: "none"}
+	report := Report{Isolation: IsolationNone, Cgroup: "none"}
 	s, err := New(ctx, Spec{Name: "probe"})
 	if err != nil {
 		report.Detail = err.Error()
@@ -27,10 +27,8 @@ func probe(ctx context.Context) (Report, error) {
 		report.Detail = err.Error()
 		return report, err
 	}
-	report.Isolation, report.Filesystem = s.Isolation(), s.FSMode()
-	if s.group.limitsMemory() {
-		report.Cgroup = s.group.place.version
-	} else {
+	report.Isolation, report.Filesystem, report.Cgroup = s.Isolation(), s.FSMode(), s.Cgroup()
+	if report.Cgroup == "none" {
 		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms, processes by a resource limit"
 	}
 	return report, nil

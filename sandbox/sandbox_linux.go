@@ -60,37 +60,42 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 	if err := spec.validate(); err != nil {
 		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
 	}
-	s, err := create(ctx, spec, "")
-	if err != nil && spec.AllowInsecure && ctx.Err() == nil {
-		s, err = createInsecure(ctx, spec)
+	reaping()
+	var refusals []error
+	for _, level := range spec.ladder() {
+		s, err := create(ctx, spec, level)
+		if err == nil {
+			return s, nil
+		}
+		refusals = append(refusals, err)
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
-	}
-	return s, nil
+	return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, errors.Join(refusals...))
 }
 
-func createInsecure(ctx context.Context, spec Spec) (*Sandbox, error) {
-	reapFolders()
-	folder, err := os.MkdirTemp("", groupPrefix+"-"+self()+"-")
+// create makes a sandbox of one level of isolation.
+func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
+	if level == IsolationNamespaces {
+		return launch(ctx, spec, level, place{})
+	}
+	own, err := newPlace(level)
 	if err != nil {
 		return nil, err
 	}
-	s, err := create(ctx, spec, folder)
+	s, err := launch(ctx, spec, level, own)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(folder))
+		return nil, errors.Join(err, os.RemoveAll(own.folder))
 	}
 	return s, nil
 }
 
-// create starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
-func create(ctx context.Context, spec Spec, private string) (*Sandbox, error) {
-	s := &Sandbox{spec: spec, isolation: "namespaces", private: private}
-	if private != "" {
-		s.isolation = "none"
-	}
+// launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
+func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
+	s := &Sandbox{spec: spec, isolation: level, private: own.folder}
 	var err error
-	if s.process, err = start(private == ""); err != nil {
+	if s.process, err = start(level, own.user); err != nil {
 		return nil, explain(err)
 	}
 	s.group = newCgroup(spec.Limits, s.process.pid())
@@ -106,7 +111,7 @@ func create(ctx context.Context, spec Spec, private string) (*Sandbox, error) {
 func (s *Sandbox) boot(ctx context.Context) error {
 	boot := wire.Boot{
 		Name: s.spec.Name, Workdir: s.spec.Workdir, Root: s.spec.Root, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
-		Insecure: s.private, SwitchUser: s.private == "" && os.Geteuid() == 0,
+		Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
 	}
 	if !s.group.limitsMemory() {
 		boot.PollMemory = s.spec.Limits.MemoryBytes
@@ -125,8 +130,17 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	return s.conn.boot(ctx, boot, archives)
 }
 
-// Isolation is "namespaces", or "none" where the kernel refused them and Spec.AllowInsecure was set.
+// Isolation is the level that the kernel allowed, one of Isolations.
 func (s *Sandbox) Isolation() string { return s.isolation }
+
+// Cgroup tells what kind of control groups limit the sandbox, "v1" or "v2"; with "none" memory is limited by polling, processes by a
+// resource limit.
+func (s *Sandbox) Cgroup() string {
+	if !s.group.limitsMemory() {
+		return "none"
+	}
+	return s.group.place.version
+}
 
 // FSMode tells how the workspace came to be: "copy", unpacked into memory of its own.
 func (s *Sandbox) FSMode() string { return "copy" }
@@ -142,6 +156,7 @@ func (s *Sandbox) Close() error {
 			s.process.kill()
 		} else {
 			s.process.leave()
+			s.group.kill()
 			s.closed = os.RemoveAll(s.private)
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
@@ -181,15 +196,21 @@ func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
 		Op: wire.OpExec, Path: dir, Argv: c.Argv, Env: env, WallMillis: wall.Milliseconds(),
 		Output: s.spec.Limits.OutputBytes, Background: c.Background,
 	}
-	return s.exec(ctx, request, c.Stdin, wall)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var output sink
+	if f := newFollower(c, request.Output, end); f != nil {
+		request.Stream, output = true, f.take
+	}
+	return s.exec(ctx, request, c.Stdin, wall, output)
 }
 
-func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration) (Result, error) {
+func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration, output sink) (Result, error) {
 	kills, begin := s.group.oomKills(), time.Now()
 	deadline, cancel := context.WithTimeout(ctx, wall+answerGrace)
 	defer cancel()
 	const markers = 256 // lines that say what is missing
-	response, body, err := s.conn.call(deadline, request, 2*int64(request.Output)+markers, stdin)
+	response, body, err := s.conn.follow(deadline, request, 2*int64(request.Output)+markers, stdin, output)
 	if err != nil {
 		return Result{}, s.failed("run "+request.Argv[0], err, kills)
 	}
@@ -200,7 +221,7 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 	result := Result{
 		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes:], DroppedBytes: e.Dropped,
 		TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
-		Duration: time.Since(begin), PID: e.PID, Log: e.Log,
+		Duration: time.Since(begin), Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
 	}
 	if e.Detached != 0 {
 		result.Detached = time.Unix(0, e.Detached)

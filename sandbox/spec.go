@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -62,6 +63,8 @@ type Limits struct {
 	PIDs int
 	// Wall bounds one command (60 s).
 	Wall time.Duration
+	// CPUs bounds the processor time per time, 0.5 for half of one processor; 0 does not. Without control groups it does nothing.
+	CPUs float64
 	// OutputBytes bounds what is kept of each of a command's two streams, half of it the start and half the end (64 KiB).
 	OutputBytes int
 }
@@ -85,6 +88,8 @@ func (l Limits) validate() error {
 		return fmt.Errorf("limit of %d processes: 1 to %d are possible", l.PIDs, 1<<15)
 	case l.Wall < time.Millisecond || l.Wall > 24*time.Hour:
 		return fmt.Errorf("wall limit of %v: 1 ms to 24 h are possible", l.Wall)
+	case !(l.CPUs == 0 || l.CPUs >= 0.01 && l.CPUs <= 1024):
+		return fmt.Errorf("limit of %g processors: 0.01 to 1024 are possible", l.CPUs)
 	case l.OutputBytes < 2 || l.OutputBytes > 64<<20:
 		return fmt.Errorf("output limit of %d bytes: 2 bytes to 64 MiB are possible", l.OutputBytes)
 	}
@@ -113,9 +118,10 @@ type Spec struct {
 	// Env is added to the environment of every command.
 	Env    map[string]string
 	Limits Limits
-	// AllowInsecure makes New fall back to a plain process group in a private folder where the kernel refuses namespaces. Nothing
-	// protects the host then. Isolation says what it became.
+	// AllowInsecure lets New give whatever level of isolation the kernel allows, down to none: Sandbox.Isolation says what it became.
 	AllowInsecure bool
+	// MinIsolation is the weakest level that New may give, with AllowInsecure or without; IsolationNamespaces by default.
+	MinIsolation string
 }
 
 func (s Spec) withDefaults() Spec {
@@ -132,7 +138,7 @@ var writable = []string{"/root", "/tmp"}
 var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/tmp", "/var/tmp", "/root", "/run", "/logs", "/dev/shm"}
 
 func (s Spec) validate() error {
-	if err := s.Limits.validate(); err != nil {
+	if err := errors.Join(s.Limits.validate(), validIsolation(s.MinIsolation)); err != nil {
 		return err
 	}
 	if s.Root != "" && !path.IsAbs(s.Root) {
@@ -191,6 +197,9 @@ type Command struct {
 	Env   map[string]string
 	Stdin []byte
 	Wall  time.Duration // the sandbox's limit by default
+	// Stdout and Stderr take the output as it comes, up to the sandbox's limit for each; the Result holds none then. While one of
+	// them blocks the sandbox answers nothing, and one that fails ends the command. Of a background command there is no output.
+	Stdout, Stderr io.Writer
 	// Background lets Exec return at once and the command run until the sandbox is closed. Its output goes to Result.Log.
 	Background bool
 }
@@ -210,6 +219,8 @@ type Result struct {
 	// Detached is the last time at which a process was seen that the command had detached from itself or left behind; zero if
 	// there was none. Until then, code that the command ran could still act.
 	Detached time.Time
+	// Leftovers is how many processes the command left running, which were killed.
+	Leftovers int
 	// PID and Log belong to a background command: its process number and the file inside that takes its output.
 	PID int
 	Log string
@@ -240,9 +251,9 @@ type Grep struct {
 
 // Report tells what kind of sandbox this system gives.
 type Report struct {
-	Isolation  string // "namespaces" or "none"
-	Filesystem string // "copy": the workspace lies on a tmpfs of the sandbox's own
-	Cgroup     string // "v1", "v2", or "none": memory is then limited by polling, processes by a resource limit
+	Isolation  string // one of Isolations
+	Filesystem string // as Sandbox.FSMode
+	Cgroup     string // as Sandbox.Cgroup
 	Detail     string // why not more, and what to do about it
 }
 

@@ -26,8 +26,8 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again as the first process of new namespaces, or of none.
-func start(namespaces bool) (*process, error) {
+// start starts this program again as the first process of new namespaces, or of none, and then as a user.
+func start(level string, user uint32) (*process, error) {
 	program, err := executable()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func start(namespaces bool) (*process, error) {
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
-		SysProcAttr: attributes(namespaces),
+		SysProcAttr: attributes(level, user),
 	}
 	if err := fork(p.command); err != nil {
 		return nil, errors.Join(&startError{err}, p.control.Close(), p.stderr.Close())
@@ -64,10 +64,14 @@ func (e *startError) Error() string {
 }
 func (e *startError) Unwrap() error { return e.err }
 
-func attributes(namespaces bool) *syscall.SysProcAttr {
-	if !namespaces {
+func attributes(level string, as uint32) *syscall.SysProcAttr {
+	if level != IsolationNamespaces {
 		// It learns of its owner's end by its socket, and kills what it started before it goes.
-		return &syscall.SysProcAttr{Setsid: true}
+		attr := &syscall.SysProcAttr{Setsid: true}
+		if as != 0 {
+			attr.Credential = &syscall.Credential{Uid: as, Gid: as}
+		}
+		return attr
 	}
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS

@@ -83,8 +83,11 @@ func (*Sandbox) KillAll(context.Context) error { return ErrUnsupported }
 // Workdir is empty.
 func (*Sandbox) Workdir() string { return "" }
 
-// Isolation is "none".
-func (*Sandbox) Isolation() string { return "none" }
+// Isolation is IsolationNone.
+func (*Sandbox) Isolation() string { return IsolationNone }
+
+// Cgroup is "none".
+func (*Sandbox) Cgroup() string { return "none" }
 
 // FSMode is empty.
 func (*Sandbox) FSMode() string { return "" }

@@ -28,6 +28,7 @@ type demoOptions struct {
 	search     bool
 	large      bool
 	durability string
+	insecure   bool // of the services; the run says so too
 }
 
 // demoResult is the last line of `rondo demo --json`.
@@ -150,6 +151,7 @@ func demo(ctx context.Context, g *global, o demoOptions, s settings) (demoResult
 	go func() {
 		failed <- runParts(partsCtx, everyPart(s), p.log, p.dir, logger(slog.LevelWarn), prometheus.NewRegistry(), s)
 	}()
+	o.insecure = s.allowInsecure
 	w, runErr := demoRun(partsCtx, p, o, show, failed)
 	stop()
 	partsErr := <-failed // the services end before the log does
@@ -227,6 +229,9 @@ func openDemo(ctx context.Context, p *plane, name string, o demoOptions) (events
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, events.BuiltinEndpoint, o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
 	f.Limits.Turns = demoTurns
+	if o.insecure {
+		f.MinIsolation = sandbox.IsolationNone
+	}
 	f.Advantage.ShuffleRewards = o.shuffle
 	if o.search {
 		f.Features = append(f.Features, events.FeatureCodebaseSearch)

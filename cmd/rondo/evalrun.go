@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -69,6 +70,9 @@ func (e *evaluator) prepared(ctx context.Context, work func(context.Context) err
 	var err error
 	if e.base, err = e.o.baseConfig(e.given); err != nil {
 		return err
+	}
+	if e.s.allowInsecure && e.o.file == "" {
+		e.base.MinIsolation = sandbox.IsolationNone
 	}
 	list, err := loadTasks(e.base.TasksDir)
 	if err != nil {

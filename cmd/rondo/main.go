@@ -21,13 +21,18 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// exitError carries the exit code of a command that did its work and found something.
+// exitError carries the exit code of a command that did its work and found something. Without an error there is nothing to say.
 type exitError struct {
 	code int
 	err  error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
 func (e *exitError) Unwrap() error { return e.err }
 
 // found is the exit code of commands that looked for faults and found some.
@@ -42,6 +47,8 @@ func exitCode(err error) int {
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "rondo: interrupted")
 		return 130
+	case errors.As(err, &e) && e.err == nil:
+		return e.code
 	case errors.As(err, &e):
 		fmt.Fprintln(os.Stderr, "rondo:", err)
 		return e.code

@@ -136,6 +136,12 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
+	if cfg.MinIsolation != "" {
+		if err := sandbox.RequireIsolation(box.Isolation(), cfg.MinIsolation); err != nil {
+			box.end()
+			return events.ToolsCompleted{}, fmt.Errorf("sandbox of %s on %s: %w by min_isolation of the run", r.ID, s.runner, err)
+		}
+	}
 	defer s.held.put(box)
 	state := toolState(r)
 	results, redacted, err := run(ctx, cfg, box.Sandbox, s.searcher.offered(cfg, task), &state, last.ToolCalls)
@@ -202,6 +208,9 @@ func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*sto
 
 // class names the cause of a failed try.
 func class(err error) string {
+	if errors.Is(err, sandbox.ErrIsolation) {
+		return events.ClassIsolation
+	}
 	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
 		if errors.Is(err, lost) {
 			return events.ClassObject

@@ -260,9 +260,10 @@ func TestInfrastructureThatFails(t *testing.T) {
 		"missing":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = servicetest.Config("a").Tasks[0].Snapshot }, events.ClassObject, "snapshot of task a"},
 		"corrupt":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = lost }, events.ClassObject, "sha256"},
 		"toolchain": {func(c *events.RunConfig) { c.Tasks[0].Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
+		"isolation": {func(c *events.RunConfig) { c.MinIsolation = "machine" }, events.ClassIsolation, `"namespaces" here, and at least "machine" is demanded by min_isolation`},
 		"archive":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = broken }, events.ClassSandbox, "sandbox of " + rollout},
 	} {
-		if run == "archive" {
+		if run == "archive" || run == "isolation" {
 			sandboxtest.Require(t)
 		}
 		open(t, log, run, c.change)

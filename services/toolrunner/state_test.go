@@ -26,7 +26,7 @@ func TestToolsRemember(t *testing.T) {
 	if s := done.State; s == nil || s.Shell == nil || s.Shell.Dir != "/app/d" || s.Shell.Env["A"] != "1" || len(s.Todos) != 1 {
 		t.Fatalf("remembered is %+v", s)
 	}
-	turn(t, log, "r", 1, events.RunnerRoute(first.runner), shell("c2", "pwd; echo $A; export A=2"))
+	turn(t, log, "r", 1, events.RunnerRoute(first.runner, events.Needs{}), shell("c2", "pwd; echo $A; export A=2"))
 	if got := answers(t, log, "r", 1).Results[0].Content; got != "/app/d\n1\nexit code: 0" {
 		t.Errorf("by the same runner: %q", got)
 	}
@@ -72,7 +72,7 @@ func TestShellKeepsNoSecrets(t *testing.T) {
 	if shell := done.State.Shell; shell == nil || shell.Env["KEEP"] != "1" || shell.Dir != "" || shell.Env["AWS_ACCESS_KEY_ID"] != "" || done.Redacted["aws-access-token"] < 2 {
 		t.Errorf("remembered is %+v, redacted %v", done.State.Shell, done.Redacted)
 	}
-	turn(t, log, "r", 1, events.RunnerRoute(s.runner), shell("c2", `pwd; echo "$KEEP${AWS_ACCESS_KEY_ID-unset}"`))
+	turn(t, log, "r", 1, events.RunnerRoute(s.runner, events.Needs{}), shell("c2", `pwd; echo "$KEEP${AWS_ACCESS_KEY_ID-unset}"`))
 	if got := answers(t, log, "r", 1).Results[0].Content; got != "/app\n1unset\nexit code: 0" {
 		t.Errorf("in the next turn: %q", got)
 	}

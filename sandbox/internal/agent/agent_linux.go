@@ -27,10 +27,15 @@ type agent struct {
 	conn    *os.File
 	boot    wire.Boot
 	private *private // nil where namespaces isolate
-	work    *workers
-	reaper  *reaper
-	memory  *memoryPoller
-	writing sync.Mutex
+	work    *workers // looks at files
+	// launcher starts the commands, all from one thread: what is started by threads that restricted themselves one by one could not
+	// see one another.
+	launcher *workers
+	reaper   *reaper
+	memory   *memoryPoller
+	// scapegoat makes commands the first to be killed when memory runs out.
+	scapegoat scapegoat
+	writing   sync.Mutex
 	// One archive operation at a time: they hold whole files in memory.
 	archiving sync.Mutex
 	workspace *os.Root
@@ -97,13 +102,8 @@ func (a *agent) start() error {
 	if a.workspace, err = os.OpenRoot(a.private.path(a.boot.Workdir)); err != nil {
 		return err
 	}
-	if a.private == nil {
-		warmThreads()
-		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes); err != nil {
-			return err
-		}
-	}
-	if a.work, err = startWorkers(a.private == nil); err != nil {
+	a.scapegoat = newScapegoat()
+	if err := a.seal(); err != nil {
 		return err
 	}
 	a.reaper = startReaper()
@@ -111,6 +111,52 @@ func (a *agent) start() error {
 		a.memory = startMemoryPoller(a.boot.PollMemory)
 	}
 	return nil
+}
+
+// seal locks this process, and starts the threads on which all is done that programs or names inside decide over.
+func (a *agent) seal() (err error) {
+	rules, err := a.rules()
+	if err != nil {
+		return err
+	}
+	restrict := rules.Restrict
+	if a.private == nil {
+		restrict = func() error { return errors.Join(jail.DropCapabilities(), rules.Restrict()) }
+	}
+	if a.private == nil || a.boot.Landlock {
+		warmThreads()
+		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes, a.private != nil); err != nil {
+			return err
+		}
+	}
+	if a.launcher, err = startWorkers(1, restrict); err != nil {
+		return err
+	}
+	a.work, err = startWorkers(workerThreads, restrict)
+	return err
+}
+
+// rules are nil where Landlock is not what isolates and the kernel has none.
+func (a *agent) rules() (*jail.Landlock, error) {
+	var written, shown []string
+	for _, mount := range a.boot.Mounts {
+		if mount.Overlay {
+			written = append(written, mount.Target)
+		} else if mount.Source == mount.Target {
+			shown = append(shown, mount.Source)
+		}
+	}
+	switch {
+	case a.boot.Landlock:
+		return jail.NewLandlock(jail.OutsideRules(a.private.folder, shown))
+	case a.private != nil:
+		return nil, nil
+	}
+	rules, err := jail.NewLandlock(jail.InsideRules(append(written, a.boot.Workdir)))
+	if errors.Is(err, jail.ErrNoLandlock) {
+		return nil, nil
+	}
+	return rules, err
 }
 
 // unpackReadOnly fills the folders that nothing in the sandbox may change.

@@ -19,6 +19,8 @@ const (
 	// drainTime bounds the wait for output after a command and all that it left behind are gone; only a process that was there
 	// before and was handed the pipe can still hold it.
 	drainTime = 250 * time.Millisecond
+	// largestPipe is what an ordinary user's pipe can hold at most.
+	largestPipe = 1 << 20
 	// Exit codes of POSIX shells for a program that cannot be run or found.
 	exitNotExecutable, exitNotFound = 126, 127
 	exitSignalBase                  = 128
@@ -58,7 +60,7 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 		return wire.Response{Exec: &c.result}, nil, nil
 	}
 	status := a.await(c)
-	if a.reaper.killLeftovers(before) {
+	if c.result.Leftovers = a.reaper.killLeftovers(before); c.result.Leftovers > 0 {
 		c.result.Detached = time.Now().UnixNano()
 	} else {
 		c.result.Detached = a.reaper.lastOrphan(begin)
@@ -123,8 +125,11 @@ func (a *agent) launch(c *command, stdin []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	a.work.do(func() {
-		c.pid, err = a.reaper.start(c, func() (int, error) { return a.fork(c.request, files) })
+	a.launcher.do(func() {
+		c.pid, err = a.reaper.start(c, func() (pid int, err error) {
+			a.scapegoat.with(func() { pid, err = a.fork(c.request, files) })
+			return pid, err
+		})
 	})
 	c.result.PID = c.pid
 	return err
@@ -149,13 +154,7 @@ func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
 	if err != nil {
 		return 0, &os.PathError{Op: "start", Path: program, Err: err}
 	}
-	raiseOOMScore(pid)
 	return pid, nil
-}
-
-// raiseOOMScore makes the kernel choose the sandbox's commands before its init; not being able to is no reason to fail.
-func raiseOOMScore(pid int) {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("500"), 0)
 }
 
 type noFolder struct{ path string }
@@ -226,6 +225,11 @@ func (a *agent) open(c *command, stdin []byte) (files []uintptr, closeAll func()
 		}
 		opened = append(opened, writing)
 		files = append(files, writing.Fd())
+		if c.request.Stream {
+			c.outputs[i].send = func(data []byte) {
+				_ = a.respond(wire.Response{ID: c.request.ID, Stream: i + 1}, a.private.inward(data)) // the last answer says it if the owner is gone
+			}
+		}
 		c.outputs[i].begin(reading, c.request.Output, c.flood)
 	}
 	return files, closeAll, nil
@@ -264,7 +268,27 @@ func (s *stream) begin(pipe *os.File, limit int, flood chan<- struct{}) {
 		if s.drain(pipe) {
 			flood <- struct{}{}
 		}
+		s.rest(pipe)
 	}()
+}
+
+// rest takes what already lies in a pipe whose time is over: who reads it may have been slow, or slowed by the owner.
+func (s *stream) rest(pipe *os.File) {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return
+	}
+	buffer := make([]byte, wire.MaxChunk)
+	_ = raw.Control(func(fd uintptr) {
+		for taken := 0; taken < largestPipe; {
+			n, err := unix.Read(int(fd), buffer)
+			if n <= 0 || err != nil {
+				return
+			}
+			_, _ = s.Write(buffer[:n])
+			taken += n
+		}
+	})
 }
 
 // finish waits for the end of the stream, but no longer than the drain time.

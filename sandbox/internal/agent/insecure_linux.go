@@ -40,11 +40,30 @@ func newPrivate(boot wire.Boot) (*private, error) {
 		if !mount.Overlay && mount.Source == mount.Target {
 			continue
 		}
-		if err := os.CopyFS(p.folder+mount.Target, os.DirFS(mount.Source)); err != nil {
+		if err := copyMount(p.folder+mount.Target, mount.Source); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// copyMount copies a folder, or a file in the place of the empty folder that was made for it.
+func copyMount(target, source string) error {
+	info, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.CopyFS(target, os.DirFS(source))
+	}
+	data, err := os.ReadFile(source)
+	if err == nil {
+		err = os.Remove(target)
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(target, data, info.Mode().Perm())
 }
 
 // path is where a path of the sandbox really is.

@@ -200,17 +200,19 @@ func snapshot() map[key]bool {
 }
 
 // killLeftovers ends everything that a command left behind: all that was not there before it and belongs to no other command.
-// A process that made itself a session of its own is found as well, since nothing else could have started it. It tells whether
-// there was anything, even if only just dead.
-func (r *reaper) killLeftovers(before map[key]bool) (found bool) {
+// A process that made itself a session of its own is found as well, since nothing else could have started it. It tells how many
+// there were, just dead ones included.
+func (r *reaper) killLeftovers(before map[key]bool) int {
+	found := map[key]bool{}
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
 		keep := r.sessions()
 		alive := false
 		for _, p := range processes() {
-			if keep[p.session] || before[key{p.pid, p.started}] {
+			id := key{p.pid, p.started}
+			if keep[p.session] || before[id] {
 				continue
 			}
-			found = true
+			found[id] = true
 			if !p.dead {
 				alive = true
 				_ = unix.Kill(p.pid, unix.SIGKILL)
@@ -220,7 +222,7 @@ func (r *reaper) killLeftovers(before map[key]bool) (found bool) {
 			break
 		}
 	}
-	return found
+	return len(found)
 }
 
 // killAll ends every process but this one and waits until they are gone.

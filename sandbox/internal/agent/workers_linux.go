@@ -3,14 +3,12 @@ package agent
 import (
 	"runtime"
 	"sync"
-
-	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 )
 
 const (
 	// Commands are started, and files read, on threads that have no capabilities any more. Their number is fixed: a sandbox whose
 	// process limit is used up must still serve.
-	workerThreads = 6
+	workerThreads = 5
 	// The runtime never lets a thread go, so what is started here is there when the limit on tasks is reached.
 	spareThreads = 12
 )
@@ -20,17 +18,16 @@ type workers struct {
 	jobs chan func()
 }
 
-func startWorkers(dropCapabilities bool) (*workers, error) {
+// startWorkers starts threads and restricts each of them before its first job.
+func startWorkers(threads int, restrict func() error) (*workers, error) {
 	w := &workers{jobs: make(chan func(), queue)}
-	ready := make(chan error, workerThreads)
-	for range workerThreads {
+	ready := make(chan error, threads)
+	for range threads {
 		go func() {
 			runtime.LockOSThread()
-			if dropCapabilities {
-				if err := jail.DropCapabilities(); err != nil {
-					ready <- err
-					return
-				}
+			if err := restrict(); err != nil {
+				ready <- err
+				return
 			}
 			ready <- nil
 			for job := range w.jobs {
@@ -38,7 +35,7 @@ func startWorkers(dropCapabilities bool) (*workers, error) {
 			}
 		}()
 	}
-	for range workerThreads {
+	for range threads {
 		if err := <-ready; err != nil {
 			return nil, err
 		}

@@ -18,8 +18,9 @@ const (
 
 // Seal locks the whole process and all that it will start: no new privileges, the system call filter on every thread, no core
 // dumps, no reading of its memory, and no signal from inside the sandbox that it reacts to. pids is the number of tasks that
-// may run besides its own.
-func Seal(pids int, diskBytes int64) error {
+// may run besides its own. A process outside of namespaces keeps its signal handlers, as its rules keep signals away, and gives
+// what it starts no sockets and no other way to the host's processes.
+func Seal(pids int, diskBytes int64, outside bool) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return refused("set no_new_privs", err)
 	}
@@ -27,7 +28,7 @@ func Seal(pids int, diskBytes int64) error {
 		return refused("make init unreadable", err)
 	}
 	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: maxOpenFiles, unix.RLIMIT_FSIZE: uint64(diskBytes)}
-	if processesCountPerNamespace() {
+	if outside || processesCountPerNamespace() { // outside, nobody else is this user
 		limits[unix.RLIMIT_NPROC] = uint64(pids + OwnThreads)
 	}
 	for limit, value := range limits {
@@ -35,8 +36,10 @@ func Seal(pids int, diskBytes int64) error {
 			return refused("set a resource limit", err)
 		}
 	}
-	ignoreSignals()
-	return refused("install the system call filter (seccomp)", installFilter())
+	if !outside {
+		ignoreSignals()
+	}
+	return refused("install the system call filter (seccomp)", installFilter(outside))
 }
 
 // OwnThreads is what the process's own threads may add to a limit on tasks: Warm starts them all before untrusted code runs.

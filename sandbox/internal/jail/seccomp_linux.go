@@ -33,6 +33,12 @@ var denied = []uintptr{
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_FANOTIFY_INIT, unix.SYS_MEMFD_SECRET,
 }
 
+// System calls that reach other processes of the host where no namespace is between.
+var deniedOutside = []uintptr{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
 // One user exists inside, so changing a file's owner could only fail; archivers that believe to be root must not.
 var pretended = []uintptr{unix.SYS_FCHOWN, unix.SYS_FCHOWNAT}
 
@@ -72,7 +78,7 @@ func on(number uintptr, then ...bpf.Instruction) []bpf.Instruction {
 
 // program is the filter: another architecture's calls (int 0x80, x32) do not exist, nor does clone3, whose flags no filter can
 // see, so that C libraries fall back to clone.
-func program() []bpf.Instruction {
+func program(outside bool) []bpf.Instruction {
 	code := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
@@ -92,6 +98,12 @@ func program() []bpf.Instruction {
 	}
 	code = append(code, on(unix.SYS_CLONE3, unknown)...)
 	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
+	if outside {
+		code = append(code, on(unix.SYS_SOCKET, noFamily)...)
+		for _, number := range deniedOutside {
+			code = append(code, on(number, deny)...)
+		}
+	}
 	code = append(code, on(unix.SYS_SOCKET, onlyFamilies()...)...)
 	code = append(code, on(unix.SYS_SOCKETPAIR, onlyFamilies()...)...)
 	// A terminal's input can be forged with TIOCSTI and TIOCLINUX.
@@ -111,11 +123,11 @@ func onlyFamilies() []bpf.Instruction {
 }
 
 // installFilter puts the filter on every thread of the process.
-func installFilter() error {
+func installFilter(outside bool) error {
 	if auditArch == 0 {
 		return errors.New("no system call table for this processor: amd64 and arm64 are supported")
 	}
-	raw, err := bpf.Assemble(program())
+	raw, err := bpf.Assemble(program(outside))
 	if err != nil {
 		return err
 	}

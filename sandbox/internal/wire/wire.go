@@ -16,6 +16,9 @@ import (
 // MaxHeader bounds the JSON part of a frame: the longest command line that Linux accepts fits.
 const MaxHeader = 4 << 20
 
+// MaxChunk bounds the body of one answer of a stream.
+const MaxChunk = 32 << 10
+
 // Op names what a request asks for.
 type Op string
 
@@ -49,7 +52,8 @@ type Boot struct {
 	PIDs      int
 	// PollMemory is the memory limit that the init process enforces itself by polling; 0 where a cgroup does.
 	PollMemory int64
-	Insecure   string // the private folder of a sandbox without isolation; empty where namespaces isolate
+	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
+	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
 	SwitchUser bool   // the owner is root and mapped another user to the sandbox's root
 }
 
@@ -71,6 +75,7 @@ type Request struct {
 	WallMillis int64             `json:",omitempty"`
 	Output     int               `json:",omitempty"`
 	Background bool              `json:",omitempty"`
+	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own
 	Target     uint64            `json:",omitempty"`
 	Grep       *Grep             `json:",omitempty"`
 }
@@ -93,8 +98,10 @@ type Grep struct {
 type Response struct {
 	ID    uint64
 	Error *Error `json:",omitempty"`
-	Exec  *Exec  `json:",omitempty"`
-	Total int64  `json:",omitempty"` // size of the file read, which may exceed the body
+	// Stream marks an answer that more will follow: its body is output, 1 of standard output, 2 of standard error.
+	Stream int   `json:",omitempty"`
+	Exec   *Exec `json:",omitempty"`
+	Total  int64 `json:",omitempty"` // size of the file read, which may exceed the body
 	// Changed is when a file's content or place last changed, in nanoseconds since 1970.
 	Changed int64 `json:",omitempty"`
 }
@@ -109,8 +116,10 @@ type Exec struct {
 	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its parent, or was left behind by the
 	// command, was seen; 0 if there was none.
 	Detached int64
-	PID      int
-	Log      string
+	// Leftovers is how many processes the command left running, which were killed.
+	Leftovers int
+	PID       int
+	Log       string
 }
 
 // Error carries an error across with what errors.Is needs to know of it.

@@ -1,0 +1,9 @@
+package main
+
+import "github.com/spf13/cobra"
+
+func newSandbox(g *global) *cobra.Command {
+	cmd := &cobra.Command{Use: "sandbox", Short: "Run programs where an agent's tools run"}
+	cmd.AddCommand(newSandboxRun(g))
+	return cmd
+}

@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+)
+
+// place is what a sandbox without namespaces has of the host: a private folder, and where Landlock isolates a user of its own.
+type place struct {
+	folder string
+	user   uint32 // 0: the owner's
+}
+
+// privateUsers is how many users the sandboxes of a machine draw theirs from, behind hostUser; two that drew the same one could
+// signal each other's processes.
+const privateUsers = 1 << 26
+
+func newPlace(level string) (place, error) {
+	var own place
+	if level == IsolationLandlock {
+		if os.Geteuid() != 0 {
+			return own, errors.New("landlock: only root can give a sandbox another user than its own, whose files it could change the mode of")
+		}
+		own.user = hostUser + 1 + rand.Uint32N(privateUsers)
+	}
+	var err error
+	if own.folder, err = os.MkdirTemp("", groupPrefix+"-"+self()+"-"); err != nil || own.user == 0 {
+		return own, err
+	}
+	if err := os.Chown(own.folder, int(own.user), int(own.user)); err != nil {
+		return own, errors.Join(fmt.Errorf("landlock: give a folder to user %d: %w", own.user, err), os.RemoveAll(own.folder))
+	}
+	return own, nil
+}
