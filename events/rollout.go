@@ -3,6 +3,8 @@ package events
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Rollout is one episode folded from its chain.
@@ -99,6 +101,31 @@ func (r *Rollout) LastTools() *ToolsCompleted {
 		}
 	}
 	return nil
+}
+
+// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. A turn that asked for no tools leaves
+// it as it was. Of outsiders' rollouts only the end is known.
+func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
+	last := r.LastTurn()
+	switch {
+	case External(r.ID):
+		if r.Finished == nil || turn != r.Finished.Turns-1 {
+			return nil, fmt.Errorf("rollout %s ran elsewhere: only how its workspace was at its end is known", r.ID)
+		}
+		return r.Finished.Workspace, nil
+	case last == nil:
+		return nil, fmt.Errorf("rollout %s has no turn yet", r.ID)
+	case turn < 0 || turn > last.Turn:
+		return nil, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
+	case turn == last.Turn && r.AwaitsTools():
+		return nil, fmt.Errorf("turn %d of rollout %s: its tool calls are not answered", turn, r.ID)
+	}
+	for ; turn >= 0; turn-- {
+		if done, ok := r.Tools[turn]; ok {
+			return done.Workspace, nil
+		}
+	}
+	return nil, nil
 }
 
 // Next makes the event that follows the chain's last link.
