@@ -51,6 +51,8 @@ type GroupOpened struct {
 	Task          string `json:"task"`
 	Size          int    `json:"size"`
 	PolicyVersion int64  `json:"policy_version"` // the version in the run when the group was opened
+	// Origin is set where the members do not begin with the task's snapshot and instruction.
+	Origin *Origin `json:"origin,omitempty"`
 	// Session and Consent are those of the user whose session an outsider's group is, as in QuerySubmitted.
 	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
 	Consent bool   `json:"consent,omitempty"`
@@ -99,6 +101,29 @@ type RolloutStarted struct {
 	PolicyVersion int64     `json:"policy_version"` // at dispatch
 	Seed          int64     `json:"seed"`
 	Deadline      time.Time `json:"deadline"`
+	// Origin is set of forks: RolloutCopied stands behind this fact then.
+	Origin *Origin `json:"origin,omitempty"`
+}
+
+// Origin is where a fork begins: behind a turn, and its tools' answers, of another rollout of the same run.
+type Origin struct {
+	Rollout string `json:"rollout"`
+	Turn    int    `json:"turn" jsonschema:"minimum=0"`
+}
+
+// RolloutForked asks for Count new rollouts, one group, that go on behind a turn of this one.
+type RolloutForked struct {
+	Turn  int `json:"turn" jsonschema:"minimum=0"`
+	Count int `json:"count" jsonschema:"minimum=1,maximum=1024"`
+	// Task is repeated from RolloutStarted, so that who folds forks needs no other event.
+	Task string `json:"task"`
+}
+
+// RolloutCopied begins a fork with the turns of its origin, and what their tools answered and left in the workspace. They were sampled for
+// the origin: here they are context, and not trained on.
+type RolloutCopied struct {
+	Turns []TurnSampled    `json:"turns"`
+	Tools []ToolsCompleted `json:"tools"`
 }
 
 // ToolCall is a tool invocation as the model wrote it; Arguments may be malformed.

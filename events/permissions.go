@@ -299,7 +299,7 @@ var Roles = []RoleSpec{
 	{Role: RoleHarness, States: []Type{GroupOpenedType, RolloutStartedType, TurnSampledType, RolloutFinishedType, RolloutScoredType, RolloutFailedType, RolloutAnnotatedType}, Purpose: "brings rollouts that ran elsewhere"},
 	{Role: RoleProduct, States: []Type{QuerySubmittedType, FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
 	{Role: RoleServer, States: []Type{WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},
-	{Role: RoleOperator, States: []Type{RunOpenedType, RunPausedType, RunResumedType, RunClosedType, RolloutInvalidatedType, RolloutAnnotatedType}, Purpose: "opens, pauses and closes its run"},
+	{Role: RoleOperator, States: []Type{RunOpenedType, RunPausedType, RunResumedType, RunClosedType, RolloutInvalidatedType, RolloutAnnotatedType, RolloutForkedType}, Purpose: "opens, pauses and closes its run"},
 }
 
 // Outsider is who states facts of one run at the door.

@@ -3,6 +3,8 @@ package events
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Rollout is one episode folded from its chain.
@@ -10,6 +12,8 @@ type Rollout struct {
 	Run, ID string
 	Started RolloutStarted
 	Turns   []TurnSampled
+	// Copied counts the turns, the first ones, that a fork has of its origin.
+	Copied int
 	// Tools holds the answers of the turns that asked for tools, by turn.
 	Tools    map[int]ToolsCompleted
 	Finished *RolloutFinished
@@ -46,6 +50,10 @@ func (r *Rollout) apply(e Event) error {
 		var t TurnSampled
 		t, err = Data[TurnSampled](e)
 		r.Turns = append(r.Turns, t)
+	case RolloutCopiedType:
+		var c RolloutCopied
+		c, err = Data[RolloutCopied](e)
+		r.Begin(c)
 	case ToolsCompletedType:
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
@@ -99,6 +107,70 @@ func (r *Rollout) LastTools() *ToolsCompleted {
 		}
 	}
 	return nil
+}
+
+// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. A turn that asked for no tools leaves
+// it as it was. Of outsiders' rollouts only the end is known.
+func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
+	last := r.LastTurn()
+	switch {
+	case External(r.ID):
+		if r.Finished == nil || turn != r.Finished.Turns-1 {
+			return nil, fmt.Errorf("rollout %s ran elsewhere: only how its workspace was at its end is known", r.ID)
+		}
+		return r.Finished.Workspace, nil
+	case last == nil:
+		return nil, fmt.Errorf("rollout %s has no turn yet", r.ID)
+	case turn < 0 || turn > last.Turn:
+		return nil, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
+	case turn == last.Turn && r.AwaitsTools():
+		return nil, fmt.Errorf("turn %d of rollout %s: its tool calls are not answered", turn, r.ID)
+	}
+	for ; turn >= 0; turn-- {
+		if done, ok := r.Tools[turn]; ok {
+			return done.Workspace, nil
+		}
+	}
+	return nil, nil
+}
+
+// Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose tools have not answered, or that ended the
+// rollout, leaves nothing to go on with.
+func (r *Rollout) Fork(turn int, limits Limits) (RolloutCopied, error) {
+	var c RolloutCopied
+	switch {
+	case External(r.ID):
+		return c, fmt.Errorf("rollout %s ran elsewhere: only what Rondo's own tool runners did can be forked", r.ID)
+	case turn < 0 || turn >= len(r.Turns):
+		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
+	case len(r.Turns[turn].ToolCalls) == 0:
+		return c, fmt.Errorf("turn %d ended rollout %s: there is nothing to go on with", turn, r.ID)
+	case turn+1 >= limits.Turns:
+		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn, r.Run, limits.Turns)
+	}
+	if last := r.Turns[turn]; last.PromptTokens+last.CompletionTokens >= limits.Tokens {
+		return c, fmt.Errorf("turn %d: rollouts of run %s end at %d tokens, which it has used up", turn, r.Run, limits.Tokens)
+	}
+	for _, t := range r.Turns[:turn+1] {
+		c.Turns = append(c.Turns, t)
+		if len(t.ToolCalls) == 0 {
+			continue
+		}
+		answered, ok := r.Tools[t.Turn]
+		if !ok {
+			return c, fmt.Errorf("turn %d of rollout %s: its tool calls are not answered", t.Turn, r.ID)
+		}
+		c.Tools = append(c.Tools, answered)
+	}
+	return c, nil
+}
+
+// Begin lets a fork begin with what it has of its origin.
+func (r *Rollout) Begin(c RolloutCopied) {
+	r.Turns, r.Copied = c.Turns, len(c.Turns)
+	for _, t := range c.Tools {
+		r.Tools[t.Turn] = t
+	}
 }
 
 // Next makes the event that follows the chain's last link.

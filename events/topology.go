@@ -130,7 +130,7 @@ var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
 	{Name: Intake, Emits: append(outsideTypes(), DeadLetteredType), Publishes: []string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, Purpose: "the door: checks what outsiders state and puts it on the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
-	{Name: Generator, Emits: []Type{TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
+	{Name: Generator, Emits: []Type{RolloutCopiedType, TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Follows: []Type{RolloutFinishedType, RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
 	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},

@@ -29,6 +29,8 @@ const (
 	RolloutRetriedType     Type = "rollout.retried"
 	RolloutInvalidatedType Type = "rollout.invalidated"
 	RolloutAnnotatedType   Type = "rollout.annotated"
+	RolloutForkedType      Type = "rollout.forked"
+	RolloutCopiedType      Type = "rollout.copied"
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
@@ -90,6 +92,8 @@ var definitions = map[Type]definition{
 	RolloutRetriedType:     {payload: payload[RolloutRetried]},
 	RolloutInvalidatedType: {payload: payload[RolloutInvalidated], outside: true},
 	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], outside: true},
+	RolloutForkedType:      {payload: payload[RolloutForked], outside: true},
+	RolloutCopiedType:      {payload: payload[RolloutCopied]},
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], outside: true},

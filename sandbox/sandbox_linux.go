@@ -174,12 +174,28 @@ var baseEnv = map[string]string{
 // Exec runs a command and waits for it. How it ended, also by a limit, is the Result; an error is of the sandbox or of ctx.
 // When a command is over, everything that it left behind is killed, unless it was started with Background.
 func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
+	request, wall, err := s.request(c)
+	if err != nil {
+		return Result{}, err
+	}
+	request.Op = wire.OpExec
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var output sink
+	if f := newFollower(c, request.Output, end); f != nil {
+		request.Stream, output = true, f.take
+	}
+	return s.exec(ctx, request, c.Stdin, wall, output)
+}
+
+// request describes a command with the sandbox's own environment and limits, and says how long it may take.
+func (s *Sandbox) request(c Command) (wire.Request, time.Duration, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return Result{}, fmt.Errorf("run in sandbox %s: %w: no command", s.spec.Name, ErrInvalid)
+		return wire.Request{}, 0, fmt.Errorf("run in sandbox %s: %w: no command", s.spec.Name, ErrInvalid)
 	}
 	for _, text := range append(c.Argv, c.Dir) {
 		if strings.ContainsRune(text, 0) {
-			return Result{}, fmt.Errorf("run in sandbox %s: %w: a zero byte in the command", s.spec.Name, ErrInvalid)
+			return wire.Request{}, 0, fmt.Errorf("run in sandbox %s: %w: a zero byte in the command", s.spec.Name, ErrInvalid)
 		}
 	}
 	env := s.Env()
@@ -192,17 +208,9 @@ func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
 	if !path.IsAbs(dir) {
 		dir = path.Join(s.spec.Workdir, dir)
 	}
-	request := wire.Request{
-		Op: wire.OpExec, Path: dir, Argv: c.Argv, Env: env, WallMillis: wall.Milliseconds(),
-		Output: s.spec.Limits.OutputBytes, Background: c.Background,
-	}
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var output sink
-	if f := newFollower(c, request.Output, end); f != nil {
-		request.Stream, output = true, f.take
-	}
-	return s.exec(ctx, request, c.Stdin, wall, output)
+	return wire.Request{
+		Path: dir, Argv: c.Argv, Env: env, WallMillis: wall.Milliseconds(), Output: s.spec.Limits.OutputBytes, Background: c.Background,
+	}, wall, nil
 }
 
 func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration, output sink) (Result, error) {

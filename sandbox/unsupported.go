@@ -37,6 +37,26 @@ func OpenImage(context.Context, string, string, string) (Image, error) {
 // Exec answers ErrUnsupported.
 func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}, ErrUnsupported }
 
+// Terminal cannot be had on this system.
+type Terminal struct{}
+
+// Terminal answers ErrUnsupported.
+func (*Sandbox) Terminal(context.Context, Command, int, int) (*Terminal, error) {
+	return nil, ErrUnsupported
+}
+
+// Read answers ErrUnsupported.
+func (*Terminal) Read([]byte) (int, error) { return 0, ErrUnsupported }
+
+// Write answers ErrUnsupported.
+func (*Terminal) Write([]byte) (int, error) { return 0, ErrUnsupported }
+
+// Resize answers ErrUnsupported.
+func (*Terminal) Resize(int, int) error { return ErrUnsupported }
+
+// ExitCode is 0.
+func (*Terminal) ExitCode() int { return 0 }
+
 // ReadFile answers ErrUnsupported.
 func (*Sandbox) ReadFile(context.Context, string, int64) ([]byte, error) { return nil, ErrUnsupported }
 

@@ -76,7 +76,7 @@ func toATIF(t *storage.Trajectory, line trajectoryLine) *atifTrajectory {
 		}
 		answers := answersTo(t.Messages[i+1:])
 		step := agentStep(m, answers, line.policy)
-		if !t.TextOnly {
+		if !t.TextOnly && !step.Copied {
 			step.Metrics = generated(m, context, withPrompts)
 			d.FinalMetrics.PromptTokens += step.Metrics.PromptTokens
 			d.FinalMetrics.CompletionTokens += step.Metrics.CompletionTokens
@@ -143,6 +143,9 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	s := atifStep{
 		Source: "agent", ModelName: model, Message: said, Reasoning: reasoning, Timestamp: timestamp(m.StartedAt), LLMCalls: &once,
 		Extra: map[string]any{"turn": m.Turn, "segment": m.Segment, "policy_version": m.PolicyVersion, "finish_reason": m.FinishReason, "duration_ms": m.Duration.Milliseconds()},
+	}
+	if m.PolicyVersion < 0 {
+		s.Copied, s.LLMCalls = true, nil // no model was asked for it here: the rollout is a fork
 	}
 	calls, left := pairCalls(callsOf(m), answers, nil)
 	var results []atifResult

@@ -34,6 +34,7 @@ type atifStep struct {
 	Observation *atifObservation `json:"observation,omitempty"`
 	Metrics     *atifMetrics     `json:"metrics,omitempty"`
 	LLMCalls    *int             `json:"llm_call_count,omitempty"`
+	Copied      bool             `json:"is_copied_context,omitempty"`
 	Extra       map[string]any   `json:"extra,omitempty"`
 }
 

@@ -228,6 +228,10 @@ func (s *shownRollout) readChains(chains map[string][]events.Event) error {
 			var a events.RolloutAnnotated
 			a, err = events.Data[events.RolloutAnnotated](e)
 			s.remarks = append(s.remarks, annotation(a))
+		case events.RolloutForkedType:
+			var f events.RolloutForked
+			f, err = events.Data[events.RolloutForked](e)
+			s.remarks = append(s.remarks, fmt.Sprintf("forked behind turn %d, %d times", f.Turn, f.Count))
 		case events.FeedbackRecordedType:
 			var f events.FeedbackRecorded
 			f, err = events.Data[events.FeedbackRecorded](e)
@@ -294,7 +298,7 @@ func (s *shownRollout) unfinished(cfg events.RunConfig) *storage.Trajectory {
 		t.Messages = append(t.Messages, storage.Message{Role: "user", Content: task.Instruction, PolicyVersion: -1})
 	}
 	segment := int32(-1)
-	for _, turn := range r.Turns {
+	for i, turn := range r.Turns {
 		if turn.NewSegment {
 			segment++
 		}
@@ -302,6 +306,10 @@ func (s *shownRollout) unfinished(cfg events.RunConfig) *storage.Trajectory {
 			Turn: int32(turn.Turn), Segment: max(segment, 0), Role: "assistant", Content: turn.Content, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs,
 			LossMask: slices.Repeat([]bool{true}, len(turn.TokenIDs)), PolicyVersion: turn.PolicyVersion, FinishReason: turn.FinishReason,
 			StartedAt: turn.StartedAt, Duration: time.Duration(turn.LatencyMS * float64(time.Millisecond)), ToolCalls: callsText(turn.ToolCalls),
+		}
+		if i < r.Copied {
+			m.PolicyVersion = -1
+			events.PromptTokens(&m, turn.TokenIDs)
 		}
 		t.Messages = append(t.Messages, m)
 		for _, result := range r.Tools[turn.Turn].Results {

@@ -75,6 +75,9 @@ func (s *shownRollout) header() []row {
 		versions += fmt.Sprintf(", sampled with %d to %d", f.MinVersion, f.MaxVersion)
 	}
 	fact("policy", versions, plain)
+	if o := r.Started.Origin; o != nil {
+		fact("fork", fmt.Sprintf("of %s behind turn %d: turns 0 to %d are that one's", o.Rollout, o.Turn, o.Turn), plain)
+	}
 	size := fmt.Sprintf("%d turns, %d tokens (%d sampled)", len(turns), tokens, sampled)
 	if t.TextOnly {
 		size += ", text only"
@@ -143,7 +146,11 @@ func (s *screen) message(m storage.Message, full bool) {
 
 // turn prints one generation and what its calls answered.
 func (s *screen) turn(shown *shownRollout, m storage.Message, answers []storage.Message, o showOptions) {
-	facts := fmt.Sprintf("version %d · %d tokens · %s", m.PolicyVersion, len(m.TokenIDs), seconds(m.Duration.Seconds()))
+	version := fmt.Sprintf("version %d", m.PolicyVersion)
+	if m.PolicyVersion < 0 {
+		version = "not sampled here"
+	}
+	facts := fmt.Sprintf("%s · %d tokens · %s", version, len(m.TokenIDs), seconds(m.Duration.Seconds()))
 	if m.FinishReason != "" {
 		facts += " · " + line(m.FinishReason, 20)
 	}

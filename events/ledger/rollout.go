@@ -34,6 +34,10 @@ func (l *Ledger) happened(e events.Event) error {
 	}
 	r := l.rollout(e.Entity)
 	switch e.Type {
+	case events.RolloutCopiedType:
+		copied, err := events.Data[events.RolloutCopied](e)
+		r.Turns = len(copied.Turns)
+		return err
 	case events.TurnSampledType:
 		r.Turns++
 		r.at = events.StageTools

@@ -67,6 +67,29 @@ func TestBaselineOfATask(t *testing.T) {
 	}
 }
 
+// TestBaselineOfForks: groups that begin half way are compared with those that begin at the same place.
+func TestBaselineOfForks(t *testing.T) {
+	l := newLog(t, remembering)
+	fork := func(n int64, turn int, rewards ...float64) {
+		id := events.GroupID(n)
+		l.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "hard", Size: len(rewards), Origin: &events.Origin{Rollout: "g000001-0", Turn: turn}})
+		for i, r := range rewards {
+			scored(l, events.RolloutID(id, i), r)
+		}
+	}
+	ended(l, 1, "hard", 0, 1) // 0 → 0 → 0.5
+	fork(2, 3, 1, 1)          // 0 → 0.5 → 0.75
+	fork(3, 3, 1)             // 0.75
+	fork(4, 5, 1)             // 0
+	ended(l, 5, "hard", 1)    // 0.5
+	got := advantagesOf(t, l.Settle())
+	for id, want := range map[string]float64{"g000002": 1, "g000003": 0.25, "g000004": 1, "g000005": 0.5} {
+		if len(got[id]) == 0 || math.Abs(got[id][0]-want) > 1e-9 {
+			t.Errorf("%s: advantages %v, want %v first", id, got[id], want)
+		}
+	}
+}
+
 // A baseline is a projection: who folds the log from its beginning has it.
 func TestBaselineSurvivesARestart(t *testing.T) {
 	l := newLog(t, remembering)

@@ -4,6 +4,7 @@ package advantagecalculator
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"time"
@@ -30,6 +31,7 @@ func NewDecider(run string, cfg events.RunConfig) (*Decider, error) {
 type group struct {
 	ID      string                      `json:"id"`
 	Task    string                      `json:"task"`
+	Origin  *events.Origin              `json:"origin,omitempty"` // of a group of forks
 	Size    int                         `json:"size"`
 	Members map[string]events.Member    `json:"members"`           // those with an outcome, by rollout
 	Lengths map[string]advantage.Length `json:"lengths,omitempty"` // of those that finished; only shaping reads them
@@ -37,8 +39,16 @@ type group struct {
 
 const (
 	openGroups = "group/"
-	baselines  = "baseline/" // by task, of estimators that remember one
+	baselines  = "baseline/" // by what groups are compared by, of estimators that remember one
 )
+
+// baseline is the key of what a group is compared with: forks begin half way, so their task's other groups are no measure for them.
+func (g *group) baseline() string {
+	if g.Origin == nil {
+		return baselines + g.Task
+	}
+	return fmt.Sprintf("%s%s/%d/%s", baselines, g.Origin.Rollout, g.Origin.Turn, g.Task)
+}
 
 // Apply folds one event.
 func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
@@ -48,7 +58,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		return projection.Put(tx, openGroups+e.Entity, group{ID: e.Entity, Task: opened.Task, Size: opened.Size, Members: map[string]events.Member{}})
+		return projection.Put(tx, openGroups+e.Entity, group{ID: e.Entity, Task: opened.Task, Origin: opened.Origin, Size: opened.Size, Members: map[string]events.Member{}})
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)
 		if err != nil {
@@ -60,7 +70,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	case events.RolloutFinishedType:
 		return d.finished(tx, e)
 	case events.GroupCompletedType:
-		return errors.Join(tx.Delete(openGroups+e.Entity), d.remember(tx, e))
+		return errors.Join(d.remember(tx, e), tx.Delete(openGroups+e.Entity))
 	}
 	return nil
 }
@@ -86,7 +96,7 @@ func (d *Decider) finished(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, key, g)
 }
 
-// remember moves the task's baseline as the completed group did. It follows from the facts alone, so that a restart,
+// remember moves the baseline as the completed group did. It follows from the facts alone, so that a restart,
 // and whoever replays the run, comes to the same one.
 func (d *Decider) remember(tx *projection.Tx, e events.Event) error {
 	if !d.estimate.Remembers() {
@@ -102,12 +112,17 @@ func (d *Decider) remember(tx *projection.Tx, e events.Event) error {
 			compared = append(compared, m.Shaped)
 		}
 	}
-	baseline, _, err := projection.Get[float64](tx, baselines+completed.Task)
+	g, _, err := projection.Get[group](tx, openGroups+e.Entity)
+	if err != nil {
+		return err
+	}
+	g.Task = completed.Task
+	baseline, _, err := projection.Get[float64](tx, g.baseline())
 	if err != nil {
 		return err
 	}
 	_, after := d.estimate.Group(compared, baseline)
-	return projection.Put(tx, baselines+completed.Task, after)
+	return projection.Put(tx, g.baseline(), after)
 }
 
 func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) error {
@@ -142,11 +157,11 @@ func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Eve
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		if len(g.Members) < g.Size || moved[g.Task] {
+		if len(g.Members) < g.Size || moved[g.baseline()] {
 			continue
 		}
-		moved[g.Task] = d.estimate.Remembers()
-		baseline, _, err := projection.Get[float64](v, baselines+g.Task)
+		moved[g.baseline()] = d.estimate.Remembers()
+		baseline, _, err := projection.Get[float64](v, g.baseline())
 		if err != nil {
 			return nil, time.Time{}, err
 		}

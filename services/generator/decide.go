@@ -37,7 +37,7 @@ func route(r *events.Rollout, t events.TurnSampled, pool string, needs events.Ne
 	if len(t.ToolCalls) == 0 {
 		return events.RouteFinal
 	}
-	if tools := r.LastTools(); tools != nil {
+	if tools := r.LastTools(); tools != nil && tools.Turn >= r.Copied { // what runs a fork's origin has no sandbox of the fork
 		return events.RunnerRoute(tools.Runner, needs)
 	}
 	return events.PoolRoute(pool, needs)

@@ -73,6 +73,7 @@ func TestRoute(t *testing.T) {
 		"runner-abc":              route(held, calls, "pool-x", none),
 		"pool-x-" + gpu.Key():     route(&events.Rollout{}, calls, "pool-x", gpu),
 		"runner-abc-" + gpu.Key(): route(held, calls, "pool-x", gpu),
+		"pool-y":                  route(&events.Rollout{Turns: held.Turns, Tools: held.Tools, Copied: 1}, calls, "pool-y", none),
 	} {
 		if got != want {
 			t.Errorf("routed to %s, want %s", got, want)
@@ -110,40 +111,45 @@ func TestDelta(t *testing.T) {
 	}
 }
 
+// episode plays a random one; whole holds the tokens of its segments.
+func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	some := func(least int) []int32 {
+		ids := make([]int32, least+random.IntN(4))
+		for i := range ids {
+			ids[i] = random.Int32N(5) // few, so that prefixes match by chance too
+		}
+		return ids
+	}
+	r = &events.Rollout{Run: "r", ID: rollout, Tools: map[int]events.ToolsCompleted{}}
+	var history []int32
+	for turn := range 1 + random.IntN(6) {
+		prompt := append(slices.Clone(history), some(1)...)
+		if random.IntN(3) == 0 {
+			prompt = some(1)
+		}
+		sampled := events.TurnSampled{Turn: turn, TokenIDs: some(0), PolicyVersion: int64(turn), ToolCalls: []events.ToolCall{{ID: "c", Name: "n"}}, FinishReason: "tool_calls"}
+		sampled.Logprobs = make([]float32, len(sampled.TokenIDs))
+		for i := range sampled.Logprobs {
+			sampled.Logprobs[i] = -random.Float32() - 0.01
+		}
+		sampled.PromptDelta, sampled.NewSegment = delta(r, prompt)
+		r.Turns = append(r.Turns, sampled)
+		r.Tools[turn] = events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}}
+		history = append(slices.Clone(prompt), sampled.TokenIDs...)
+		if sampled.NewSegment {
+			whole = append(whole, nil)
+		}
+		whole[len(whole)-1] = history
+	}
+	return r, whole
+}
+
 // TestTrajectoryHoldsWhatTheServerSaw plays random episodes with servers that now and then render the history
 // anew: the concatenated rows of each segment are the last prompt and answer of it, token by token.
 func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	for seed := range uint64(40) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		some := func(least int) []int32 {
-			ids := make([]int32, least+random.IntN(4))
-			for i := range ids {
-				ids[i] = random.Int32N(5) // few, so that prefixes match by chance too
-			}
-			return ids
-		}
-		r := &events.Rollout{Run: "r", ID: rollout, Tools: map[int]events.ToolsCompleted{}}
-		var whole [][]int32 // by segment
-		var history []int32
-		for turn := range 1 + random.IntN(6) {
-			prompt := append(slices.Clone(history), some(1)...)
-			if random.IntN(3) == 0 {
-				prompt = some(1)
-			}
-			sampled := events.TurnSampled{Turn: turn, TokenIDs: some(0), PolicyVersion: int64(turn), ToolCalls: []events.ToolCall{{ID: "c", Name: "n"}}, FinishReason: "tool_calls"}
-			sampled.Logprobs = make([]float32, len(sampled.TokenIDs))
-			for i := range sampled.Logprobs {
-				sampled.Logprobs[i] = -random.Float32() - 0.01
-			}
-			sampled.PromptDelta, sampled.NewSegment = delta(r, prompt)
-			r.Turns = append(r.Turns, sampled)
-			r.Tools[turn] = events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}}
-			history = append(slices.Clone(prompt), sampled.TokenIDs...)
-			if sampled.NewSegment {
-				whole = append(whole, nil)
-			}
-			whole[len(whole)-1] = history
-		}
+		r, whole := episode(seed)
 		written, err := trajectory(events.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)

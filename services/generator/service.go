@@ -55,21 +55,31 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if err != nil {
 		return nil, err
 	}
-	step, stopReason := next(&r, cfg.Limits)
+	begun, err := s.begin(ctx, cfg.Limits, &r)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := s.advance(ctx, cfg, &r, m.Delivered)
+	return append(begun, facts...), err
+}
+
+// advance does one step.
+func (s *Service) advance(ctx context.Context, cfg events.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+	step, stopReason := next(r, cfg.Limits)
 	if step == nothing {
 		return nil, nil
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
 	if errors.Is(err, events.ErrNoTask) {
-		return fail(&r, err)
+		return fail(r, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if step == sample {
-		return s.sample(ctx, cfg, task, &r, m.Delivered)
+		return s.sample(ctx, cfg, task, r, delivered)
 	}
-	last, err := s.finished(ctx, task, &r, stopReason)
+	last, err := s.finished(ctx, task, r, stopReason)
 	if err != nil {
 		return nil, err
 	}

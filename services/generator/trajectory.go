@@ -10,13 +10,14 @@ import (
 )
 
 // trajectory lays a rollout out as one row per message. Rows carry only the tokens that they add: the prompt's
-// new tokens stand with the last message before a turn, the sampled ones with the turn itself.
+// new tokens stand with the last message before a turn, the sampled ones with the turn itself. Of the turns that a fork has of its
+// origin nothing was sampled here: their rows have no version, and their tokens, where a turn of the fork's own continues them, no loss.
 func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
 	t := &storage.Trajectory{
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: task.Name,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
 	}
-	segment := int32(-1)
+	segment, known := int32(-1), contextFrom(r)
 	add := func(m storage.Message) *storage.Message {
 		m.Index, m.Segment = int32(len(t.Messages)), max(segment, 0)
 		t.Messages = append(t.Messages, m)
@@ -25,11 +26,14 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 	for _, m := range conversation(task, &events.Rollout{}) {
 		add(storage.Message{Role: m.Role, Content: m.Content, PolicyVersion: -1})
 	}
-	for _, turn := range r.Turns {
+	for i, turn := range r.Turns {
+		if i < known {
+			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment = nil, nil, nil, false
+		}
 		if turn.NewSegment {
 			segment++
 		}
-		t.TextOnly = t.TextOnly || turn.TextOnly
+		t.TextOnly = t.TextOnly || turn.TextOnly && i >= known
 		prompt := &t.Messages[len(t.Messages)-1]
 		if turn.NewSegment && segment > 0 {
 			// The segment begins with a prompt of its own: no message of the last segment may carry it.
@@ -39,6 +43,10 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 		row, err := turn.Row(0)
 		if err != nil {
 			return nil, err
+		}
+		if i < r.Copied {
+			row.PolicyVersion = -1
+			events.PromptTokens(&row, turn.TokenIDs)
 		}
 		add(row)
 		answered := r.Tools[turn.Turn]
@@ -89,6 +97,7 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 	if err != nil {
 		return events.Event{}, err
 	}
+	fact.Turns = len(r.Turns) // those of the origin, too
 	if tools := r.LastTools(); tools != nil {
 		fact.Workspace = tools.Workspace
 	}

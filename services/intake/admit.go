@@ -48,6 +48,8 @@ func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Even
 		return s.admitStep(ctx, cfg, fact, "step", p.Step)
 	case *events.BatchRewound:
 		return s.admitStep(ctx, cfg, fact, "to_step", p.ToStep)
+	case *events.RolloutForked:
+		return s.admitFork(ctx, cfg, fact, p)
 	case *events.RolloutAnnotated:
 		return s.admitTurn(ctx, fact, p.Turn)
 	}

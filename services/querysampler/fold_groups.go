@@ -6,7 +6,7 @@ import (
 )
 
 // count counts a group, once, as one that may be trained.
-func count(tx *projection.Tx, s *state, group string) error {
+func count(tx *projection.Tx, s *state, group string, p place) error {
 	_, known, err := projection.Get[place](tx, counted+group)
 	if err != nil || known {
 		return err
@@ -14,7 +14,7 @@ func count(tx *projection.Tx, s *state, group string) error {
 	s.Uncovered++
 	s.Useful++
 	s.Running++
-	return projection.Put(tx, counted+group, place{})
+	return projection.Put(tx, counted+group, p)
 }
 
 // uncount takes a group out of what is not covered.
@@ -50,10 +50,13 @@ func (d *Decider) applyCompleted(tx *projection.Tx, s *state, e events.Event) er
 	if err != nil {
 		return err
 	}
-	if err := d.applyPassRate(tx, completed); err != nil {
+	p, known, err := projection.Get[place](tx, counted+e.Entity)
+	if err != nil {
 		return err
 	}
-	p, known, err := projection.Get[place](tx, counted+e.Entity)
+	if !p.Forked {
+		err = d.applyPassRate(tx, completed)
+	}
 	if err != nil || !known || p.Complete {
 		return err
 	}
@@ -113,7 +116,7 @@ func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error 
 	s.Ready = max(s.Ready, ready.Step)
 	s.Batches++
 	for _, g := range ready.Groups {
-		if err := count(tx, s, g); err != nil { // a drop that raced with the batch came first
+		if err := count(tx, s, g, place{}); err != nil { // a drop that raced with the batch came first
 			return err
 		}
 		p, _, err := projection.Get[place](tx, counted+g)

@@ -17,6 +17,16 @@ func applyQuery(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, queries+at, e.Entity)
 }
 
+// applyForked puts a fork behind those that wait.
+func applyForked(tx *projection.Tx, e events.Event) error {
+	asked, err := events.Data[events.RolloutForked](e)
+	if err != nil {
+		return err
+	}
+	at := forks + events.StepKey(int64(e.Seq))
+	return projection.Put(tx, at, fork{At: at, Task: asked.Task, Count: asked.Count, Origin: events.Origin{Rollout: e.Entity, Turn: asked.Turn}})
+}
+
 func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error {
 	opened, err := events.Data[events.GroupOpened](e)
 	if err != nil {
@@ -25,18 +35,22 @@ func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error
 	g := newGroup(e.Entity, opened)
 	if events.External(e.Entity) {
 		g.Expires = e.Time.Add(time.Duration(d.cfg.Limits.Timeout)).UTC()
-	} else if err := takeUp(tx, s, opened.Task); err != nil {
+	} else if err := takeUp(tx, s, opened); err != nil {
 		return err
 	}
-	if err := count(tx, s, e.Entity); err != nil {
+	if err := count(tx, s, e.Entity, place{Forked: opened.Origin != nil}); err != nil {
 		return err
 	}
 	return projection.Put(tx, halfOpen+e.Entity, g)
 }
 
-// takeUp counts a group of the run's own, and takes its query out of those that wait.
-func takeUp(tx *projection.Tx, s *state, task string) error {
+// takeUp counts a group of the run's own, and takes its query, or fork, out of those that wait.
+func takeUp(tx *projection.Tx, s *state, opened events.GroupOpened) error {
 	s.Groups++
+	if opened.Origin != nil {
+		return takeUpFork(tx, opened)
+	}
+	task := opened.Task
 	at, query, err := projection.Get[string](tx, queryAt+task)
 	if err != nil {
 		return err
@@ -49,6 +63,19 @@ func takeUp(tx *projection.Tx, s *state, task string) error {
 		return err
 	}
 	return tx.Delete(queries + at)
+}
+
+// takeUpFork takes the first of the forks out that ask for such a group.
+func takeUpFork(tx *projection.Tx, opened events.GroupOpened) error {
+	for f, err := range projection.Scan[fork](tx, forks) {
+		if err != nil {
+			return err
+		}
+		if f.Origin == *opened.Origin && f.Count == opened.Size {
+			return tx.Delete(f.At)
+		}
+	}
+	return nil
 }
 
 func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// openGroups opens groups as far as the capacity goes: queries first, in the order of their coming, then tasks.
+// openGroups opens groups as far as the capacity goes: queries first, then forks, each in the order of their coming, then tasks.
 func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time) {
 	if !d.room(p, s, now) {
 		return
@@ -18,7 +18,14 @@ func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time)
 			p.fail(err)
 			return
 		}
-		d.open(p, &s, name, now)
+		d.open(p, &s, events.GroupOpened{Task: name, Size: d.cfg.GroupSize}, now)
+	}
+	for f, err := range projection.Scan[fork](v, forks) {
+		if err != nil || !d.room(p, s, now) {
+			p.fail(err)
+			return
+		}
+		d.open(p, &s, events.GroupOpened{Task: f.Task, Size: f.Count, Origin: &f.Origin}, now)
 	}
 	if d.cfg.External {
 		return
@@ -27,17 +34,17 @@ func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time)
 	p.fail(err)
 	for p.err == nil && d.room(p, s, now) && d.wanted(p, s, now) {
 		s.Drawn++
-		d.open(p, &s, draw(s.Drawn), now)
+		d.open(p, &s, events.GroupOpened{Task: draw(s.Drawn), Size: d.cfg.GroupSize}, now)
 	}
 }
 
 // open opens the run's next group, counts it, and starts its members.
-func (d *Decider) open(p *plan, s *state, task string, now time.Time) {
+func (d *Decider) open(p *plan, s *state, opened events.GroupOpened, now time.Time) {
 	s.Groups++
 	s.Uncovered++
 	s.Useful++
 	s.Running++
-	opened := events.GroupOpened{Task: task, Size: d.cfg.GroupSize, PolicyVersion: s.PolicyVersion}
+	opened.PolicyVersion = s.PolicyVersion
 	if d.cfg.PolicyVersion != nil {
 		opened.PolicyVersion = *d.cfg.PolicyVersion
 	}

@@ -39,7 +39,7 @@ func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{
 			Group: g.ID, Member: i, Task: g.Task, PolicyVersion: g.PolicyVersion,
-			Seed: rolloutSeed(d.cfg.Seed, n, i), Deadline: deadline.UTC(),
+			Seed: rolloutSeed(d.cfg.Seed, n, i), Deadline: deadline.UTC(), Origin: g.Origin,
 		}))
 	}
 }

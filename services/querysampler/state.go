@@ -49,12 +49,14 @@ type group struct {
 	Task          string `json:"task"`
 	PolicyVersion int64  `json:"policy_version"`
 	Missing       []int  `json:"missing"` // members
+	// Origin is where a group of forks begins.
+	Origin *events.Origin `json:"origin,omitempty"`
 	// Expires is when nobody starts the missing members of an outsider's group any more.
 	Expires time.Time `json:"expires,omitzero"`
 }
 
 func newGroup(id string, opened events.GroupOpened) group {
-	g := group{ID: id, Task: opened.Task, PolicyVersion: opened.PolicyVersion}
+	g := group{ID: id, Task: opened.Task, PolicyVersion: opened.PolicyVersion, Origin: opened.Origin}
 	for i := range opened.Size {
 		g.Missing = append(g.Missing, i)
 	}
@@ -73,6 +75,14 @@ type inFlight struct {
 	Tokens int64 `json:"tokens,omitempty"`
 }
 
+// fork is a group of forks that is asked for.
+type fork struct {
+	At     string        `json:"at"` // its key
+	Task   string        `json:"task"`
+	Count  int           `json:"count"`
+	Origin events.Origin `json:"origin"`
+}
+
 // batch is a batch that no published weights cover yet.
 type batch struct {
 	Step   int64    `json:"step"`
@@ -83,6 +93,8 @@ type batch struct {
 type place struct {
 	Batched  bool `json:"batched,omitempty"`
 	Complete bool `json:"complete,omitempty"`
+	// Forked groups begin half way: how many of them pass says little of their task.
+	Forked bool `json:"forked,omitempty"`
 	// Tokens of the scored members, by rollout; of feeds that cut batches by tokens.
 	Tokens map[string]int64 `json:"tokens,omitempty"`
 }
@@ -104,6 +116,7 @@ const (
 	counted   = "counted/" // group → its place
 	queries   = "query/"   // sequence → name of a query that waits
 	queryAt   = "asked/"   // name of a query that waits → sequence
+	forks     = "fork/"    // sequence → fork that waits
 	passRates = "passed/"  // task → moving average of its groups' pass rates
 )
 
@@ -142,6 +155,8 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		s.Closed = true
 	case events.QuerySubmittedType:
 		return applyQuery(tx, e)
+	case events.RolloutForkedType:
+		return applyForked(tx, e)
 	case events.GroupOpenedType:
 		return d.applyOpened(tx, s, e)
 	case events.RolloutStartedType:

@@ -39,7 +39,12 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 	searcher.storeless = true
 	a := &again{store: log.Store(), opts: opts, cfg: cfg, task: task, rollout: r.ID, searcher: searcher}
 	defer a.end()
-	for _, turn := range r.Turns {
+	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
+		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {
+			return found, err
+		}
+	}
+	for _, turn := range r.Turns[r.Copied:] {
 		recorded, answered := r.Tools[turn.Turn]
 		if !answered {
 			continue

@@ -133,7 +133,7 @@ func (s *Service) waits(ctx context.Context, r events.Rollout, e events.Event) (
 			return false, err
 		}
 		switch link.Type {
-		case events.RolloutRetriedType, events.RolloutAnnotatedType, events.RolloutInvalidatedType:
+		case events.RolloutRetriedType, events.RolloutAnnotatedType, events.RolloutInvalidatedType, events.RolloutForkedType:
 		default:
 			if link.Route != events.RouteFinal {
 				return false, nil

@@ -122,7 +122,20 @@ func goodRun(t *testing.T) *tape {
 	p.feed(cfg, 1)
 	p.annotate("g000001-1", events.RolloutAnnotated{Turn: number(0), Reward: number(9.), Text: "too late"})
 	p.state(events.BatchConsumedType, "f", "1", events.BatchConsumed{Step: 1})
+	p.fork("g000001-0", "g000003")
 	return p
+}
+
+// fork states a group of one fork behind the first turn of a rollout, which goes on in flight.
+func (p *tape) fork(origin, group string) {
+	from, id := &events.Origin{Rollout: origin, Turn: 0}, events.RolloutID(group, 0)
+	turn, _ := events.Data[events.TurnSampled](p.log[p.find(events.TurnSampledType, origin)])
+	done, _ := events.Data[events.ToolsCompleted](p.log[p.find(events.ToolsCompletedType, origin)])
+	p.state(events.RolloutForkedType, origin, "x", events.RolloutForked{Turn: 0, Count: 1, Task: "t"})
+	p.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "t", Size: 1, Origin: from})
+	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t", Origin: from})
+	p.state(events.RolloutCopiedType, id, "0", events.RolloutCopied{Turns: []events.TurnSampled{turn}, Tools: []events.ToolsCompleted{done}})
+	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
 }
 
 func number[T any](v T) *T { return &v }

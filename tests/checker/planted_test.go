@@ -162,6 +162,19 @@ func TestPlantedFaults(t *testing.T) {
 			e := &p.log[p.find(events.GroupCompletedType, "g000001")]
 			e.AsOf, e.DecidedAt = e.Seq, e.DecidedAt.AddDate(2026, 0, 0)
 		}},
+		"fork of other turns": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutCopiedType, "g000003-0", func(d *events.RolloutCopied) { d.Turns[0].Content = "never said" })
+		}},
+		"fork of another answer": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutCopiedType, "g000003-0", func(d *events.RolloutCopied) { d.Tools[0].Runner = "another" })
+		}},
+		"fork that begins without its turns": {RuleTurns, func(p *tape) { p.remove(events.RolloutCopiedType, "g000003-0") }},
+		"fork of too few turns": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutStartedType, "g000003-0", func(d *events.RolloutStarted) { d.Origin.Turn = 1 })
+		}},
+		"turns of another rollout, but no fork": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutStartedType, "g000003-0", func(d *events.RolloutStarted) { d.Origin = nil })
+		}},
 		"rollout that nobody started": {RuleLedger, func(p *tape) {
 			p.state(events.RolloutAnnotatedType, "g000007-0", "x", events.RolloutAnnotated{Text: "?"})
 		}},

@@ -1,6 +1,9 @@
 package checker
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -8,7 +11,10 @@ import (
 )
 
 type rolloutState struct {
-	turns    int
+	turns  int
+	origin *events.Origin // of a fork that has not begun
+	// history holds a digest of each turn and of its answers, which forks must repeat.
+	history  [][]byte
 	awaiting []string // ids of the calls that the last turn asked for
 	finished bool
 	outcome  events.Type
@@ -45,6 +51,8 @@ func (c *Checker) rollout(e events.Event) {
 		}
 		r.remarks = append(r.remarks, remark{annotated, e.Seq})
 		return
+	case events.RolloutForkedType:
+		return // what it asks for is judged where it begins
 	case events.RolloutInvalidatedType:
 		if r.invalidated == 0 {
 			r.invalidated = e.Seq
@@ -63,8 +71,14 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 	switch e.Type {
 	case events.RolloutStartedType:
 		started, err := events.Data[events.RolloutStarted](e)
-		r.version = started.PolicyVersion
+		r.version, r.origin = started.PolicyVersion, started.Origin
 		return err
+	case events.RolloutCopiedType:
+		copied, err := events.Data[events.RolloutCopied](e)
+		if err != nil {
+			return err
+		}
+		return c.copied(r, copied)
 	case events.TurnSampledType:
 		turn, err := events.Data[events.TurnSampled](e)
 		if err != nil {
@@ -105,6 +119,8 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 // sampled checks a turn. Tools of external rollouts run elsewhere, so nobody's answer is awaited.
 func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 	switch {
+	case r.origin != nil:
+		return fmt.Errorf("turn %d comes before the fork has what it begins with", turn.Turn)
 	case turn.Turn != r.turns:
 		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
 	case r.awaiting != nil:
@@ -113,6 +129,7 @@ func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
 	}
 	r.turns++
+	r.history = append(r.history, digest(turn))
 	if external {
 		return nil
 	}
@@ -131,6 +148,40 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 		return fmt.Errorf("it answers calls %v of turn %d, but turn %d asked for %v", ids, tools.Turn, r.turns-1, r.awaiting)
 	}
 	r.awaiting = nil
+	r.history = append(r.history, digest(tools))
+	return nil
+}
+
+func digest(fact any) []byte {
+	text, _ := json.Marshal(fact) // it was read from JSON
+	sum := sha256.Sum256(text)
+	return sum[:]
+}
+
+// copied checks that a fork begins with what its origin has had.
+func (c *Checker) copied(r *rolloutState, copied events.RolloutCopied) error {
+	if r.origin == nil || r.turns > 0 {
+		return fmt.Errorf("the rollout is no fork that begins")
+	}
+	origin, turn := c.rollouts[r.origin.Rollout], r.origin.Turn
+	r.origin = nil
+	for _, t := range copied.Turns {
+		if err := r.sampled(t, false); err != nil {
+			return err
+		}
+		for len(copied.Tools) > 0 && copied.Tools[0].Turn == t.Turn {
+			if err := r.answered(copied.Tools[0]); err != nil {
+				return err
+			}
+			copied.Tools = copied.Tools[1:]
+		}
+	}
+	if r.turns != turn+1 || r.awaiting != nil || len(copied.Tools) > 0 {
+		return fmt.Errorf("it has %d turns, and not all that its origin was answered up to turn %d", r.turns, turn)
+	}
+	if origin == nil || len(origin.history) < len(r.history) || !slices.EqualFunc(origin.history[:len(r.history)], r.history, bytes.Equal) {
+		return fmt.Errorf("it begins with other turns or answers than its origin has had")
+	}
 	return nil
 }
 

@@ -104,8 +104,10 @@ func checkSnippet(t *testing.T, dir string) {
 // needsAnother: the command does not end by itself, or is one of a plane that another command holds.
 func needsAnother(args []string) bool {
 	switch args[0] {
-	case "demo", "up", "service":
+	case "demo", "up", "service", "fork":
 		return true
+	case "sandbox":
+		return !slices.Contains(args, "--") // a shell
 	case "events":
 		return args[1] == "publish"
 	case "eval":

@@ -41,6 +41,8 @@ type agent struct {
 	workspace *os.Root
 	base      *archive.Base
 	running   sync.Map // request id of an exec -> its cancel channel
+	// atTerminals are the programs at terminals, by the id of the request that started them.
+	atTerminals sync.Map
 }
 
 // Run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
@@ -212,6 +214,8 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 	switch request.Op {
 	case wire.OpExec:
 		return a.exec(request, body)
+	case wire.OpTerminal, wire.OpScreen, wire.OpType, wire.OpResize:
+		return a.terminals(request, body)
 	case wire.OpCancel:
 		a.cancel(request.Target)
 		return response, nil, nil

@@ -126,16 +126,16 @@ func (a *agent) launch(c *command, stdin []byte) (err error) {
 		return err
 	}
 	a.launcher.do(func() {
-		c.pid, err = a.reaper.start(c, func() (pid int, err error) {
-			a.scapegoat.with(func() { pid, err = a.fork(c.request, files) })
-			return pid, err
+		c.pid, err = a.reaper.start(c, func() (int, error) {
+			return a.fork(c.request, &syscall.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 		})
 	})
 	c.result.PID = c.pid
 	return err
 }
 
-func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
+// fork starts, on the launcher's thread, the request's program with its environment in its folder.
+func (a *agent) fork(request wire.Request, attributes *syscall.ProcAttr) (int, error) {
 	dir := a.private.path(request.Path)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return 0, &noFolder{request.Path}
@@ -144,13 +144,12 @@ func (a *agent) fork(request wire.Request, files []uintptr) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	list := make([]string, 0, len(request.Env))
+	attributes.Dir = dir
 	for name, value := range request.Env {
-		list = append(list, name+"="+value)
+		attributes.Env = append(attributes.Env, name+"="+value)
 	}
-	pid, err := syscall.ForkExec(program, request.Argv, &syscall.ProcAttr{
-		Dir: dir, Env: list, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	var pid int
+	a.scapegoat.with(func() { pid, err = syscall.ForkExec(program, request.Argv, attributes) })
 	if err != nil {
 		return 0, &os.PathError{Op: "start", Path: program, Err: err}
 	}

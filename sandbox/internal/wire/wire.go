@@ -38,7 +38,16 @@ const (
 	OpChanges Op = "changes"
 	OpApply   Op = "apply"
 	OpKill    Op = "kill" // every process but init
+
+	// A program at a terminal of its own. The others name it by the id of the request that started it, in Target.
+	OpTerminal Op = "terminal"
+	OpScreen   Op = "screen" // waits for output; when there is no more, Exec says how the program ended
+	OpType     Op = "type"   // the body is input
+	OpResize   Op = "resize"
 )
+
+// MaxTerminalRead bounds the output that one OpScreen answers, in bytes.
+const MaxTerminalRead = 32 << 10
 
 // Boot is the first frame to the init process: how to build the sandbox.
 type Boot struct {
@@ -76,8 +85,10 @@ type Request struct {
 	Output     int               `json:",omitempty"`
 	Background bool              `json:",omitempty"`
 	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own
-	Target     uint64            `json:",omitempty"`
+	Target     uint64            `json:",omitempty"` // id of another request
 	Grep       *Grep             `json:",omitempty"`
+	Rows       uint16            `json:",omitempty"` // of a terminal
+	Columns    uint16            `json:",omitempty"`
 }
 
 // Grep is a search over files.

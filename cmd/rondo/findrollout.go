@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+)
+
+// findRollout reads a rollout's chain from its run's stream or archive. Without a run's name, the one run that has the rollout is meant.
+func findRollout(ctx context.Context, p *plane, run, rollout string) (*events.Rollout, error) {
+	if !events.ValidToken(rollout) {
+		return nil, fmt.Errorf("rollout %q: give an id such as g000003-1", line(rollout, 80))
+	}
+	runs := []string{run}
+	if run == "" {
+		var err error
+		if runs, err = allRuns(ctx, p.log); err != nil {
+			return nil, err
+		}
+	} else if err := p.mustRun(ctx, run); err != nil {
+		return nil, err
+	}
+	var found []events.Event
+	var in []string
+	for _, name := range runs {
+		links, err := rolloutLinks(ctx, p.log, name, rollout)
+		if err != nil {
+			return nil, err
+		}
+		if len(links) > 0 {
+			found, in = links, append(in, name)
+		}
+	}
+	switch {
+	case len(in) == 0 && run != "":
+		return nil, fmt.Errorf("run %s has no rollout %s", run, rollout)
+	case len(in) == 0:
+		return nil, fmt.Errorf("no run has a rollout %s: `rondo run list` lists the runs", rollout)
+	case len(in) > 1:
+		return nil, fmt.Errorf("%d runs have a rollout %s: name one by --run (%s)", len(in), rollout, strings.Join(in, ", "))
+	}
+	r, err := events.FoldRollout(found)
+	return &r, err
+}
+
+// rolloutLinks reads a rollout's chain, nothing where the run has no such rollout.
+func rolloutLinks(ctx context.Context, log *eventlog.Log, run, rollout string) ([]events.Event, error) {
+	if _, err := log.Incarnation(ctx, run); errors.Is(err, eventlog.ErrNotFound) {
+		chains, err := chainsOf(ctx, log, run, rollout) // of its archive
+		return chains[rolloutKind], err
+	} else if err != nil {
+		return nil, err
+	}
+	last, err := log.Last(ctx, run, rolloutKind, rollout)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return log.History(ctx, run, last.Seq)
+}
+
+// taskOf finds the task of a rollout, which may be a query, in its run's stream or archive.
+func taskOf(ctx context.Context, log *eventlog.Log, r *events.Rollout) (events.TaskSpec, error) {
+	task, err := log.Task(ctx, r.Run, r.Started.Task)
+	if !errors.Is(err, eventlog.ErrNotFound) {
+		return task, err
+	}
+	cfg, err := log.RecordedConfig(ctx, r.Run)
+	if err != nil {
+		return task, err
+	}
+	if task, err = cfg.Task(r.Started.Task); err == nil {
+		return task, nil
+	}
+	for e, readErr := range log.All(ctx, r.Run, 1) {
+		if readErr != nil {
+			return task, readErr
+		}
+		if e.Type != events.QuerySubmittedType || e.Entity != r.Started.Task {
+			continue
+		}
+		query, err := events.Data[events.QuerySubmitted](e)
+		if err != nil {
+			return task, err
+		}
+		if task, err = cfg.Task(query.Task); err != nil {
+			return task, err
+		}
+		return query.TaskSpec(e.Entity, task), nil
+	}
+	return task, err
+}

@@ -1,0 +1,85 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
+)
+
+// Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and io.EOF when it has ended; Write types.
+type Terminal struct {
+	sandbox *Sandbox
+	id      uint64
+	rest    []byte // read from inside and not yet from here
+	ended   bool
+	code    int
+}
+
+// Terminal starts a program at a terminal, without a limit on its time. Stdin, Wall and Background of the command mean nothing.
+// It ends with its sandbox.
+func (s *Sandbox) Terminal(ctx context.Context, c Command, rows, columns int) (*Terminal, error) {
+	request, _, err := s.request(c)
+	if err != nil {
+		return nil, err
+	}
+	request.Op, request.Rows, request.Columns = wire.OpTerminal, cells(rows), cells(columns)
+	ctx, cancel := context.WithTimeout(ctx, operationTime)
+	defer cancel()
+	kills := s.group.oomKills()
+	response, _, err := s.conn.call(ctx, request, 0, nil)
+	if err != nil {
+		return nil, s.failed("run "+c.Argv[0]+" at a terminal", err, kills)
+	}
+	return &Terminal{sandbox: s, id: response.ID}, nil
+}
+
+// cells is a size that a terminal can have.
+func cells(n int) uint16 { return uint16(max(1, min(n, 4096))) }
+
+// Read waits for output.
+func (t *Terminal) Read(into []byte) (int, error) {
+	for len(t.rest) == 0 && !t.ended {
+		response, shown, err := t.call(wire.Request{Op: wire.OpScreen, Max: wire.MaxTerminalRead}, nil)
+		if err != nil {
+			return 0, err
+		}
+		t.rest = shown
+		if response.Exec != nil {
+			t.ended, t.code = true, response.Exec.ExitCode
+		}
+	}
+	if len(t.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(into, t.rest)
+	t.rest = t.rest[n:]
+	return n, nil
+}
+
+// Write types what a person would.
+func (t *Terminal) Write(keys []byte) (int, error) {
+	if _, _, err := t.call(wire.Request{Op: wire.OpType}, keys); err != nil {
+		return 0, err
+	}
+	return len(keys), nil
+}
+
+// Resize tells the program another size.
+func (t *Terminal) Resize(rows, columns int) error {
+	_, _, err := t.call(wire.Request{Op: wire.OpResize, Rows: cells(rows), Columns: cells(columns)}, nil)
+	return err
+}
+
+// ExitCode is that of Result, once Read has answered io.EOF.
+func (t *Terminal) ExitCode() int { return t.code }
+
+func (t *Terminal) call(request wire.Request, keys []byte) (wire.Response, []byte, error) {
+	request.Target = t.id
+	response, shown, err := t.sandbox.conn.call(context.Background(), request, wire.MaxTerminalRead, keys) // closing the sandbox ends it
+	if err != nil {
+		err = fmt.Errorf("terminal of sandbox %s: %w", t.sandbox.spec.Name, err)
+	}
+	return response, shown, err
+}
