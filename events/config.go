@@ -108,8 +108,10 @@ type TaskSpec struct {
 	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
 	VerifierTimeout Duration          `json:"verifier_timeout"`
 	MemoryMB        int               `json:"memory_mb,omitempty"`
-	Snapshot        storage.Ref       `json:"snapshot"`
-	Tests           storage.Ref       `json:"tests"`
+	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
+	Protected []string    `json:"protected,omitempty"`
+	Snapshot  storage.Ref `json:"snapshot"`
+	Tests     storage.Ref `json:"tests"`
 }
 
 // DefaultRunConfig is what a run file changes.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
 // config is the part of task.toml (schema 1.x) that Rondo reads; every other
@@ -30,6 +32,7 @@ type config struct {
 		Rondo      struct {
 			Snapshot   string   `toml:"snapshot"`
 			Toolchains []string `toml:"toolchains"`
+			Protected  []string `toml:"protected"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
 	Agent struct {
@@ -126,7 +129,7 @@ func (c *config) apply(task *Task) error {
 	if len(task.Keywords) > maxKeywords {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
-	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains} {
+	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains, c.setProtected} {
 		if err := check(task); err != nil {
 			return err
 		}
@@ -273,6 +276,14 @@ func (c *config) setToolchains(task *Task) error {
 		}
 	}
 	task.Toolchains = slices.Compact(slices.Sorted(slices.Values(c.Metadata.Rondo.Toolchains)))
+	return nil
+}
+
+func (c *config) setProtected(task *Task) error {
+	task.Protected = c.Metadata.Rondo.Protected
+	if err := verifier.CheckPatterns(task.Protected); err != nil {
+		return fmt.Errorf("metadata.rondo.protected: %w", err)
+	}
 	return nil
 }
 

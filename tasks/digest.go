@@ -21,9 +21,10 @@ func digest(task *Task) (string, error) {
 		AgentTimeout, VerifierTimeout int64
 		Env, VerifierEnv              map[string]string
 		MemoryMB                      int
+		Protected                     []string `json:",omitempty"` // so that tasks without any keep their digests
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Protected,
 	})
 	if err != nil {
 		return "", err

@@ -151,7 +151,7 @@ func (p *prover) with(more map[string]string) map[string]string {
 func (p *prover) score(ctx context.Context, changes []byte, want float64) Attempt {
 	begin := time.Now()
 	outcome, err := verifier.Run(ctx, verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Snapshot: p.snapshot, Changes: changes, Tests: p.tests,
+		Name: "lint", Workdir: p.task.Workdir, Snapshot: p.snapshot, Changes: changes, Tests: p.tests, Protected: p.task.Protected,
 		Env: p.with(p.task.VerifierEnv), Mounts: p.mounts, Timeout: p.task.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}

@@ -34,7 +34,10 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	default:
 		task.Snapshot, err = wholeEnvironment(folder, cfg)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return scrubHistory(task)
 }
 
 // imageOf reads environment/Dockerfile; nil when there is none.

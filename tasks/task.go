@@ -31,6 +31,8 @@ type Task struct {
 	Workdir    string   // absolute path of the workspace in the sandbox
 	Toolchains []string // [metadata.rondo] toolchains, such as "go"
 
+	Protected []string // [metadata.rondo] protected: paths that no agent may change, patterns of verifier.Spec
+
 	AgentTimeout    time.Duration // 0: the task sets none
 	VerifierTimeout time.Duration
 	Env             map[string]string // of the agent's commands and of the verifier

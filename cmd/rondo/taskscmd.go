@@ -208,7 +208,7 @@ func newTasksRun(g *global) *cobra.Command {
 
 // verify scores a tree as the scorer would.
 func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s settings) (verifier.Outcome, error) {
-	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
+	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Protected: t.Protected, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
 	maps.Copy(spec.Env, t.Env)
 	maps.Copy(spec.Env, t.VerifierEnv)
 	mounts, env, err := sandbox.Toolchains(ctx, t.Toolchains, s.toolchainCache)

@@ -3,6 +3,7 @@
 package verifier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,15 @@ const (
 // DefaultTimeout is how long tests may run.
 const DefaultTimeout = 600 * time.Second
 
-// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none).
+// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none). Protected are patterns of paths
+// that stay as the snapshot has them, beside the package's own.
 type Spec struct {
 	Name          string
 	Workdir       string
 	Snapshot      []byte
 	Changes       []byte
 	Tests         []byte
+	Protected     []string
 	Env           map[string]string
 	Mounts        []sandbox.Mount
 	Timeout       time.Duration
@@ -42,6 +45,12 @@ type Outcome struct {
 	ExitCode   int    // of the tests; it is not the reward
 	Log        []byte // what the tests wrote, the standard output first
 	Duration   time.Duration
+	// Restored are protected paths that the changes touched, Links links of theirs that led out of the workspace. The tests met neither.
+	Restored, Links []string
+	// LeftBehind: a process got away from the tests, though not for as long as it would have taken to write the reward.
+	LeftBehind bool
+	// Isolation and Filesystem are those of the sandbox.
+	Isolation, Filesystem string
 }
 
 // Classes of Error.
@@ -90,6 +99,10 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 		spec.Timeout = DefaultTimeout
 	}
 	begin := time.Now()
+	sifted, err := sift(spec)
+	if err != nil {
+		return Outcome{}, applyError(err)
+	}
 	sb, err := sandbox.New(ctx, sandbox.Spec{
 		Name: spec.Name, Workdir: spec.Workdir, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
 		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
@@ -101,7 +114,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 	}
-	if err := sb.Apply(ctx, spec.Changes); err != nil {
+	if err := sb.Apply(ctx, sifted.Change); err != nil {
 		return Outcome{}, applyError(err)
 	}
 	env := maps.Clone(environment)
@@ -112,7 +125,17 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	outcome, err := score(ctx, sb, spec, result)
 	outcome.Duration = time.Since(begin)
+	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
+	outcome.Isolation, outcome.Filesystem = sb.Isolation(), sb.FSMode()
 	return outcome, err
+}
+
+// sift leaves of the changes what the tests may meet.
+func sift(spec Spec) (sandbox.Sifted, error) {
+	if len(spec.Changes) == 0 {
+		return sandbox.Sifted{}, nil
+	}
+	return sandbox.Sift(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), protects(spec.Protected))
 }
 
 func applyError(err error) error {
@@ -137,7 +160,9 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 	if err != nil {
 		return Outcome{}, rewardError(err, result, log)
 	}
-	return Outcome{Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log}, nil
+	return Outcome{
+		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log, LeftBehind: !result.Detached.IsZero(),
+	}, nil
 }
 
 func rewardError(err error, result sandbox.Result, log []byte) error {
