@@ -109,9 +109,17 @@ type TaskSpec struct {
 	VerifierTimeout Duration          `json:"verifier_timeout"`
 	MemoryMB        int               `json:"memory_mb,omitempty"`
 	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
-	Protected []string    `json:"protected,omitempty"`
-	Snapshot  storage.Ref `json:"snapshot"`
-	Tests     storage.Ref `json:"tests"`
+	Protected []string `json:"protected,omitempty"`
+	// Collect are commands that run over an agent's final workspace before it is scored.
+	Collect  []Hook      `json:"collect,omitempty"`
+	Snapshot storage.Ref `json:"snapshot"`
+	Tests    storage.Ref `json:"tests"`
+}
+
+// Hook is a command of a task with the time that it may take.
+type Hook struct {
+	Command string   `json:"command"`
+	Timeout Duration `json:"timeout"`
 }
 
 // DefaultRunConfig is what a run file changes.

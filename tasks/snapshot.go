@@ -37,6 +37,9 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.checkArtifacts(task.Workdir); err != nil {
+		return fmt.Errorf("task.toml: %w", err)
+	}
 	return scrubHistory(task)
 }
 
@@ -52,7 +55,7 @@ func imageOf(folder *node, prepared bool) (*image, error) {
 	}
 	img, err := readImage(text, prepared)
 	if err != nil {
-		return nil, fmt.Errorf("environment/Dockerfile: %w", err)
+		return nil, &Unsupported{Field: "environment/Dockerfile", Why: err.Error()}
 	}
 	return img, nil
 }
@@ -96,14 +99,14 @@ func wholeEnvironment(folder *node, cfg *config) (fs.FS, error) {
 	environment := folder.child("environment")
 	if environment == nil || !environment.isDir() || len(environment.children) == 0 {
 		if cfg.Environment.DockerImage != "" {
-			return nil, errors.New("task.toml: environment.docker_image: Rondo runs no images: put the tree into environment/repo and " +
+			return nil, unsupported("environment.docker_image", "Rondo runs no images: put the tree into environment/repo and "+
 				`set [metadata.rondo] snapshot = "environment/repo"`)
 		}
 		return nil, errors.New("environment/: missing or empty: it holds the repository that the agent works on")
 	}
 	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml", "compose.yaml"} {
 		if environment.child(name) != nil {
-			return nil, fmt.Errorf("environment/%s: compose files are not supported: %s", name, prepare)
+			return nil, unsupported("environment/"+name, "compose files are not supported: %s", prepare)
 		}
 	}
 	return environment.tree("environment")
@@ -112,7 +115,7 @@ func wholeEnvironment(folder *node, cfg *config) (fs.FS, error) {
 // copiedSnapshot lays out what COPY and ADD bring into the workspace.
 func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error) {
 	if len(img.copies) == 0 {
-		return nil, errors.New("environment/Dockerfile: copies nothing into the workspace: " + prepare)
+		return nil, unsupported("environment/Dockerfile", "copies nothing into the workspace: %s", prepare)
 	}
 	l := &layout{root: newDir(path.Base(workdir))}
 	for _, name := range img.folders {

@@ -17,6 +17,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
 // Task is one task, ready to be packed and run. The three trees read their
@@ -37,6 +39,9 @@ type Task struct {
 	VerifierTimeout time.Duration
 	Env             map[string]string // of the agent's commands and of the verifier
 	VerifierEnv     map[string]string // of the verifier only, over Env
+	SolutionEnv     map[string]string // of the reference fix only, over Env
+	Collect         []verifier.Hook   // [[verifier.collect]], run over the agent's final workspace
+	Healthcheck     *verifier.Hook    // nil: the task has none
 	MemoryMB        int               // MiB; 0: the sandbox's default
 
 	Snapshot fs.FS // the workspace as the agent finds it
@@ -125,14 +130,14 @@ func loadEntry(fsys fs.FS, entry fs.DirEntry) (*Task, error) {
 		return nil, nil
 	}
 	if entry.Type()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%q is a symbolic link: a pack holds real folders only", name)
+		return nil, &taskError{name, errors.New("is a symbolic link: a pack holds real folders only")}
 	}
 	if !entry.IsDir() {
 		return nil, nil
 	}
 	inside, err := readDir(fsys, name, maxFiles)
 	if err != nil {
-		return nil, fmt.Errorf("task %q: %w", name, err)
+		return nil, &taskError{name, err}
 	}
 	if !looksLikeTask(inside) {
 		return nil, nil
@@ -154,10 +159,7 @@ func looksLikeTask(entries []fs.DirEntry) bool {
 func loadTask(fsys fs.FS, dir, name string) (*Task, error) {
 	task, err := readTask(fsys, dir, name)
 	if err != nil {
-		if name == "" {
-			return nil, fmt.Errorf("task: %w", err)
-		}
-		return nil, fmt.Errorf("task %q: %w", name, err)
+		return nil, &taskError{name, err}
 	}
 	return task, nil
 }
@@ -225,15 +227,18 @@ func dropCanary(text string) string {
 // refuseSteps refuses Harbor's multi-step tasks.
 func refuseSteps(folder *node, cfg *config) error {
 	if len(cfg.Steps) > 0 || folder.child("steps") != nil {
-		return errors.New("multi-step tasks (steps/) are not supported: make one task folder of each step")
+		return unsupported("steps", "multi-step tasks are not supported: make one task folder of each step")
 	}
 	return nil
 }
 
-func setTests(task *Task, folder *node, _ *config) error {
+func setTests(task *Task, folder *node, cfg *config) error {
 	tests := folder.child("tests")
 	if tests == nil || !tests.isDir() {
 		return errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
+	}
+	if separate := cfg.Verifier.EnvironmentMode == "separate" || len(cfg.Verifier.Environment) > 0; separate && tests.child("Dockerfile") != nil {
+		return unsupported("verifier.environment_mode", "its image would be built of tests/Dockerfile, and no images are built here: use programs of the system in tests/test.sh")
 	}
 	script, err := tests.readText("test.sh", maxFile)
 	if err != nil {

@@ -31,6 +31,9 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
 			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB, Protected: t.Protected,
 		}
+		for _, hook := range t.Collect {
+			spec.Collect = append(spec.Collect, events.Hook{Command: hook.Command, Timeout: events.Duration(hook.Timeout)})
+		}
 		if spec.VerifierTimeout == 0 {
 			spec.VerifierTimeout = events.Duration(10 * time.Minute)
 		}

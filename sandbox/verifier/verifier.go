@@ -23,7 +23,7 @@ const (
 const DefaultTimeout = 600 * time.Second
 
 // Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none). Protected are patterns of paths
-// that stay as the snapshot has them, beside the package's own.
+// that stay as the snapshot has them, beside the package's own. Collect are commands that run over the agent's workspace before the tests' sandbox is made.
 type Spec struct {
 	Name          string
 	Workdir       string
@@ -31,6 +31,7 @@ type Spec struct {
 	Changes       []byte
 	Tests         []byte
 	Protected     []string
+	Collect       []Hook
 	Env           map[string]string
 	Mounts        []sandbox.Mount
 	Timeout       time.Duration
@@ -99,6 +100,13 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 		spec.Timeout = DefaultTimeout
 	}
 	begin := time.Now()
+	var said []byte
+	if len(spec.Collect) > 0 {
+		var err error
+		if spec.Changes, said, err = collect(ctx, spec); err != nil {
+			return Outcome{}, err
+		}
+	}
 	sifted, err := sift(spec)
 	if err != nil {
 		return Outcome{}, applyError(err)
@@ -125,6 +133,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	outcome, err := score(ctx, sb, spec, result)
 	outcome.Duration = time.Since(begin)
+	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
 	outcome.Isolation, outcome.Filesystem = sb.Isolation(), sb.FSMode()
 	return outcome, err

@@ -180,6 +180,9 @@ func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Roll
 		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
 		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
 	}
+	for _, hook := range task.Collect {
+		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})
+	}
 	maps.Copy(spec.Env, task.Env)
 	maps.Copy(spec.Env, task.VerifierEnv)
 	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, s.opts.ToolchainCache)
