@@ -33,6 +33,7 @@ type config struct {
 			Snapshot   string   `toml:"snapshot"`
 			Toolchains []string `toml:"toolchains"`
 			Protected  []string `toml:"protected"`
+			Repository bool     `toml:"repository"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
 	Artifacts []any `toml:"artifacts"`

@@ -17,7 +17,9 @@ import (
 
 // scrubHistory replaces a snapshot's .git folder by a new repository of one commit, of all its files: the objects, refs and
 // reflogs of the old one may hold the fix. Nothing of the old folder is kept, so nothing in it needs to be understood or trusted.
-func scrubHistory(task *Task) error {
+//
+// With wanted, a snapshot that has none gets such a repository, too.
+func scrubHistory(task *Task, wanted bool) error {
 	snapshot, ok := task.Snapshot.(*tree)
 	if !ok {
 		return nil
@@ -25,7 +27,8 @@ func scrubHistory(task *Task) error {
 	if inner := innerRepository(snapshot.root, "."); inner != "" {
 		return fmt.Errorf("snapshot: %s: a repository inside of the repository may hold the fix: take it out, or its .git", inner)
 	}
-	if snapshot.root.child(".git") == nil {
+	old := snapshot.root.child(".git")
+	if old == nil && !wanted {
 		return nil
 	}
 	delete(snapshot.root.children, ".git")
@@ -34,6 +37,9 @@ func scrubHistory(task *Task) error {
 		return fmt.Errorf("snapshot: make its repository of one commit: %w", err)
 	}
 	snapshot.root.children[".git"] = fresh
+	if old == nil {
+		return nil
+	}
 	task.Warnings = append(task.Warnings, "the snapshot's .git folder is replaced by a repository of one commit: no history can be read in it")
 	return nil
 }

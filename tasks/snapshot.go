@@ -40,7 +40,7 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	if err := cfg.checkArtifacts(task.Workdir); err != nil {
 		return fmt.Errorf("task.toml: %w", err)
 	}
-	return scrubHistory(task)
+	return scrubHistory(task, cfg.Metadata.Rondo.Repository)
 }
 
 // imageOf reads environment/Dockerfile; nil when there is none.

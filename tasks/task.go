@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // Task is one task, ready to be packed and run. The three trees read their
@@ -247,7 +248,27 @@ func setTests(task *Task, folder *node, cfg *config) error {
 	if strings.TrimSpace(script) == "" {
 		return errors.New("tests/test.sh: is empty: it must write /logs/verifier/reward.json")
 	}
+	if err := checkGrading(tests); err != nil {
+		return fmt.Errorf("tests/%s: %w", grade.File, err)
+	}
 	task.Tests, err = tests.tree("tests")
+	return err
+}
+
+// checkGrading checks the list of tests that a task is graded by, if it has one.
+func checkGrading(tests *node) error {
+	file := tests.child(grade.File)
+	if file == nil {
+		return nil
+	}
+	if !file.mode.IsRegular() || file.size > grade.MaxFile {
+		return fmt.Errorf("want a file of at most %d bytes", grade.MaxFile)
+	}
+	data, err := file.read()
+	if err != nil {
+		return err
+	}
+	_, err = grade.Read(data)
 	return err
 }
 

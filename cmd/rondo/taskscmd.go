@@ -19,7 +19,7 @@ import (
 
 func newTasks(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
-	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g))
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksImport(g))
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // Paths inside the sandbox, as task packs of the Harbor format expect them.
@@ -86,6 +87,9 @@ var environment = map[string]string{
 // script runs the tests, with bash where there is one.
 const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder + `/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
 
+// together puts both streams into one, in the order in which they were written.
+const together = "exec 2>&1; "
+
 // Run scores. Its error is an *Error, or of ctx.
 func Run(ctx context.Context, spec Spec) (Outcome, error) {
 	outcome, err := run(ctx, spec)
@@ -107,6 +111,13 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
+	grading, err := gradingOf(spec.Tests)
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("tests: %w", err)}
+	}
+	if grading != nil {
+		spec.Limits.OutputBytes = gradedOutput
+	}
 	sifted, err := sift(spec)
 	if err != nil {
 		return Outcome{}, applyError(err)
@@ -127,11 +138,15 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	env := maps.Clone(environment)
 	maps.Copy(env, spec.Env)
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", script}, Env: env, Wall: spec.Timeout})
+	run := script
+	if grading != nil {
+		run = together + script
+	}
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	outcome, err := score(ctx, sb, spec, result)
+	outcome, err := score(ctx, sb, spec, grading, result)
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
@@ -157,7 +172,7 @@ func applyError(err error) error {
 
 // score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
 // was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
-func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result) (Outcome, error) {
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, grading *grade.Grading, result sandbox.Result) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
@@ -165,7 +180,13 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 	if result.TimedOut {
 		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
 	}
-	components, err := readReward(ctx, sb, result.Detached)
+	var components map[string]float64
+	var err error
+	if grading != nil {
+		components, err = graded(grading, result)
+	} else {
+		components, err = readReward(ctx, sb, result.Detached)
+	}
 	if err != nil {
 		return Outcome{}, rewardError(err, result, log)
 	}
@@ -179,11 +200,11 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 	switch {
 	case errors.Is(err, errNoReward) && result.OutOfMemory:
 		e.Class, e.Err = ClassMemory, fmt.Errorf("exit %d: out of memory", result.ExitCode)
-	case errors.Is(err, errNoReward):
+	case errors.Is(err, errNoReward), errors.Is(err, grade.ErrNoEvidence):
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
-	case errors.Is(err, errTampered):
+	case errors.Is(err, errTampered), errors.Is(err, grade.ErrImitated):
 		e.Class = ClassTampered
 	}
 	return e
