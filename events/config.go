@@ -118,9 +118,19 @@ type TaskSpec struct {
 	// ImageID is the image's digest, "sha256:" and 64 hex digits.
 	ImageID string `json:"image_id,omitempty"`
 	// Labels are those that a tool runner must have.
-	Labels   []string    `json:"labels,omitempty"`
+	Labels []string `json:"labels,omitempty"`
+	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
+	Protected []string `json:"protected,omitempty"`
+	// Collect are commands that run over an agent's final workspace before it is scored.
+	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot"`
 	Tests    storage.Ref `json:"tests"`
+}
+
+// Hook is a command of a task with the time that it may take.
+type Hook struct {
+	Command string   `json:"command"`
+	Timeout Duration `json:"timeout"`
 }
 
 // DefaultRunConfig is what a run file changes.

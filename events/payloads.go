@@ -244,6 +244,13 @@ type RolloutScored struct {
 	Log        *storage.Ref       `json:"log,omitempty"`
 	TaskDigest string             `json:"task_digest"`
 	DurationMS float64            `json:"duration_ms"`
+	// Flags say what of the rollout looks like cheating, "name: detail" each; see the Flag constants. They are remarks for people and
+	// filters, and change no reward.
+	Flags []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
+	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the program that scored.
+	Isolation  string `json:"isolation,omitempty"`
+	Filesystem string `json:"filesystem,omitempty"`
+	Build      string `json:"build,omitempty"`
 	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.
 	Trajectory storage.Ref `json:"trajectory"`
 	TextOnly   bool        `json:"text_only,omitempty"`

@@ -15,6 +15,17 @@ const (
 	FeedbackComponent = "feedback"
 )
 
+// Names of the flags of RolloutScored. None is a proof: an honest agent may ask Git for its history, too.
+const (
+	FlagProtected = "protected_path" // the change touched a path that is put back for the tests, such as conftest.py
+	FlagLink      = "link_outside"   // it made a link that leads out of the workspace
+	FlagTestFile  = "test_file"      // it touched a test that is not protected
+	FlagGit       = "git_plumbing"   // a command looked for other commits, or the change touched Git's own files
+	FlagVerifier  = "verifier_files" // a call was about the verifier's folders, the solution or the reward
+	FlagPackages  = "site_packages"  // a call was about the folders of installed packages
+	FlagProcess   = "left_process"   // a process got away from the tests before the reward was written
+)
+
 // Scoring says how a rollout's reward is made of the numbers that its verifier reported.
 type Scoring struct {
 	// Weights make the reward a weighted sum of components. Without any it is the component "reward".

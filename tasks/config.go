@@ -15,6 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
 // config is the part of task.toml (schema 1.x) that Rondo reads; every other
@@ -34,17 +35,28 @@ type config struct {
 			Toolchains []string `toml:"toolchains"`
 			Labels     []string `toml:"labels"`
 			Image      bool     `toml:"image"`
+			Protected  []string `toml:"protected"`
+			Repository bool     `toml:"repository"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
-	Agent struct {
+	Artifacts []any `toml:"artifacts"`
+	Agent     struct {
 		TimeoutSec *float64 `toml:"timeout_sec"`
+		User       any      `toml:"user"`
+		network
 	} `toml:"agent"`
 	Verifier struct {
-		TimeoutSec  *float64          `toml:"timeout_sec"`
-		Env         map[string]string `toml:"env"`
-		Environment map[string]any    `toml:"environment"`
-		Collect     []any             `toml:"collect"`
+		TimeoutSec      *float64          `toml:"timeout_sec"`
+		Env             map[string]string `toml:"env"`
+		User            any               `toml:"user"`
+		EnvironmentMode string            `toml:"environment_mode"`
+		Environment     map[string]any    `toml:"environment"`
+		Collect         []collect         `toml:"collect"`
+		network
 	} `toml:"verifier"`
+	Solution struct {
+		Env map[string]string `toml:"env"`
+	} `toml:"solution"`
 	Environment struct {
 		DockerImage   string            `toml:"docker_image"`
 		OS            string            `toml:"os"`
@@ -54,10 +66,13 @@ type config struct {
 		MemoryMB      *int              `toml:"memory_mb"`
 		Memory        string            `toml:"memory"` // the old spelling, "2G"
 		GPUs          int               `toml:"gpus"`
-		NetworkMode   string            `toml:"network_mode"`
+		GPUTypes      []string          `toml:"gpu_types"`
+		TPU           map[string]any    `toml:"tpu"`
 		AllowInternet bool              `toml:"allow_internet"`
 		MCPServers    []any             `toml:"mcp_servers"`
-		Healthcheck   map[string]any    `toml:"healthcheck"`
+		SkillsDir     string            `toml:"skills_dir"`
+		Healthcheck   *healthcheck      `toml:"healthcheck"`
+		network
 	} `toml:"environment"`
 	Steps []any `toml:"steps"`
 }
@@ -132,48 +147,15 @@ func (c *config) apply(task *Task) error {
 	if len(task.Keywords) > maxKeywords {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
-	for _, check := range []func(*Task) error{c.refuse, c.setTimeouts, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds} {
+	for _, check := range []func(*Task) error{
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds, c.setProtected,
+	} {
 		if err := check(task); err != nil {
 			return err
 		}
 	}
 	c.warn(task)
 	return nil
-}
-
-// refuse names the settings that Rondo cannot honour and that would change
-// what the task measures.
-func (c *config) refuse(*Task) error {
-	version := c.SchemaVersion
-	if version == "" {
-		version = c.Version
-	}
-	env := c.Environment
-	switch {
-	case version != "" && version != "1" && !strings.HasPrefix(version, "1."):
-		return fmt.Errorf("schema_version: %q is unknown, this Rondo reads 1.x", version)
-	case env.OS != "" && env.OS != "linux":
-		return fmt.Errorf("environment.os: %q is not supported, only linux is", env.OS)
-	case env.GPUs > 0:
-		return errors.New("environment.gpus: a sandbox has no GPU: set it to 0")
-	case len(env.MCPServers) > 0:
-		return errors.New("environment.mcp_servers: not supported: a sandbox has no network")
-	case len(c.Verifier.Collect) > 0:
-		return errors.New("verifier.collect: not supported: let tests/test.sh look at the workspace itself")
-	}
-	return nil
-}
-
-func (c *config) warn(task *Task) {
-	if mode := c.Environment.NetworkMode; mode == "public" || mode == "allowlist" || c.Environment.AllowInternet {
-		task.Warnings = append(task.Warnings, "task.toml: environment: asks for a network: a sandbox has none")
-	}
-	if len(c.Environment.Healthcheck) > 0 {
-		task.Warnings = append(task.Warnings, "task.toml: environment.healthcheck: is not run: a sandbox starts no service")
-	}
-	if len(c.Verifier.Environment) > 0 {
-		task.Warnings = append(task.Warnings, "task.toml: verifier.environment: is ignored: the verifier runs in a fresh sandbox of the same kind")
-	}
 }
 
 func (c *config) setTimeouts(task *Task) (err error) {
@@ -198,7 +180,10 @@ func (c *config) setEnv(task *Task) (err error) {
 	if task.Env, err = environment("environment.env", c.Environment.Env); err != nil {
 		return err
 	}
-	task.VerifierEnv, err = environment("verifier.env", c.Verifier.Env)
+	if task.VerifierEnv, err = environment("verifier.env", c.Verifier.Env); err != nil {
+		return err
+	}
+	task.SolutionEnv, err = environment("solution.env", c.Solution.Env)
 	return err
 }
 
@@ -292,6 +277,14 @@ func (c *config) setNeeds(task *Task) error {
 		if !events.ValidLabel(label) {
 			return fmt.Errorf("metadata.rondo.labels: %q: %s", label, events.LabelRule)
 		}
+	}
+	return nil
+}
+
+func (c *config) setProtected(task *Task) error {
+	task.Protected = c.Metadata.Rondo.Protected
+	if err := verifier.CheckPatterns(task.Protected); err != nil {
+		return fmt.Errorf("metadata.rondo.protected: %w", err)
 	}
 	return nil
 }

@@ -1,12 +1,12 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 
 	"github.com/rondo-rl/rondo/sandbox"
 )
@@ -19,7 +19,7 @@ func setImage(task *Task, cfg *config, workspace bool) error {
 	case name == "" && cfg.Metadata.Rondo.Image:
 		return errors.New("task.toml: metadata.rondo.image: needs environment.docker_image to name the image")
 	case name != "" && (cfg.Metadata.Rondo.Image || !workspace):
-		task.Image = name
+		task.Image, task.config = name, cfg
 	}
 	return nil
 }
@@ -32,31 +32,42 @@ func (t *Task) OpenImage(ctx context.Context, cacheDir string) error {
 	}
 	image, err := sandbox.OpenImage(ctx, t.Image, "", cacheDir)
 	if err != nil {
-		return fmt.Errorf("task %s: %w", t.Name, err)
+		return fmt.Errorf("task %s: %w", t.Name, unsupported("environment.docker_image", "%v", err))
 	}
-	workdir, snapshot := t.Workdir, t.Snapshot
-	if workdir == "" {
-		if workdir = image.Workdir; workdir == "" {
-			workdir = defaultWorkdir
-		}
-		if err := checkWorkdir(workdir); err != nil {
-			return fmt.Errorf("task %s: container image %s: %w", t.Name, t.Image, err)
-		}
-	}
-	if snapshot == nil {
-		inside, err := os.OpenRoot(image.Root) // a link of the image may lead anywhere
-		if err != nil {
-			return fmt.Errorf("task %s: %w", t.Name, err)
-		}
-		defer inside.Close()
-		folder, err := inside.OpenRoot("." + workdir)
-		if err != nil {
-			return fmt.Errorf("task %s: container image %s: its workspace %s: %w", t.Name, t.Image, workdir, err)
-		}
-		snapshot = folder.FS()
+	if err := t.takeFrom(image); err != nil {
+		return fmt.Errorf("task %s: container image %s: %w", t.Name, t.Image, err)
 	}
 	env := maps.Clone(image.Env)
 	maps.Copy(env, t.Env)
-	t.Root, t.ImageID, t.Workdir, t.Snapshot, t.Env = filepath.Clean(image.Root), image.ID, workdir, snapshot, env
+	t.Root, t.ImageID, t.Env = image.Root, image.ID, env
+	return nil
+}
+
+// takeFrom finds the workspace in the image's tree, as far as the task does not have one.
+func (t *Task) takeFrom(image sandbox.Image) error {
+	workdir := cmp.Or(t.Workdir, image.Workdir, defaultWorkdir)
+	if err := checkWorkdir(workdir); err != nil {
+		return err
+	}
+	if err := t.config.checkArtifacts(workdir); err != nil {
+		return err
+	}
+	if t.Snapshot == nil {
+		inside, err := os.OpenRoot(image.Root) // a link of the image may lead anywhere; the snapshot goes on reading from it
+		if err != nil {
+			return err
+		}
+		found, err := scan(inside.FS(), workdir[1:])
+		if err != nil {
+			return fmt.Errorf("its workspace %s: %w", workdir, err)
+		}
+		if t.Snapshot, err = found.tree(workdir); err != nil {
+			return err
+		}
+		if err := scrubHistory(t, t.config.Metadata.Rondo.Repository); err != nil {
+			return err
+		}
+	}
+	t.Workdir = workdir
 	return nil
 }

@@ -24,7 +24,7 @@ func importImage(t *testing.T, changes ...string) string {
 			t.Fatalf("%s %q: %v: %s", name, args, err, out)
 		}
 	}
-	for _, folder := range []string{"bin", "etc", "testbed", "opt", "root", "var"} {
+	for _, folder := range []string{"bin", "etc", "testbed", "testbed/.git", "opt", "root", "var"} {
 		if err := os.Mkdir(filepath.Join(root, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func importImage(t *testing.T, changes ...string) string {
 		}
 	}
 	for name, content := range map[string]string{
-		"etc/release": "image 7\n", "testbed/answer": "41\n", "opt/tool": "#!/bin/sh\necho tool\n", "root/.profile": "kept\n",
+		"etc/release": "image 7\n", "testbed/answer": "41\n", "testbed/.git/fix": "42\n", "opt/tool": "#!/bin/sh\necho tool\n", "root/.profile": "kept\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTaskOfAnImage(t *testing.T) {
 		"task.toml":      "[task]\nname = \"x/image\"\n[environment]\ndocker_image = \"" + name + "\"\n",
 		"instruction.md": "Make the answer right.",
 		"tests/test.sh": `[ "$(cat /etc/release)" = "image 7" ] && [ "$(tool)" = tool ] && [ "$FLAVOUR" = image ] && [ "$(cat /root/.profile)" = kept ] || exit 1
-[ -e /usr/lib/os-release ] && exit 1
+[ -e /usr/lib/os-release ] || [ -e .git/fix ] || [ ! -e .git/HEAD ] && exit 1
 touch /etc/x 2>/dev/null && exit 1
 [ "$(cat answer)" = 42 ] && r=1 || r=0
 echo "$r" > /logs/verifier/reward.txt

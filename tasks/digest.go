@@ -9,6 +9,8 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
 // digest gives the hex SHA-256 of a task: its settings as JSON, then its three
@@ -21,10 +23,12 @@ func digest(task *Task) (string, error) {
 		AgentTimeout, VerifierTimeout int64
 		Env, VerifierEnv              map[string]string
 		MemoryMB                      int
-		Image                         string `json:",omitempty"`
+		Image                         string          `json:",omitempty"` // so that tasks without any keep their digests
+		Protected                     []string        `json:",omitempty"`
+		Collect                       []verifier.Hook `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB, task.Image,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Collect,
 	})
 	if err != nil {
 		return "", err

@@ -33,10 +33,9 @@ func (r *Report) inspect(task *Task) {
 			r.problem("read %s: %v", part.label, err)
 		}
 	}
-	total, history := 0, false
+	total := 0
 	err := eachFile(task.Snapshot, func(name string, data []byte) {
 		total += len(data)
-		history = history || strings.HasPrefix(name, ".git/") || strings.Contains(name, "/.git/")
 		source, leaked := hidden[sha256.Sum256(data)]
 		if leaked && strings.HasPrefix(source, "solution/") {
 			r.problem("the snapshot shows the agent %s as %s", source, name)
@@ -46,9 +45,6 @@ func (r *Report) inspect(task *Task) {
 	})
 	if err != nil {
 		r.problem("read snapshot: %v", err)
-	}
-	if history {
-		r.warn("the snapshot holds a .git folder: make sure that the fix is not in its objects")
 	}
 	if total > heavySnapshot {
 		r.warn("the snapshot has %d MiB, which every rollout copies", total>>20)

@@ -19,11 +19,21 @@ type LintOptions struct {
 	AllowInsecure bool   // as in sandbox.Spec
 }
 
+// Verdicts on a task.
+const (
+	VerdictOK          = "ok"
+	VerdictWarnings    = "warnings"           // it can be trained on; its author should look at something
+	VerdictUnsound     = "not sound"          // it does not measure what it should, or is no task
+	VerdictUnsupported = "cannot be honoured" // it asks for what Rondo does not have
+)
+
 // Report is what Lint found out about one task.
 type Report struct {
 	Task     string    `json:"task"`
 	Digest   string    `json:"digest"`
 	OK       bool      `json:"ok"`                 // no problems
+	Verdict  string    `json:"verdict"`            // one of the Verdict constants
+	Field    string    `json:"field,omitempty"`    // what cannot be honoured
 	Problems []string  `json:"problems,omitempty"` // the task must not be trained on
 	Warnings []string  `json:"warnings,omitempty"` // the task's author should look at these
 	Nothing  []Attempt `json:"nothing"`            // the untouched snapshot, which must score 0
@@ -50,18 +60,28 @@ const (
 // untouched snapshot scores 0 and the reference solution scores 1, every time.
 func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 	report := Report{Task: task.Name, Digest: task.Digest, Nothing: []Attempt{}, Solution: []Attempt{}}
-	if err := task.OpenImage(ctx, opts.CacheDir); err != nil {
-		report.problem("%v", err)
-		return report
-	}
-	report.inspect(task)
 	if opts.Repeats <= 0 {
 		opts.Repeats = defaultRepeats
 	}
-	if err := report.prove(ctx, task, opts); err != nil {
+	if err := task.OpenImage(ctx, opts.CacheDir); err != nil {
+		report.unsupported(err)
 		report.problem("%v", err)
+	} else {
+		report.inspect(task)
+		if err := report.prove(ctx, task, opts); err != nil {
+			report.problem("%v", err)
+		}
 	}
 	report.OK = len(report.Problems) == 0
+	switch {
+	case report.Verdict != "":
+	case !report.OK:
+		report.Verdict = VerdictUnsound
+	case len(report.Warnings) > 0:
+		report.Verdict = VerdictWarnings
+	default:
+		report.Verdict = VerdictOK
+	}
 	return report
 }
 
@@ -73,6 +93,12 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 	p, err := newProver(ctx, task, opts)
 	if err != nil {
 		return err
+	}
+	if check := task.Healthcheck; check != nil {
+		if err := p.healthy(ctx, check); err != nil {
+			r.unsupported(err)
+			r.problem("task.toml: %v", err)
+		}
 	}
 	for range opts.Repeats {
 		r.Nothing = append(r.Nothing, p.score(ctx, nil, 0))
@@ -155,7 +181,7 @@ func (p *prover) with(more map[string]string) map[string]string {
 func (p *prover) score(ctx context.Context, changes []byte, want float64) Attempt {
 	begin := time.Now()
 	outcome, err := verifier.Run(ctx, verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: p.tests,
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: p.tests, Protected: p.task.Protected, Collect: p.task.Collect,
 		Env: p.with(p.task.VerifierEnv), Mounts: p.mounts, Timeout: p.task.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
@@ -202,7 +228,7 @@ func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
 	if err := sb.SetBase(ctx); err != nil {
 		return nil, err
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(nil), Wall: p.task.VerifierTimeout})
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(p.task.SolutionEnv), Wall: p.task.VerifierTimeout})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("run solution/solve.sh: %w", err)
@@ -216,6 +242,23 @@ func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
 		err = errors.New("run solution/solve.sh: it changed nothing")
 	}
 	return changes, err
+}
+
+// healthy runs the task's health check over the snapshot. Nothing starts by itself in a sandbox, so that it fails now says that it always will.
+func (p *prover) healthy(ctx context.Context, check *verifier.Hook) error {
+	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "lint", Workdir: p.task.Workdir, Mounts: p.mounts, Limits: p.limits, AllowInsecure: p.insecure})
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	if err := sb.Unpack(ctx, sb.Workdir(), p.snapshot); err != nil {
+		return err
+	}
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", check.Command}, Env: p.with(nil), Wall: check.Timeout})
+	if err != nil || result.ExitCode == 0 && !result.TimedOut {
+		return err
+	}
+	return unsupported("environment.healthcheck", "exit %d: a sandbox starts no service that it could wait for: %s", result.ExitCode, tail(append(result.Stdout, result.Stderr...)))
 }
 
 func tail(log []byte) string {

@@ -81,7 +81,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"windows", settings("[environment]\nos = \"windows\""), []string{"environment.os"}},
 		{"gpu", settings("[environment]\ngpus = 1"), []string{"environment.gpus"}},
 		{"mcp", settings("[[environment.mcp_servers]]\nname = \"x\""), []string{"mcp_servers"}},
-		{"collect", settings("[[verifier.collect]]\ncommand = \"x\""), []string{"verifier.collect"}},
+		{"collect", settings("[[verifier.collect]]\ncommand = \" \""), []string{"verifier.collect.command"}},
 		{"no memory", settings("[environment]\nmemory_mb = 0"), []string{"environment.memory_mb"}},
 		{"memory without unit", settings("[environment]\nmemory = \"12\""), []string{"environment.memory"}},
 		{"variable name", settings("[environment.env]\n\"A=B\" = \"x\""), []string{"environment.env", "A=B"}},
@@ -168,7 +168,7 @@ func TestLoadOfSpecialFilesOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded, err := LoadDir(dir)
-	if err == nil || !strings.Contains(err.Error(), `"u" is a symbolic link`) {
+	if err == nil || !strings.Contains(err.Error(), `task "u": is a symbolic link`) {
 		t.Errorf("linked task: error %v", err)
 	}
 	if len(loaded) != 1 || loaded[0].Name != "t" {

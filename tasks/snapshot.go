@@ -40,7 +40,13 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	default:
 		task.Snapshot, err = wholeEnvironment(folder)
 	}
-	return err
+	if err != nil || task.Snapshot == nil {
+		return err
+	}
+	if err := cfg.checkArtifacts(task.Workdir); err != nil {
+		return fmt.Errorf("task.toml: %w", err)
+	}
+	return scrubHistory(task, cfg.Metadata.Rondo.Repository)
 }
 
 // imageOf reads environment/Dockerfile; nil when there is none.
@@ -55,7 +61,7 @@ func imageOf(folder *node, prepared bool) (*image, error) {
 	}
 	img, err := readImage(text, prepared)
 	if err != nil {
-		return nil, fmt.Errorf("environment/Dockerfile: %w", err)
+		return nil, &Unsupported{Field: "environment/Dockerfile", Why: err.Error()}
 	}
 	return img, nil
 }
@@ -102,7 +108,7 @@ func wholeEnvironment(folder *node) (fs.FS, error) {
 	}
 	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml", "compose.yaml"} {
 		if environment.child(name) != nil {
-			return nil, fmt.Errorf("environment/%s: compose files are not supported: %s", name, prepare)
+			return nil, unsupported("environment/"+name, "compose files are not supported: %s", prepare)
 		}
 	}
 	return environment.tree("environment")
@@ -111,7 +117,7 @@ func wholeEnvironment(folder *node) (fs.FS, error) {
 // copiedSnapshot lays out what COPY and ADD bring into the workspace.
 func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error) {
 	if len(img.copies) == 0 {
-		return nil, errors.New("environment/Dockerfile: copies nothing into the workspace: " + prepare)
+		return nil, unsupported("environment/Dockerfile", "copies nothing into the workspace: %s", prepare)
 	}
 	l := &layout{root: newDir(path.Base(workdir))}
 	for _, name := range img.folders {

@@ -17,6 +17,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // Task is one task, ready to be packed and run. The three trees read their
@@ -31,10 +34,15 @@ type Task struct {
 	Workdir    string   // absolute path of the workspace in the sandbox
 	Toolchains []string // [metadata.rondo] toolchains, such as "go"
 
+	Protected []string // [metadata.rondo] protected: paths that no agent may change, patterns of verifier.Spec
+
 	AgentTimeout    time.Duration // 0: the task sets none
 	VerifierTimeout time.Duration
 	Env             map[string]string // of the agent's commands and of the verifier
 	VerifierEnv     map[string]string // of the verifier only, over Env
+	SolutionEnv     map[string]string // of the reference fix only, over Env
+	Collect         []verifier.Hook   // [[verifier.collect]], run over the agent's final workspace
+	Healthcheck     *verifier.Hook    // nil: the task has none
 	MemoryMB        int               // MiB; 0: the sandbox's default
 	CPUs            int               // that a tool runner must have; 0: any
 	Labels          []string          // [metadata.rondo] labels that a tool runner must have
@@ -42,6 +50,7 @@ type Task struct {
 	// Image is the container image whose tree is the task's root file system; "" for that of the machine. OpenImage sets ImageID, the
 	// image's digest, and Root, the folder of its tree, and where the image has them Workdir and Snapshot.
 	Image, ImageID, Root string
+	config               *config // what OpenImage has yet to heed
 
 	Snapshot fs.FS // the workspace as the agent finds it
 	Tests    fs.FS // /tests of the verifier; holds test.sh
@@ -129,14 +138,14 @@ func loadEntry(fsys fs.FS, entry fs.DirEntry) (*Task, error) {
 		return nil, nil
 	}
 	if entry.Type()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%q is a symbolic link: a pack holds real folders only", name)
+		return nil, &taskError{name, errors.New("is a symbolic link: a pack holds real folders only")}
 	}
 	if !entry.IsDir() {
 		return nil, nil
 	}
 	inside, err := readDir(fsys, name, maxFiles)
 	if err != nil {
-		return nil, fmt.Errorf("task %q: %w", name, err)
+		return nil, &taskError{name, err}
 	}
 	if !looksLikeTask(inside) {
 		return nil, nil
@@ -158,10 +167,7 @@ func looksLikeTask(entries []fs.DirEntry) bool {
 func loadTask(fsys fs.FS, dir, name string) (*Task, error) {
 	task, err := readTask(fsys, dir, name)
 	if err != nil {
-		if name == "" {
-			return nil, fmt.Errorf("task: %w", err)
-		}
-		return nil, fmt.Errorf("task %q: %w", name, err)
+		return nil, &taskError{name, err}
 	}
 	return task, nil
 }
@@ -229,15 +235,18 @@ func dropCanary(text string) string {
 // refuseSteps refuses Harbor's multi-step tasks.
 func refuseSteps(folder *node, cfg *config) error {
 	if len(cfg.Steps) > 0 || folder.child("steps") != nil {
-		return errors.New("multi-step tasks (steps/) are not supported: make one task folder of each step")
+		return unsupported("steps", "multi-step tasks are not supported: make one task folder of each step")
 	}
 	return nil
 }
 
-func setTests(task *Task, folder *node, _ *config) error {
+func setTests(task *Task, folder *node, cfg *config) error {
 	tests := folder.child("tests")
 	if tests == nil || !tests.isDir() {
 		return errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
+	}
+	if separate := cfg.Verifier.EnvironmentMode == "separate" || len(cfg.Verifier.Environment) > 0; separate && tests.child("Dockerfile") != nil {
+		return unsupported("verifier.environment_mode", "its image would be built of tests/Dockerfile, and no images are built here: use programs of the system in tests/test.sh")
 	}
 	script, err := tests.readText("test.sh", maxFile)
 	if err != nil {
@@ -246,7 +255,27 @@ func setTests(task *Task, folder *node, _ *config) error {
 	if strings.TrimSpace(script) == "" {
 		return errors.New("tests/test.sh: is empty: it must write /logs/verifier/reward.json")
 	}
+	if err := checkGrading(tests); err != nil {
+		return fmt.Errorf("tests/%s: %w", grade.File, err)
+	}
 	task.Tests, err = tests.tree("tests")
+	return err
+}
+
+// checkGrading checks the list of tests that a task is graded by, if it has one.
+func checkGrading(tests *node) error {
+	file := tests.child(grade.File)
+	if file == nil {
+		return nil
+	}
+	if !file.mode.IsRegular() || file.size > grade.MaxFile {
+		return fmt.Errorf("want a file of at most %d bytes", grade.MaxFile)
+	}
+	data, err := file.read()
+	if err != nil {
+		return err
+	}
+	_, err = grade.Read(data)
 	return err
 }
 

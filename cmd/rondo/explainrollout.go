@@ -41,6 +41,10 @@ type verdictStory struct {
 	TaskDigest string             `json:"task_digest"`
 	Log        *storage.Ref       `json:"log,omitempty"`
 	DurationMS float64            `json:"duration_ms"`
+	Flags      []string           `json:"flags,omitempty"`
+	Isolation  string             `json:"isolation,omitempty"`
+	Filesystem string             `json:"filesystem,omitempty"`
+	Build      string             `json:"build,omitempty"`
 }
 
 type turnStory struct {
@@ -105,7 +109,7 @@ func (s *scene) member(m events.Member, versions map[int64]bool) (memberStory, e
 		story.Trajectory, story.Workspace = &f.Trajectory, f.Workspace
 	}
 	if v := r.Scored; v != nil {
-		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS}
+		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS, v.Flags, v.Isolation, v.Filesystem, v.Build}
 	}
 	for _, t := range r.Turns {
 		versions[t.PolicyVersion] = true

@@ -55,6 +55,9 @@ func printGroup(w io.Writer, g groupStory) {
 		printTurns(w, m)
 		if v := m.Verdict; v != nil {
 			fmt.Fprintf(w, "    verifier: reward %.4g, exit code %d, task %s, log %s\n", v.Reward, v.ExitCode, short(v.TaskDigest), digest(v.Log))
+			for _, flag := range v.Flags {
+				fmt.Fprintf(w, "    flag: %s\n", line(flag, 300))
+			}
 		}
 		if f := m.Failure; f != nil {
 			fmt.Fprintf(w, "    failed: %s, %s: %s\n", f.Stage, f.Class, line(f.Message, 200))

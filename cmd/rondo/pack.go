@@ -32,8 +32,11 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		}
 		spec := events.TaskSpec{
 			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
-			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB,
+			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB, Protected: t.Protected,
 			CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
+		}
+		for _, hook := range t.Collect {
+			spec.Collect = append(spec.Collect, events.Hook{Command: hook.Command, Timeout: events.Duration(hook.Timeout)})
 		}
 		if spec.VerifierTimeout == 0 {
 			spec.VerifierTimeout = events.Duration(10 * time.Minute)

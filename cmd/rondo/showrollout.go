@@ -119,6 +119,9 @@ func (s *shownRollout) outcome(fact func(name, text string, st style)) {
 			text += fmt.Sprintf("  advantage %+.4g", m.Advantage)
 		}
 		fact("reward", text, bold)
+		for _, flag := range r.Scored.Flags {
+			fact("flag", line(flag, 300), yellow)
+		}
 	}
 	for _, b := range s.batches {
 		if text := fmt.Sprintf("feed %s, step %d", line(b.feed, 40), b.step); b.masked == "" {

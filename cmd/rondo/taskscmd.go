@@ -19,7 +19,7 @@ import (
 
 func newTasks(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
-	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g))
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksImport(g))
 	return cmd
 }
 
@@ -32,16 +32,30 @@ func newTasksLint(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint [DIR]",
 		Short: "Prove that each task is sound: doing nothing scores 0, its solution scores 1, three times over",
+		Long: `Prove that each task is sound, and say a verdict on it:
+
+  ok                  doing nothing scores 0 and its solution scores 1, three times over
+  warnings            the same, and its author should look at something
+  not sound           it does not measure what it should, or is no task
+  cannot be honoured  it asks for what Rondo does not have; the field is named
+
+Images are not built or run here: the tree comes from what environment/Dockerfile copies, or from the folder that
+[metadata.rondo] snapshot names. The verifier always runs in a fresh sandbox of its own, whatever environment_mode says.`,
 		Example: `  rondo tasks lint
   rondo tasks lint ./my-tasks --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, loadErr := loadTasks(strings.Join(args, ""))
-			if len(list) == 0 && loadErr != nil {
+			reports := tasks.Refused(loadErr)
+			if len(list)+len(reports) == 0 && loadErr != nil {
 				return loadErr
 			}
-			bad := 0
-			var reports []tasks.Report
+			bad := len(reports)
+			for _, r := range reports {
+				if !g.json {
+					printLint(cmd, r)
+				}
+			}
 			for _, t := range list {
 				newProgress(g).show("linting %s", t.Name)
 				r := tasks.Lint(cmd.Context(), t, tasks.LintOptions{CacheDir: s.toolchainCache, AllowInsecure: s.allowInsecure})
@@ -60,11 +74,8 @@ func newTasksLint(g *global) *cobra.Command {
 					return err
 				}
 			}
-			if loadErr != nil {
-				return &exitError{found, loadErr}
-			}
 			if bad > 0 {
-				return &exitError{found, fmt.Errorf("%d of %d tasks are not sound", bad, len(list))}
+				return &exitError{found, fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
 			}
 			return nil
 		},
@@ -75,9 +86,9 @@ func newTasksLint(g *global) *cobra.Command {
 
 func printLint(cmd *cobra.Command, r tasks.Report) {
 	w := cmd.OutOrStdout()
-	state := "ok"
-	if !r.OK {
-		state = "NOT SOUND"
+	state := r.Verdict
+	if r.Field != "" {
+		state += ": " + r.Field
 	}
 	fmt.Fprintf(w, "%-24s %s\n", r.Task, state)
 	for _, p := range r.Problems {
@@ -214,7 +225,10 @@ func newTasksRun(g *global) *cobra.Command {
 
 // verify scores a tree as the scorer would.
 func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s settings) (verifier.Outcome, error) {
-	spec := verifier.Spec{Name: t.Name, Workdir: t.Workdir, Root: t.Root, Timeout: t.VerifierTimeout, Env: map[string]string{}, AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20}}
+	spec := verifier.Spec{
+		Name: t.Name, Workdir: t.Workdir, Root: t.Root, Protected: t.Protected, Collect: t.Collect, Timeout: t.VerifierTimeout, Env: map[string]string{},
+		AllowInsecure: s.allowInsecure, Limits: sandbox.Limits{MemoryBytes: int64(t.MemoryMB) << 20},
+	}
 	maps.Copy(spec.Env, t.Env)
 	maps.Copy(spec.Env, t.VerifierEnv)
 	mounts, env, err := sandbox.Toolchains(ctx, t.Toolchains, s.toolchainCache)

@@ -3,6 +3,7 @@
 package verifier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // Paths inside the sandbox, as task packs of the Harbor format expect them.
@@ -21,7 +23,8 @@ const (
 // DefaultTimeout is how long tests may run.
 const DefaultTimeout = 600 * time.Second
 
-// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none).
+// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none). Protected are patterns of paths
+// that stay as the snapshot has them, beside the package's own. Collect are commands that run over the agent's workspace before the tests' sandbox is made.
 type Spec struct {
 	Name          string
 	Workdir       string
@@ -29,6 +32,8 @@ type Spec struct {
 	Snapshot      []byte
 	Changes       []byte
 	Tests         []byte
+	Protected     []string
+	Collect       []Hook
 	Env           map[string]string
 	Mounts        []sandbox.Mount
 	Timeout       time.Duration
@@ -43,6 +48,12 @@ type Outcome struct {
 	ExitCode   int    // of the tests; it is not the reward
 	Log        []byte // what the tests wrote, the standard output first
 	Duration   time.Duration
+	// Restored are protected paths that the changes touched, Links links of theirs that led out of the workspace. The tests met neither.
+	Restored, Links []string
+	// LeftBehind: a process got away from the tests, though not for as long as it would have taken to write the reward.
+	LeftBehind bool
+	// Isolation and Filesystem are those of the sandbox.
+	Isolation, Filesystem string
 }
 
 // Classes of Error.
@@ -77,6 +88,9 @@ var environment = map[string]string{
 // script runs the tests, with bash where there is one.
 const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder + `/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
 
+// together puts both streams into one, in the order in which they were written.
+const together = "exec 2>&1; "
+
 // Run scores. Its error is an *Error, or of ctx.
 func Run(ctx context.Context, spec Spec) (Outcome, error) {
 	outcome, err := run(ctx, spec)
@@ -91,6 +105,24 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 		spec.Timeout = DefaultTimeout
 	}
 	begin := time.Now()
+	var said []byte
+	if len(spec.Collect) > 0 {
+		var err error
+		if spec.Changes, said, err = collect(ctx, spec); err != nil {
+			return Outcome{}, err
+		}
+	}
+	grading, err := gradingOf(spec.Tests)
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("tests: %w", err)}
+	}
+	if grading != nil {
+		spec.Limits.OutputBytes = gradedOutput
+	}
+	sifted, err := sift(spec)
+	if err != nil {
+		return Outcome{}, applyError(err)
+	}
 	sb, err := sandbox.New(ctx, sandbox.Spec{
 		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
 		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
@@ -102,18 +134,33 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 	}
-	if err := sb.Apply(ctx, spec.Changes); err != nil {
+	if err := sb.Apply(ctx, sifted.Change); err != nil {
 		return Outcome{}, applyError(err)
 	}
 	env := maps.Clone(environment)
 	maps.Copy(env, spec.Env)
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", script}, Env: env, Wall: spec.Timeout})
+	run := script
+	if grading != nil {
+		run = together + script
+	}
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	outcome, err := score(ctx, sb, spec, result)
+	outcome, err := score(ctx, sb, spec, grading, result)
 	outcome.Duration = time.Since(begin)
+	outcome.Log = append(said, outcome.Log...)
+	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
+	outcome.Isolation, outcome.Filesystem = sb.Isolation(), sb.FSMode()
 	return outcome, err
+}
+
+// sift leaves of the changes what the tests may meet.
+func sift(spec Spec) (sandbox.Sifted, error) {
+	if len(spec.Changes) == 0 {
+		return sandbox.Sifted{}, nil
+	}
+	return sandbox.Sift(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), protects(spec.Protected))
 }
 
 func applyError(err error) error {
@@ -126,7 +173,7 @@ func applyError(err error) error {
 
 // score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
 // was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
-func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result) (Outcome, error) {
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, grading *grade.Grading, result sandbox.Result) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
@@ -134,11 +181,19 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 	if result.TimedOut {
 		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
 	}
-	components, err := readReward(ctx, sb, result.Detached)
+	var components map[string]float64
+	var err error
+	if grading != nil {
+		components, err = graded(grading, result)
+	} else {
+		components, err = readReward(ctx, sb, result.Detached)
+	}
 	if err != nil {
 		return Outcome{}, rewardError(err, result, log)
 	}
-	return Outcome{Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log}, nil
+	return Outcome{
+		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log, LeftBehind: !result.Detached.IsZero(),
+	}, nil
 }
 
 func rewardError(err error, result sandbox.Result, log []byte) error {
@@ -146,11 +201,11 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 	switch {
 	case errors.Is(err, errNoReward) && result.OutOfMemory:
 		e.Class, e.Err = ClassMemory, fmt.Errorf("exit %d: out of memory", result.ExitCode)
-	case errors.Is(err, errNoReward):
+	case errors.Is(err, errNoReward), errors.Is(err, grade.ErrNoEvidence):
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
-	case errors.Is(err, errTampered):
+	case errors.Is(err, errTampered), errors.Is(err, grade.ErrImitated):
 		e.Class = ClassTampered
 	}
 	return e

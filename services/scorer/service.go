@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -151,18 +153,35 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	if err != nil {
 		return scored, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: err, Log: outcome.Log}
 	}
+	flags, err := suspicions(spec.Changes, r.Turns, outcome)
+	if err != nil {
+		return scored, nil, err
+	}
 	return events.RolloutScored{
 		Reward: reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
 		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, Build: build(),
 		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
 	}, outcome.Log, nil
 }
 
+// build is the version of this program.
+var build = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "unknown"
+	}
+	return info.Main.Version
+})
+
 func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {
 	spec := verifier.Spec{
-		Name: r.ID, Workdir: task.Workdir, Env: map[string]string{},
+		Name: r.ID, Workdir: task.Workdir, Protected: task.Protected, Env: map[string]string{},
 		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
 		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
+	}
+	for _, hook := range task.Collect {
+		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})
 	}
 	maps.Copy(spec.Env, task.Env)
 	maps.Copy(spec.Env, task.VerifierEnv)

@@ -21,6 +21,9 @@ const (
 // may run besides its own. A process outside of namespaces keeps its signal handlers, as its rules keep signals away, and gives
 // what it starts no sockets and no other way to the host's processes.
 func Seal(pids int, diskBytes int64, outside bool) error {
+	// no_new_privs is a thread's, and reaches the others with the filter, from the thread that installs it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return refused("set no_new_privs", err)
 	}

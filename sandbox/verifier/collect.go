@@ -1,0 +1,55 @@
+package verifier
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rondo-rl/rondo/sandbox"
+)
+
+// Hook is a command with the time that it may take.
+type Hook struct {
+	Command string
+	Timeout time.Duration
+}
+
+// shell runs the command that is its first argument, with bash where there is one.
+const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi`
+
+// collect runs a task's hooks over the agent's final workspace, in a sandbox of their own in which there are no tests, and answers the
+// workspace's change after them with what they wrote. A hook that fails is told there, and stops nothing: what it should have
+// made is missing, and the tests judge that.
+func collect(ctx context.Context, spec Spec) (changes, log []byte, err error) {
+	sb, err := sandbox.New(ctx, sandbox.Spec{
+		Name: spec.Name, Workdir: spec.Workdir, Mounts: spec.Mounts, Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
+	})
+	if err != nil {
+		return nil, nil, &Error{Class: ClassSandbox, Err: err}
+	}
+	defer sb.Close()
+	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), spec.Snapshot), sb.SetBase(ctx)); err != nil {
+		return nil, nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
+	}
+	if err := sb.Apply(ctx, spec.Changes); err != nil {
+		return nil, nil, applyError(err)
+	}
+	env := maps.Clone(environment)
+	maps.Copy(env, spec.Env)
+	var said bytes.Buffer
+	for i, hook := range spec.Collect {
+		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", hook.Command}, Env: env, Wall: hook.Timeout})
+		if err != nil {
+			return nil, nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("collect hook %d: %w", i+1, err)}
+		}
+		fmt.Fprintf(&said, "collect hook %d: exit %d\n%s%s", i+1, result.ExitCode, result.Stdout, result.Stderr)
+	}
+	changes, err = sb.Changes(ctx)
+	if err != nil {
+		return nil, nil, applyError(err)
+	}
+	return changes, said.Bytes(), nil
+}

@@ -1,0 +1,166 @@
+// Package grade grades the log of a repository's own tests, as SWE-bench does: the tests that a fix must make pass, and those that must
+// go on passing. It runs outside of the sandbox, over what the tests wrote.
+package grade
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no file that the tests write.
+const File = "grading.json"
+
+// Grading says which tests must pass.
+type Grading struct {
+	// Parser is the test program whose log it is: pytest, gotest or unittest, or SWE-bench's name of one of these.
+	Parser string `json:"parser"`
+	// FailToPass fail before the fix and must pass; a skipped one has not. PassToPass must not fail; one that is skipped has not.
+	FailToPass []string `json:"fail_to_pass"`
+	PassToPass []string `json:"pass_to_pass"`
+	// FailOnly is for test programs that name only what fails: what is not named has passed.
+	FailOnly bool `json:"fail_only,omitempty"`
+}
+
+// Bounds of a grading.
+const (
+	MaxFile   = 16 << 20 // bytes
+	maxGraded = 100_000  // tests of each list
+)
+
+// Read reads and checks a grading.
+func Read(data []byte) (*Grading, error) {
+	if len(data) > MaxFile {
+		return nil, fmt.Errorf("%d bytes, the limit is %d", len(data), MaxFile)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	g := &Grading{}
+	if err := decoder.Decode(g); err != nil {
+		return nil, err
+	}
+	if alias, ok := aliases[g.Parser]; ok {
+		g.Parser = alias
+	}
+	if _, ok := parsers[g.Parser]; !ok {
+		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest and unittest", g.Parser)
+	}
+	if len(g.FailToPass) == 0 {
+		return nil, errors.New("fail_to_pass: is empty: nothing would show that the fix is there")
+	}
+	if max(len(g.FailToPass), len(g.PassToPass)) > maxGraded {
+		return nil, fmt.Errorf("more than %d tests in a list", maxGraded)
+	}
+	for _, name := range slices.Concat(g.FailToPass, g.PassToPass) {
+		if name == "" || len(name) > maxName {
+			return nil, fmt.Errorf("test %.60q: want a name of 1 to %d bytes", name, maxName)
+		}
+	}
+	return g, nil
+}
+
+// Marks of a log, each on a line of its own, as SWE-bench's scripts write them.
+const (
+	StartMark = ">>>>> Start Test Output"
+	EndMark   = ">>>>> End Test Output"
+	ExitMark  = ">>>>> Test Exit Code: "
+)
+
+var (
+	// ErrNoEvidence: the log does not show that the tests ran.
+	ErrNoEvidence = errors.New("the log does not show that the tests ran")
+	// ErrImitated: what ran wrote marks of its own.
+	ErrImitated = errors.New("the test output imitates the marks around it")
+)
+
+// Grade grades a log. Components are reward (1 where all of both lists hold, else 0), and the shares of both lists that do. A log that does
+// not show that the tests ran is an error, never a 0; so are marks that stand more than once. A test program that ended
+// badly without any failed test did not tell everything, so that is no pass.
+func (g *Grading) Grade(log []byte) (map[string]float64, error) {
+	output, exit, err := cut(string(log))
+	if err != nil {
+		return nil, err
+	}
+	p := parsers[g.Parser]
+	results := p.parse(output)
+	if !p.ran.MatchString(colours.ReplaceAllString(output, "")) {
+		return nil, fmt.Errorf("%w: %s wrote no summary", ErrNoEvidence, g.Parser)
+	}
+	fixed, kept := 0, 0
+	for _, name := range g.FailToPass {
+		if status := g.status(results, name); status == Passed || status == XFailed {
+			fixed++
+		}
+	}
+	for _, name := range g.PassToPass {
+		if status := g.status(results, name); status == Passed || status == XFailed || status == Skipped {
+			kept++
+		}
+	}
+	components := map[string]float64{"reward": 0, "fail_to_pass": share(fixed, len(g.FailToPass)), "pass_to_pass": share(kept, len(g.PassToPass))}
+	if fixed == len(g.FailToPass) && kept == len(g.PassToPass) && (exit == 0 || results.failures()) {
+		components["reward"] = 1
+	}
+	return components, nil
+}
+
+// status is how a test ended, "" where the log does not name it.
+func (g *Grading) status(results Results, name string) Status {
+	status := results[name]
+	if status == "" && g.FailOnly {
+		return Passed
+	}
+	return status
+}
+
+func share(part, all int) float64 {
+	if all == 0 {
+		return 1
+	}
+	return float64(part) / float64(all)
+}
+
+var exitLine = regexp.MustCompile(`(?m)^` + ExitMark + `(-?\d{1,9})\s*$`)
+
+// cut takes the tests' output from between its marks, and their exit code from behind it.
+func cut(log string) (output string, exit int, err error) {
+	starts, ends := marks(log, StartMark), marks(log, EndMark)
+	switch {
+	case len(starts) == 0 || len(ends) == 0:
+		return "", 0, fmt.Errorf("%w: a mark is missing: %q or %q", ErrNoEvidence, StartMark, EndMark)
+	case len(starts) > 1 || len(ends) > 1 || ends[0] < starts[0]:
+		return "", 0, ErrImitated
+	}
+	output, behind := log[starts[0]:ends[0]], log[ends[0]:]
+	if exitLine.MatchString(output) {
+		return "", 0, ErrImitated
+	}
+	codes := exitLine.FindAllStringSubmatch(behind, -1)
+	switch len(codes) {
+	case 0:
+		return "", 0, fmt.Errorf("%w: a mark is missing: %q", ErrNoEvidence, ExitMark)
+	case 1:
+		exit, err = strconv.Atoi(codes[0][1])
+		return output, exit, err
+	}
+	return "", 0, ErrImitated
+}
+
+// marks are where a mark stands as a line, or as what a shell that traces its commands writes of one.
+func marks(log, mark string) (at []int) {
+	from := 0
+	for line := range strings.Lines(log) {
+		text := strings.TrimSpace(line)
+		text = strings.Trim(strings.TrimPrefix(strings.TrimLeft(text, "+ "), ": "), "'")
+		if text == mark {
+			at = append(at, from)
+		}
+		from += len(line)
+	}
+	return at
+}

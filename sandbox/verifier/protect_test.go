@@ -1,0 +1,58 @@
+package verifier
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProtects(t *testing.T) {
+	for _, c := range []struct {
+		patterns, yes, no string
+	}{
+		{"", "conftest.py a/b/conftest.py x/__pycache__/m.cpython-311.pyc __pycache__ m.pyc .git/hooks .git/hooks/pre-commit .git/config a/.git/config site/x.pth",
+			"a.py .git/HEAD conftest .github/config contest.py"},
+		{"tests/**", "tests tests/a tests/deep/a", "a/tests testsuite test"},
+		{"tests", "tests tests/a tests/deep/a", "a/tests testsuite"},
+		{"**/tests/*.py", "tests/a.py x/tests/a.py x/y/tests/a.py tests/tests/a.py tests/x/tests/a.py", "tests/a.txt x/tests/y/a.py"},
+		{"**/*_test.go", "a_test.go x/y/a_test.go", "a_test.go2 test.go"},
+		{"a/**/z", "a/z a/b/z a/b/c/z a/z/q", "a b/a/z"},
+		{"**", "anything at/all", ""},
+		{"!**/conftest.py", "m.pyc", "conftest.py a/conftest.py"},
+		{"tests/** !tests/data/**", "tests/a", "tests/data/a"},
+		{"!tests/data/** tests/**", "tests/data/a", ""},
+	} {
+		protected := protects(strings.Fields(c.patterns))
+		for _, name := range strings.Fields(c.yes) {
+			if !protected(name) {
+				t.Errorf("%q does not protect %s", c.patterns, name)
+			}
+		}
+		for _, name := range strings.Fields(c.no) {
+			if protected(name) {
+				t.Errorf("%q protects %s", c.patterns, name)
+			}
+		}
+	}
+	begin := time.Now()
+	protects([]string{strings.Repeat("**/a/", 80) + "b"})(strings.Repeat("a/", 2000) + "c")
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("a hostile pattern took %v", took)
+	}
+}
+
+func TestCheckPatterns(t *testing.T) {
+	for _, good := range []string{"tests/**", "!conftest.py", "a?/[bc]/*.py"} {
+		if err := CheckPatterns([]string{good}); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "!", "/tests", "../tests", "..", ".", "tests/", "a//b", "[", strings.Repeat("x", 501)} {
+		if err := CheckPatterns([]string{bad}); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if err := CheckPatterns(make([]string, 201)); err == nil {
+		t.Error("201 patterns are taken")
+	}
+}

@@ -1,0 +1,237 @@
+// Package swebench turns instances in the formats of SWE-bench into task folders: a repository at a commit, an issue, and tests of which
+// some must begin to pass.
+package swebench
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Instance is one row of a data set, or one folder of a repository of tasks.
+type Instance struct {
+	ID         string `json:"instance_id" yaml:"instance_id"`
+	Repo       string `json:"repo" yaml:"repo"` // "owner/name"
+	BaseCommit string `json:"base_commit" yaml:"base_commit"`
+	Problem    string `json:"problem_statement" yaml:"-"`
+	Patch      string `json:"patch" yaml:"-"`      // the fix
+	TestPatch  string `json:"test_patch" yaml:"-"` // of the tests that show it
+	FailToPass Names  `json:"FAIL_TO_PASS" yaml:"-"`
+	PassToPass Names  `json:"PASS_TO_PASS" yaml:"-"`
+	LogParser  string `json:"log_parser" yaml:"log_parser"`
+	EvalType   string `json:"eval_type" yaml:"eval_type"` // pass_and_fail, the default, or fail_only
+	EvalScript string `json:"eval_script" yaml:"-"`
+	// TestCommand runs the tests where there is no script.
+	TestCommand string `json:"test_cmd" yaml:"test_cmd"`
+}
+
+// Names is a list of tests, or one in JSON inside of a text, as data sets have it.
+type Names []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Names) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		data = []byte(text)
+	}
+	return json.Unmarshal(data, (*[]string)(n))
+}
+
+// Bounds of a source of instances.
+const (
+	maxInstances = 10_000
+	maxFile      = 16 << 20  // bytes of one file, or one line
+	maxSource    = 512 << 20 // bytes of all lines
+)
+
+// Read reads instances from a .json or .jsonl file, or from a folder with tasks/<id>/.
+func Read(source string) ([]Instance, error) {
+	info, err := os.Stat(source)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return readFolder(os.DirFS(source))
+	}
+	file, err := os.Open(source)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info.Size() > maxSource {
+		return nil, fmt.Errorf("%s: %d bytes, the limit is %d", source, info.Size(), maxSource)
+	}
+	list, err := readLines(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	return list, nil
+}
+
+// readLines reads a JSON array, or objects one after the other.
+func readLines(from io.Reader) (list []Instance, err error) {
+	buffered := bufio.NewReader(from)
+	decoder := json.NewDecoder(buffered)
+	if first, err := firstByte(buffered); err == nil && first == '[' {
+		err := decoder.Decode(&list)
+		return list, errors.Join(err, tooMany(len(list)))
+	}
+	for {
+		var one Instance
+		err := decoder.Decode(&one)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("instance %d: %w", len(list)+1, err)
+		}
+		if list = append(list, one); tooMany(len(list)) != nil {
+			return nil, tooMany(len(list))
+		}
+	}
+}
+
+func tooMany(n int) error {
+	if n > maxInstances {
+		return fmt.Errorf("more than %d instances: split the file", maxInstances)
+	}
+	return nil
+}
+
+// firstByte is the first that is no space; spaces are read.
+func firstByte(r *bufio.Reader) (byte, error) {
+	for {
+		c, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if !bytes.ContainsRune([]byte(" \t\r\n"), rune(c)) {
+			return c, r.UnreadByte()
+		}
+	}
+}
+
+func readFolder(fsys fs.FS) (list []Instance, err error) {
+	entries, err := fs.ReadDir(fsys, "tasks")
+	if err != nil {
+		return nil, fmt.Errorf("%w: want a folder with tasks/<instance>/task.yaml", err)
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		one, err := readInstance(fsys, path.Join("tasks", entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("tasks/%s: %w", entry.Name(), err)
+		}
+		if one.ID == "" {
+			one.ID = entry.Name()
+		}
+		if list = append(list, one); tooMany(len(list)) != nil {
+			return nil, tooMany(len(list))
+		}
+	}
+	return list, nil
+}
+
+// readInstance reads one folder: task.yaml, tests.json, problem_statement.md, gold.patch, test.patch, and eval.sh if it is there.
+func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
+	settings, err := readText(fsys, path.Join(dir, "task.yaml"))
+	if err != nil {
+		return one, err
+	}
+	if err := yaml.Unmarshal([]byte(settings), &one); err != nil {
+		return one, fmt.Errorf("task.yaml: %w", err)
+	}
+	tests, err := readText(fsys, path.Join(dir, "tests.json"))
+	if err != nil {
+		return one, err
+	}
+	if err := json.Unmarshal([]byte(tests), &one); err != nil {
+		return one, fmt.Errorf("tests.json: %w", err)
+	}
+	for name, into := range map[string]*string{"problem_statement.md": &one.Problem, "gold.patch": &one.Patch, "test.patch": &one.TestPatch, "eval.sh": &one.EvalScript} {
+		text, err := readText(fsys, path.Join(dir, name))
+		if err != nil && !(name == "eval.sh" && errors.Is(err, fs.ErrNotExist)) {
+			return one, err
+		}
+		*into = text
+	}
+	return one, nil
+}
+
+func readText(fsys fs.FS, name string) (string, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return "", fmt.Errorf("%s: want a file of at most %d bytes", name, maxFile)
+	}
+	data, err := fs.ReadFile(fsys, name)
+	return string(data), err
+}
+
+var (
+	validID     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	validRepo   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	validCommit = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+)
+
+func (i Instance) check() error {
+	switch {
+	case !validID.MatchString(i.ID):
+		return fmt.Errorf("instance_id %.60q: want letters, digits, dots, - and _", i.ID)
+	case !validRepo.MatchString(i.Repo):
+		return fmt.Errorf("repo %.60q: want owner/name", i.Repo)
+	case !validCommit.MatchString(i.BaseCommit):
+		return fmt.Errorf("base_commit %.60q: want a commit's hexadecimal digits", i.BaseCommit)
+	case strings.TrimSpace(i.Problem) == "":
+		return errors.New("problem_statement: is empty")
+	case i.EvalScript == "" && i.TestCommand == "":
+		return errors.New("eval_script: is missing, and so is test_cmd: nothing says how its tests are run")
+	case i.EvalType != "" && i.EvalType != "pass_and_fail" && i.EvalType != "fail_only":
+		return fmt.Errorf("eval_type %.60q: want pass_and_fail or fail_only", i.EvalType)
+	}
+	return nil
+}
+
+// Repositories finds the folder or Git repository of a repo's name: one given by that name, or the one for all.
+type Repositories map[string]string
+
+// ParseRepositories reads "PATH" and "OWNER/NAME=PATH".
+func ParseRepositories(flags []string) (Repositories, error) {
+	found := Repositories{}
+	for _, flag := range flags {
+		name, dir, named := strings.Cut(flag, "=")
+		if !named {
+			name, dir = "", flag
+		}
+		if named && !validRepo.MatchString(name) || dir == "" {
+			return nil, fmt.Errorf("--repo %q: want PATH or OWNER/NAME=PATH", flag)
+		}
+		found[name] = filepath.Clean(dir)
+	}
+	return found, nil
+}
+
+func (r Repositories) find(repo string) (string, error) {
+	if dir, ok := r[repo]; ok {
+		return dir, nil
+	}
+	if dir, ok := r[""]; ok {
+		return dir, nil
+	}
+	return "", fmt.Errorf("repo %s: nothing is downloaded: name its folder or Git repository with --repo %s=PATH", repo, repo)
+}

@@ -1,0 +1,229 @@
+package swebench
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+// need skips a test that runs a program in the sandbox which this machine does not have where sandboxes see it.
+func need(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, program := range programs {
+		if _, err := os.Stat("/usr/bin/" + program); err == nil {
+			continue
+		}
+		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+			t.Fatalf("%s is required by RONDO_REQUIRE_ALL=1", program)
+		}
+		t.Skipf("%s is missing", program)
+	}
+}
+
+// cacheDir is kept between runs: to fill it takes half a minute.
+func cacheDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.UserCacheDir()
+	if dir = filepath.Join(dir, "rondo", "toolchains"); err != nil || os.MkdirAll(dir, 0o755) != nil {
+		return t.TempDir()
+	}
+	return dir
+}
+
+// imported imports a sample as the command does.
+func imported(t *testing.T, source, repo string) *tasks.Task {
+	t.Helper()
+	list, err := Read(source)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%d instances, %v", len(list), err)
+	}
+	dir := t.TempDir()
+	if err := list[0].Write(t.Context(), dir, Repositories{list[0].Repo: repo}); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := tasks.LoadDir(dir)
+	if err != nil || len(loaded) != 1 {
+		t.Fatalf("%d tasks, %v", len(loaded), err)
+	}
+	return loaded[0]
+}
+
+// TestInstances: sample instances in both forms fail without their fix and pass with it, in unittest's and go test's logs.
+func TestInstances(t *testing.T) {
+	sandboxtest.Require(t)
+	need(t, "python3", "git")
+	for source, repo := range map[string]string{"testdata/instances.jsonl": "testdata/repos/slugs", "testdata/folder": "testdata/repos/stock"} {
+		t.Run(filepath.Base(repo), func(t *testing.T) {
+			t.Parallel()
+			task := imported(t, source, repo)
+			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir || len(task.Protected) != 1 {
+				t.Errorf("%v, workdir %s, protected %q", err, task.Workdir, task.Protected)
+			}
+			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1, CacheDir: cacheDir(t)})
+			if report.Verdict != tasks.VerdictOK {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
+
+// TestCheatsAtInstances: what an agent leaves in the workspace gives it nothing that its work does not.
+func TestCheatsAtInstances(t *testing.T) {
+	sandboxtest.Require(t)
+	need(t, "python3", "git")
+	task := imported(t, "testdata/instances.jsonl", "testdata/repos/slugs")
+	snapshot, err := sandbox.Pack(task.Snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := sandbox.Pack(task.Tests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const passes = `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\ntest_words (tests.test_slugs.TestSlugs.test_words) ... ok\nRan 3 tests in 0.001s\n`
+	for name, c := range map[string]struct {
+		commands string
+		reward   float64
+		class    string
+	}{
+		"nothing":               {"true", 0, ""},
+		"the fix":               {"sed -i 's/lower())/lower()).strip(\"-\")/' slugs.py", 1, ""},
+		"a commit of the fix":   {"sed -i 's/lower())/lower()).strip(\"-\")/' slugs.py; git -c user.name=a -c user.email=a commit -qam fixed", 1, ""},
+		"tests that are edited": {"echo > tests/test_slugs.py; git -c user.name=a -c user.email=a commit -qam gone", 0, ""},
+		"prints its passes":     {`printf 'import sys\nsys.stderr.write("""` + passes + `""")\n' >> slugs.py`, 0, ""},
+		"prints and leaves":     {`printf 'import sys, os\nsys.stderr.write("""` + strings.Split(passes, "Ran")[0] + `""")\nos._exit(0)\n' >> slugs.py`, 0, verifier.ClassNoReward},
+		"leaves with an error":  {`printf 'import sys, os\nsys.stderr.write("""` + strings.ReplaceAll(passes, `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\n`, `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\ntest_umlauts (tests.test_slugs.TestSlugs.test_umlauts) ... ok\n`) + `""")\nos._exit(1)\n' >> slugs.py`, 0, ""},
+		"prints a whole log":    {`printf 'import os\nos.write(1, b""">>>>> Start Test Output\n` + passes + `\n>>>>> End Test Output\n>>>>> Test Exit Code: 0\n""")\n' >> slugs.py`, 0, verifier.ClassTampered},
+		"writes a reward":       {`printf 'import os\nos.makedirs("/logs/verifier", exist_ok=True)\nopen("/logs/verifier/reward.json", "w").write("1")\n' >> slugs.py`, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			agent := sandboxtest.New(t, sandbox.Spec{Workdir: workdir})
+			if err := errors.Join(agent.Unpack(t.Context(), workdir, snapshot), agent.SetBase(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", c.commands}}); err != nil || result.ExitCode != 0 {
+				t.Fatalf("%s%s, %v", result.Stdout, result.Stderr, err)
+			}
+			changes, err := agent.Changes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcome, err := verifier.Run(t.Context(), verifier.Spec{Name: "verify", Workdir: workdir, Snapshot: snapshot, Changes: changes, Tests: tests, Protected: task.Protected})
+			class := ""
+			if failure := (*verifier.Error)(nil); errors.As(err, &failure) {
+				class = failure.Class
+			}
+			if outcome.Reward != c.reward || class != c.class {
+				t.Errorf("reward %g, %v, want %g %s: %s", outcome.Reward, err, c.reward, c.class, outcome.Log)
+			}
+		})
+	}
+}
+
+// TestCommit: of a Git repository the files at the commit are taken, whatever is checked out, ignored for archives or filtered.
+func TestCommit(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		need(t, "git")
+	}
+	repo := t.TempDir()
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	put := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755), os.WriteFile(filepath.Join(repo, name), []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("init", "-q")
+	put(".gitattributes", "tests export-ignore\n*.txt export-subst\n")
+	put("a.txt", "$Format:%H$")
+	put("tests/deep/run.sh", "#!/bin/sh\n")
+	if err := os.Symlink("a.txt", filepath.Join(repo, "link")); err != nil {
+		t.Fatal(err)
+	}
+	run("add", "-A")
+	run("commit", "-q", "-m", "base")
+	base := run("rev-parse", "HEAD")
+	put("a.txt", "later")
+	run("commit", "-q", "-a", "-m", "fix")
+
+	into := filepath.Join(t.TempDir(), "repo")
+	if err := checkOut(t.Context(), repo, base, into); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(into, "link")); err != nil || string(text) != "$Format:%H$" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if info, err := os.Stat(filepath.Join(into, "tests/deep/run.sh")); err != nil || info.Mode().Perm()&0o100 == 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := os.Stat(filepath.Join(into, ".git")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf(".git: %v", err)
+	}
+	if err := checkOut(t.Context(), repo, strings.Repeat("0", 40), into+"2"); err == nil {
+		t.Error("a commit that is not there")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	good := Instance{ID: "a__b-1", Repo: "a/b", BaseCommit: "0123456", Problem: "x", LogParser: "pytest", FailToPass: Names{"t"}, TestCommand: "true"}
+	repos := Repositories{"": "testdata/repos/stock"}
+	for want, change := range map[string]func(*Instance){
+		"": func(*Instance) {}, "instance_id": func(i *Instance) { i.ID = "../x" }, "repo ": func(i *Instance) { i.Repo = "b" }, "base_commit": func(i *Instance) { i.BaseCommit = "--output=x" },
+		"problem_statement": func(i *Instance) { i.Problem = " " }, "eval_script": func(i *Instance) { i.TestCommand = "" }, "eval_type": func(i *Instance) { i.EvalType = "other" },
+		"parser": func(i *Instance) { i.LogParser = "parse_log_jest" }, "fail_to_pass": func(i *Instance) { i.FailToPass = nil },
+	} {
+		one := good
+		change(&one)
+		dir := t.TempDir()
+		err := one.Write(context.Background(), dir, repos)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+		if left, _ := os.ReadDir(dir); err != nil && len(left) > 0 {
+			t.Errorf("%q: %v is left", want, left)
+		}
+	}
+	if err := good.Write(t.Context(), t.TempDir(), Repositories{"c/d": "x"}); err == nil || !strings.Contains(err.Error(), "--repo a/b=PATH") {
+		t.Errorf("without its repository: %v", err)
+	}
+	if got := touched("--- a/x.py\n+++ b/x.py\n--- /dev/null\n+++ b/new[1].py\n--- a/old.py\n+++ /dev/null\n"); !slices.Equal(got, []string{`new\[1\].py`, "old.py", "x.py"}) && !slices.Equal(got, []string{`new\[1].py`, "old.py", "x.py"}) {
+		t.Errorf("touched %q", got)
+	}
+}
+
+// FuzzRead: no file makes the reader fail otherwise than with an error.
+func FuzzRead(f *testing.F) {
+	f.Add(`{"instance_id": "a", "FAIL_TO_PASS": "[\"x\"]"}`)
+	f.Add(`[{"FAIL_TO_PASS": ["x"]}]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := readLines(strings.NewReader(text))
+		if err == nil && len(list) > maxInstances {
+			t.Error(len(list))
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package swebench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+)
+
+// workdir is where SWE-bench's images have the repository.
+const workdir = "/testbed"
+
+// Write writes the instance as a task folder below dir, under its id, which must not be there yet.
+func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("instance %.100s: %w", i.ID, err)
+		}
+	}()
+	if err := i.check(); err != nil {
+		return err
+	}
+	files, err := i.files()
+	if err != nil {
+		return err
+	}
+	source, err := repos.find(i.Repo)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, i.ID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(folder))
+		}
+	}()
+	for name, text := range files {
+		name = filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			return err
+		}
+	}
+	return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
+}
+
+// files are the task's files but the repository.
+func (i Instance) files() (map[string]string, error) {
+	grading, err := json.Marshal(grade.Grading{Parser: i.LogParser, FailToPass: i.FailToPass, PassToPass: i.PassToPass, FailOnly: i.EvalType == "fail_only"})
+	if err != nil {
+		return nil, err
+	}
+	g, err := grade.Read(grading)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := i.settings(g.Parser)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{
+		"task.toml": settings, "instruction.md": i.Problem + "\n", "tests/" + grade.File: string(grading), "tests/test.sh": i.script(), "tests/test.patch": i.TestPatch,
+	}
+	if i.Patch != "" {
+		files["solution/gold.patch"] = i.Patch
+		files["solution/solve.sh"] = "#!/bin/sh\nexec git apply --whitespace=nowarn /solution/gold.patch\n"
+	}
+	return files, nil
+}
+
+func (i Instance) settings(parser string) (string, error) {
+	rondo := map[string]any{"snapshot": "environment/repo", "repository": true, "protected": touched(i.TestPatch)}
+	if parser == "gotest" {
+		rondo["toolchains"] = []string{"go"}
+	}
+	text, err := toml.Marshal(map[string]any{
+		"schema_version": "1.4",
+		"task":           map[string]any{"name": "swebench/" + i.ID},
+		"metadata":       map[string]any{"repo": i.Repo, "base_commit": i.BaseCommit, "rondo": rondo},
+		"environment":    map[string]any{"workdir": workdir, "network_mode": "no-network"},
+		"verifier":       map[string]any{"timeout_sec": 1800.0}, // SWE-bench's
+	})
+	return string(text), err
+}
+
+// script runs the tests between their marks. Files of the tests that the agent changed are put back before it begins, so a data set's own
+// script loses its commands that check them out of a commit which the task's repository does not have.
+func (i Instance) script() string {
+	if i.EvalScript == "" {
+		return "#!/bin/bash\nif [ -s /tests/test.patch ]; then\n    git apply --whitespace=nowarn /tests/test.patch || exit 1\nfi\n" +
+			"echo '" + grade.StartMark + "'\n" + i.TestCommand + "\ncode=$?\necho\necho '" + grade.EndMark + "'\necho \"" + grade.ExitMark + "$code\"\n"
+	}
+	var kept []string
+	for line := range strings.Lines(i.EvalScript) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "git checkout "+i.BaseCommit) {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+var patchedFile = regexp.MustCompile(`(?m)^(?:\+\+\+ b|--- a)/([^\t\r\n]+)`)
+
+// touched are the paths that a patch changes, adds or deletes, as patterns.
+func touched(patch string) []string {
+	found := []string{}
+	for _, m := range patchedFile.FindAllStringSubmatch(patch, -1) {
+		name := path.Clean(m[1])
+		name = regexp.MustCompile(`[\\*?\[]`).ReplaceAllString(name, `\$0`)
+		found = append(found, name)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}

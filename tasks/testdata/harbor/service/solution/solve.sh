@@ -1,0 +1,3 @@
+#!/bin/bash
+set -euo pipefail
+sed -i "s/wold/world/" greet.sh
