@@ -28,6 +28,7 @@ var Objects = []ObjectSpec{
 	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, Gateway}, Reads: []string{TrainerFeeder}, RoleWrites: []Role{RoleHarness}, Purpose: "a file for each rollout"},
 	{Prefix: "runs/<run>/batches/<feed>/", Writes: []string{TrainerFeeder}, Reads: []string{Trainer}, RoleReads: []Role{RoleTrainer}, Purpose: "what a trainer takes"},
 	{Prefix: "runs/<run>/log/", Writes: []string{Archiver}, Purpose: "a run's archive"},
+	{Prefix: "runs/<run>/tools/", Writes: []string{ToolRunner}, Purpose: "answers of tools that runners spare each other"},
 	{Prefix: "weights/<policy>/", Writes: []string{WeightPublisher}, Reads: []string{Policy, Trainer}, RoleReads: []Role{RoleTrainer, RoleServer}, Purpose: "published versions, and the pointer to the current one"},
 	{Prefix: "index/", Writes: []string{IndexUpdater, ToolRunner}, Lists: []string{IndexUpdater, ToolRunner}, Purpose: "the sealed indexes of repositories and of tasks' snapshots"},
 	{Prefix: ProbePrefix, Writes: []string{Anybody}, Deletes: []string{Anybody}, Purpose: "where everybody tries out the store before using it"},

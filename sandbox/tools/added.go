@@ -28,7 +28,7 @@ func added(a events.AddedTool) (tool, error) {
 		Name: a.Name, Description: a.Description, Parameters: document, ReadOnly: a.ReadOnly, Destructive: !a.ReadOnly,
 		Limits: Limits{AnswerBytes: MaxContent, Time: wall},
 	}
-	return tool{d, func(ctx context.Context, w *work, arguments string) (observation, error) {
+	return tool{Definition: d, run: func(ctx context.Context, w *work, arguments string) (observation, error) {
 		arguments = orEmpty(arguments)
 		given, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
 		if err != nil {

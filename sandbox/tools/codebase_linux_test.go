@@ -43,7 +43,7 @@ func TestCodebaseSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := plain.Run(t.Context(), sb, nil, &events.ToolState{}, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
+	results, err := plain.Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: tools.SearchTool, Arguments: `{"query":"where?"}`}})
 	if err != nil || !results[0].Error || !strings.Contains(results[0].Content, "there is no tool") {
 		t.Errorf("where it is not offered: %v, %+v", err, results)
 	}

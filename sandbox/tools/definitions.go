@@ -19,10 +19,37 @@ type Definition struct {
 	Idempotent bool
 	// Destructive tools may take away what was there.
 	Destructive bool
-	// Cacheable tools answer what follows from the workspace and the arguments alone.
-	Cacheable bool
-	Limits    Limits
+	// Effect is what a call may change where the tool is not read-only.
+	Effect Effect
+	// Follows is what the answer of a read-only tool follows from, beside the arguments.
+	Follows Follows
+	Limits  Limits
 }
+
+// Effect is what a call may change.
+type Effect int
+
+// Effects, from the most to the least.
+const (
+	Anything Effect = iota // in the sandbox
+	OneFile                // that the arguments name
+	Nothing
+)
+
+// Follows is what an answer follows from.
+type Follows int
+
+// What answers follow from.
+const (
+	// FromSandbox: from more than is known of it.
+	FromSandbox Follows = iota
+	// FromSnapshot: from the snapshot, as long as nothing has changed.
+	FromSnapshot
+	// FromFiles: from the workspace, as long as nothing but single files has changed.
+	FromFiles
+	// FromWorkspace: from the contents of the workspace, whatever has changed them.
+	FromWorkspace
+)
 
 // Limits bound what a call takes and answers; 0 is none of its own.
 type Limits struct {

@@ -82,6 +82,7 @@ type lint struct {
 	found    map[string][]Diagnostic
 	answer   Lints
 	count    int
+	hurried  bool // a linter had no time
 }
 
 func readLints(ctx context.Context, sb *sandbox.Sandbox, a readLintsArguments) (observation, error) {
@@ -105,7 +106,7 @@ func readLints(ctx context.Context, sb *sandbox.Sandbox, a readLintsArguments) (
 		}
 	}
 	encoded, err := json.Marshal(l.answer)
-	return observation{content: string(encoded)}, err
+	return observation{content: string(encoded), hurried: l.hurried}, err
 }
 
 // collect finds the files that are asked for, or refuses.
@@ -196,6 +197,7 @@ const exitNotFound = 127
 func (l *lint) program(ctx context.Context, dir string, argv ...string) (result sandbox.Result, reason string, err error) {
 	left := time.Until(l.deadline)
 	if left < time.Second {
+		l.hurried = true
 		return result, fmt.Sprintf("there was no time for %s: %v are for all linters", argv[0], lintTime), nil
 	}
 	result, err = l.sb.Exec(ctx, sandbox.Command{Argv: argv, Dir: dir, Wall: left})
@@ -205,6 +207,7 @@ func (l *lint) program(ctx context.Context, dir string, argv ...string) (result 
 	case result.ExitCode == exitNotFound:
 		reason = argv[0] + " is not installed here"
 	case result.TimedOut:
+		l.hurried = true
 		reason = fmt.Sprintf("%s was ended after %.0f s", argv[0], result.Duration.Seconds())
 	case result.DroppedBytes > 0:
 		reason = argv[0] + " said too much: name fewer files"

@@ -39,6 +39,11 @@ type Result struct {
 	DroppedBytes          int64
 	StartedAt             time.Time
 	Duration              time.Duration
+	// Cache is one of events.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
+	Cache    string
+	Original time.Duration
+	// Key is set of a miss whose answer may be kept.
+	Key *Key
 }
 
 // observation is what a tool answers.
@@ -47,6 +52,7 @@ type observation struct {
 	failed   bool
 	exitCode *int
 	dropped  int64
+	hurried  bool // time has cut it short: another time it may be longer
 }
 
 // refusal is an observation that says why a call could not be done.
@@ -54,11 +60,23 @@ func refusal(format string, arguments ...any) observation {
 	return observation{content: "error: " + fmt.Sprintf(format, arguments...), failed: true}
 }
 
-// work is what the calls of a turn share.
+// Work is what the calls of a turn share.
+type Work struct {
+	Sandbox *sandbox.Sandbox
+	// Search is needed where codebase_search is offered.
+	Search Search
+	// State is what the turn before left, and becomes what this one leaves.
+	State *events.ToolState
+	// Known answers calls that were made before; nil runs all of them.
+	Known *Known
+}
+
+// work is Work under way.
 type work struct {
 	sb     *sandbox.Sandbox
 	search Search
 	state  *events.ToolState
+	memory memory
 }
 
 // runner executes a call; its error is of the infrastructure.
@@ -94,10 +112,9 @@ func orEmpty(arguments string) string {
 }
 
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
-// stand in the order of the calls. The state is what the turn before left, and becomes what this one leaves. An error is of the
-// infrastructure, and results and state are then void.
-func (s *Set) Run(ctx context.Context, sb *sandbox.Sandbox, search Search, state *events.ToolState, calls []Call) ([]Result, error) {
-	w := &work{sb: sb, search: search, state: state}
+// stand in the order of the calls. An error is of the infrastructure, and results and state are then void.
+func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
+	w := &work{sb: shared.Sandbox, search: shared.Search, state: shared.State, memory: newMemory(shared.Known)}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
@@ -124,19 +141,31 @@ func (s *Set) together(ctx context.Context, w *work, calls []Call, results []Res
 
 func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, error) {
 	begin := time.Now()
-	seen, err := s.execute(ctx, w, call, index)
+	t := s.lookup(call.Name)
+	key, status := w.lookUp(t, call, index)
+	if key != nil {
+		if r, ok := w.memory.known.Answer(ctx, *key); ok {
+			r.CallID, r.Name, r.StartedAt, r.Cache = call.ID, call.Name, begin, events.CacheHit
+			r.Original, r.Duration = r.Duration, time.Since(begin)
+			return r, nil
+		}
+	}
+	seen, err := s.execute(ctx, w, t, call, index)
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
+	}
+	w.changed(t, call, seen.failed)
+	if seen.failed || seen.hurried {
+		key = nil
 	}
 	content, dropped := Bounded(seen.content)
 	return Result{
 		CallID: call.ID, Name: call.Name, Content: content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped + dropped,
-		StartedAt: begin, Duration: time.Since(begin),
+		StartedAt: begin, Duration: time.Since(begin), Cache: status, Key: key,
 	}, nil
 }
 
-func (s *Set) execute(ctx context.Context, w *work, call Call, index int) (observation, error) {
-	t := s.lookup(call.Name)
+func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index int) (observation, error) {
 	switch {
 	case index >= MaxCalls:
 		return refusal("more than %d calls in one turn", MaxCalls), nil

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func grep(ctx context.Context, sb *sandbox.Sandbox, a grepArguments) (observatio
 	if len(out) == 0 {
 		return observation{content: "No matches."}, nil
 	}
-	return observation{content: string(out)}, nil
+	return observation{content: string(out), hurried: bytes.HasSuffix(out, []byte("the time for one search is over]\n"))}, nil
 }
 
 // maxFound bounds the paths that one search for files shows.

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,10 @@ func NewSet(cfg events.RunConfig) (*Set, error) {
 		if !ok {
 			return nil, fmt.Errorf("tools: there is no %q", name)
 		}
-		t.Name = cfg.Tools.Called(name)
+		t.key, t.Name = key, cfg.Tools.Called(name)
+		if err := t.learnArguments(); err != nil {
+			return nil, fmt.Errorf("tools: %s: %w", name, err)
+		}
 		s.tools = append(s.tools, t)
 	}
 	for _, a := range cfg.Tools.Add {
@@ -38,6 +42,21 @@ func NewSet(cfg events.RunConfig) (*Set, error) {
 		s.tools = append(s.tools, t)
 	}
 	return s, nil
+}
+
+// learnArguments reads the names of a tool's arguments out of its schema.
+func (t *tool) learnArguments() error {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if err := json.Unmarshal(t.Parameters, &schema); err != nil {
+		return err
+	}
+	t.arguments = map[string]bool{}
+	for name := range schema.Properties {
+		t.arguments[name] = true
+	}
+	return nil
 }
 
 // Definitions lists the tools.

@@ -81,7 +81,7 @@ func call(t testing.TB, sb *sandbox.Sandbox, name, arguments string) tools.Resul
 
 func callWith(t testing.TB, s *tools.Set, sb *sandbox.Sandbox, state *events.ToolState, name, arguments string) tools.Result {
 	t.Helper()
-	results, err := s.Run(t.Context(), sb, found, state, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
+	results, err := s.Run(t.Context(), tools.Work{Sandbox: sb, Search: found, State: state}, []tools.Call{{ID: "c1", Name: name, Arguments: arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestResultsStandInOrder(t *testing.T) {
 		add("grep", `{"pattern":".","path":"no-newline"}`)
 		add("write", fmt.Sprintf(`{"file_path":"no-newline","contents":"%d"}`, i))
 	}
-	results, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, calls)
+	results, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestResultsStandInOrder(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	sb := workspace(t)
-	results, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
+	results, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
 	if err != nil || results[tools.MaxCalls-1].Error || !results[tools.MaxCalls].Error {
 		t.Errorf("%v, %+v", err, results[tools.MaxCalls:])
 	}
@@ -255,14 +255,14 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 		if d.Name == "todo_write" {
 			continue // it asks nothing of the sandbox
 		}
-		if _, err := s.Run(ctx, sb, found, &events.ToolState{}, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
+		if _, err := s.Run(ctx, tools.Work{Sandbox: sb, Search: found, State: &events.ToolState{}}, []tools.Call{{Name: d.Name, Arguments: arguments}}); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s when cancelled: %v", d.Name, err)
 		}
 	}
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := set(t, events.Tooling{}).Run(t.Context(), sb, nil, &events.ToolState{}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
+	if _, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
 		t.Errorf("in a closed sandbox: %v", err)
 	}
 }
@@ -285,7 +285,7 @@ func TestDefinitions(t *testing.T) {
 			if _, err := compiler.Compile("schema.json"); err != nil {
 				t.Errorf("%s: %v", d.Name, err)
 			}
-			if d.ReadOnly == slices.Contains(mutating, d.Name) || d.Cacheable && !d.ReadOnly || d.Limits.AnswerBytes == 0 {
+			if d.ReadOnly == slices.Contains(mutating, d.Name) || d.Follows != tools.FromSandbox && !d.ReadOnly || d.Limits.AnswerBytes == 0 {
 				t.Errorf("%+v", d)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -122,7 +123,15 @@ func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnS
 		}
 	}
 	state := a.state
-	results, _, err := run(ctx, a.cfg, t.box, a.searcher.offered(a.cfg, a.task), &state, turn.ToolCalls)
+	set, err := tools.NewSet(a.cfg)
+	if err != nil {
+		return t, err
+	}
+	ran, err := set.Run(ctx, tools.Work{Sandbox: t.box, Search: a.searcher.offered(a.cfg, a.task), State: &state}, called(turn.ToolCalls))
+	if err != nil {
+		return t, err
+	}
+	results, _, err := stated(ctx, a.cfg, ran, &state)
 	if err != nil {
 		return t, err
 	}

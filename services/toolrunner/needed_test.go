@@ -218,7 +218,7 @@ func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
 		finder = y.search
 	}
 	y.materialise(t, func(name string) string { return y.edited[name] })
-	results, err := toolsOf(t, search).Run(t.Context(), y.sb, finder, &events.ToolState{}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
+	results, err := toolsOf(t, search).Run(t.Context(), tools.Work{Sandbox: y.sb, Search: finder, State: &events.ToolState{}}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,15 @@ func (s *searcher) search(task events.TaskSpec) tools.Search {
 	}
 }
 
+// root is that of a snapshot's index.
+func (s *searcher) root(ctx context.Context, task events.TaskSpec) (string, error) {
+	x, err := s.open(ctx, task.Snapshot)
+	if err != nil {
+		return "", err
+	}
+	return x.base.Root(), nil
+}
+
 // open finds the index of a snapshot, or makes it.
 func (s *searcher) open(ctx context.Context, snapshot storage.Ref) (*indexed, error) {
 	fresh := &indexed{snapshot: snapshot, index: update.Index{

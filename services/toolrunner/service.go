@@ -44,6 +44,9 @@ type Service struct {
 	// redacted counts secrets, by rule.
 	redacted *prometheus.CounterVec
 	searcher *searcher
+	cache    *cache
+	// recalled counts calls, by whether they were answered by the cache.
+	recalled *prometheus.CounterVec
 }
 
 // Run is the service.
@@ -68,14 +71,23 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	cache, err := newCache(env.Log.Store(), env.Dir, env.Logger)
+	if err != nil {
+		return nil, err
+	}
+	recalled, err := newRecalled(env.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
-		searcher: searcher,
-		log:      env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		searcher: searcher, cache: cache, recalled: recalled,
+		log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
 func (s *Service) run(ctx context.Context, env runtime.Env) error {
 	defer s.held.closeAll()
+	defer s.cache.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go s.peers.run(ctx)
@@ -143,10 +155,31 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		}
 	}
 	defer s.held.put(box)
+	set, err := tools.NewSet(cfg)
+	if err != nil {
+		return events.ToolsCompleted{}, err
+	}
+	memory, known, err := s.known(ctx, cfg, set, task, r, box.Sandbox)
+	if err != nil {
+		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
+	}
 	state := toolState(r)
-	results, redacted, err := run(ctx, cfg, box.Sandbox, s.searcher.offered(cfg, task), &state, last.ToolCalls)
+	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), State: &state, Known: known}
+	ran, err := set.Run(ctx, turn, called(last.ToolCalls))
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
+	}
+	results, redacted, err := stated(ctx, cfg, ran, &state)
+	if err != nil {
+		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
+	}
+	if memory != nil {
+		memory.remember(ctx, ran, results)
+	}
+	for _, result := range results {
+		if result.Cache != "" {
+			s.recalled.WithLabelValues(result.Cache).Inc()
+		}
 	}
 	for rule, n := range redacted {
 		s.redacted.WithLabelValues(rule).Add(float64(n))
@@ -154,32 +187,20 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 	done := events.ToolsCompleted{
 		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: redacted, State: state.OrNil(),
 	}
-	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox); err != nil {
+	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox, known != nil); err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
 	}
 	box.left = stateAfter(done.Turn, done.Workspace)
 	return done, nil
 }
 
-// run makes the calls of one turn, and redacts what they answer, and the state that they leave, where the run wants that.
-func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search tools.Search, state *events.ToolState, asked []events.ToolCall) ([]events.ToolResult, map[string]int, error) {
-	set, err := tools.NewSet(cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	calls := make([]tools.Call, len(asked))
-	for i, c := range asked {
-		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
-	}
-	answers, err := set.Run(ctx, sb, search, state, calls)
-	if err != nil {
-		return nil, nil, err
-	}
-	results := make([]events.ToolResult, len(answers))
-	for i, a := range answers {
+// stated are the results as they are recorded: where the run wants that, without secrets, and the state, too.
+func stated(ctx context.Context, cfg events.RunConfig, ran []tools.Result, state *events.ToolState) ([]events.ToolResult, map[string]int, error) {
+	results := make([]events.ToolResult, len(ran))
+	for i, a := range ran {
 		results[i] = events.ToolResult{
-			CallID: a.CallID, Name: a.Name, Content: a.Content, Error: a.Error, ExitCode: a.ExitCode,
-			DroppedBytes: a.DroppedBytes, StartedAt: a.StartedAt.UTC(), DurationMS: float64(a.Duration) / float64(time.Millisecond),
+			CallID: a.CallID, Name: a.Name, Content: a.Content, Error: a.Error, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes,
+			StartedAt: a.StartedAt.UTC(), DurationMS: milliseconds(a.Duration), Cache: a.Cache, OriginalMS: milliseconds(a.Original),
 		}
 	}
 	if !cfg.Has(events.FeatureRedactSecrets) {
@@ -189,6 +210,8 @@ func run(ctx context.Context, cfg events.RunConfig, sb *sandbox.Sandbox, search 
 	return results, redacted, err
 }
 
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 // toolState is what the tools remember of the turns before.
 func toolState(r *events.Rollout) (state events.ToolState) {
 	if last := r.LastTools(); last != nil && last.State != nil {
@@ -197,13 +220,23 @@ func toolState(r *events.Rollout) (state events.ToolState) {
 	return state
 }
 
-func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox) (*storage.Ref, error) {
+func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox, cached bool) (*storage.Ref, error) {
 	changes, err := box.Changes(ctx)
 	if err != nil || changes == nil {
 		return nil, err
 	}
 	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
+	if err == nil && cached {
+		s.cache.noteLinks(ref.SHA256, changes)
+	}
 	return &ref, err
+}
+
+// newRecalled is the count of calls by what the cache knew of them.
+func newRecalled(r prometheus.Registerer) (*prometheus.CounterVec, error) {
+	return runtime.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rondo_tool_cache_total", Help: "Tool calls by whether the answer was known (hit), was not (miss), or cannot be (bypass).",
+	}, []string{"cache"}))
 }
 
 // class names the cause of a failed try.
