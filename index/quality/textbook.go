@@ -9,8 +9,8 @@ import (
 	"unicode"
 )
 
-// Textbook is BM25 as papers on code search have it for a rival: over the parts of identifiers alone, without stems, whole identifiers or the words of
-// paths, of which the index's own BM25 knows. The index has no part in it.
+// Textbook is BM25 as papers on code search have it for a rival: over the parts of identifiers alone, without stems, whole identifiers or
+// the words of paths, of which the index's own BM25 knows. The index has no part in it.
 type Textbook struct {
 	postings map[string][]posting
 	lengths  []float64

@@ -51,8 +51,8 @@ type Hit struct {
 	VectorRank int `json:"vector_rank,omitempty"`
 }
 
-// How the lists are joined: each list's scores count as shares of its best one. Chosen with functions of modules that neither the embedder has learnt from
-// nor quality is measured with: reciprocal ranks, scores between the list's ends and standard scores found less, by up to a twentieth.
+// How the lists are joined: each list's scores count as shares of its best one. Chosen with functions of modules that neither the embedder
+// has learnt from nor quality is measured with: reciprocal ranks, and scores as they lie between a list's ends, found less.
 const (
 	listed     = 200 // of each list take part
 	likeness   = 2.0 // what the vectors weigh, and the words one
@@ -211,8 +211,8 @@ func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row
 	return out
 }
 
-// share is the score at a rank of a list as a share of the best one. A row that is not in a full list may be hardly worse than the last that is, and
-// counts as that one; where the list has room, it has nothing of what the list is about.
+// share is the score at a rank of a list as a share of the best one. A row that is not in a full list may be hardly worse than the last
+// that is, and counts as that one; where the list has room, it has nothing of what the list is about.
 func share(list []segment.Near, rank int) float64 {
 	if rank == 0 && len(list) == listed {
 		rank = listed
