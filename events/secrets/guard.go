@@ -9,15 +9,15 @@ import (
 )
 
 // guard tells cheaply that a rule finds nothing in a text: whatever the rule finds begins with one of its keywords, but for what its
-// expression allows before it, and what follows must match here. Most of the time of all rules goes to the few that have a guard, as their keywords
-// stand in any code.
+// expression allows before it, and what follows must match here. Most of the time of all rules goes to the few that have a guard, as
+// their keywords stand in any code.
 type guard struct {
 	keywords []string // in lower case
 	follows  *regexp.Regexp
 }
 
-// A guard looks at so much of a text behind a keyword, more than it can match there, and at so many keywords: then the rule itself is sooner done, as a text
-// that is made for it takes a guard a millisecond for each.
+// A guard looks at so much of a text behind a keyword, more than it can match there, and at so many keywords: then the rule itself is
+// sooner done, as a text that is made for it takes a guard a millisecond for each.
 const guardReach, guardTries = 512, 200
 
 // genericPrefix is what the rule generic-api-key lets stand before its keyword, of any kind and length up to 50.

@@ -150,7 +150,8 @@ func (r *remote) Embed(ctx context.Context, texts []string) ([][]float32, error)
 			for i, at := range places {
 				if len(answer[i]) != r.dimensions {
 					r.memory.forget()
-					return fmt.Errorf("%s answered %d dimensions, and %d before: it has another model now; try again, and all is embedded anew", r.endpoint, len(answer[i]), r.dimensions)
+					return fmt.Errorf("%s answered %d dimensions, and %d before: it has another model now; try again, and all is embedded anew",
+						r.endpoint, len(answer[i]), r.dimensions)
 				}
 				vectors[at] = direction(answer[i])
 			}

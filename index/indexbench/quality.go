@@ -16,12 +16,14 @@ import (
 
 // Quality is how well functions are found by what is said of them.
 type Quality struct {
-	Language  string        `json:"language"`
-	Functions int           `json:"functions"`
-	Questions int           `json:"questions"`
-	BM25      quality.Score `json:"bm25"`
-	Vectors   quality.Score `json:"vectors"`
-	Fusion    quality.Score `json:"fusion"`
+	Language  string `json:"language"`
+	Functions int    `json:"functions"`
+	Questions int    `json:"questions"`
+	// Textbook is BM25 over parts of identifiers alone, for comparison with what others publish; BM25 is the index's own, the harder rival.
+	Textbook quality.Score `json:"textbook"`
+	BM25     quality.Score `json:"bm25"`
+	Vectors  quality.Score `json:"vectors"`
+	Fusion   quality.Score `json:"fusion"`
 }
 
 // quality leaves out a language that the machine does not have, but for Go.
@@ -57,7 +59,7 @@ func (r *Result) quality(ctx context.Context, o Options, folder string, show fun
 			name  string
 			rank  quality.Ranking
 			score *quality.Score
-		}{{"BM25", index.ByWords, &q.BM25}, {"vectors", index.ByVectors, &q.Vectors}, {"fusion", index.ByBoth, &q.Fusion}} {
+		}{{"textbook BM25", set.Textbook().Rank, &q.Textbook}, {"BM25", index.ByWords, &q.BM25}, {"vectors", index.ByVectors, &q.Vectors}, {"fusion", index.ByBoth, &q.Fusion}} {
 			*way.score, err = set.Score(ctx, way.rank, func(n int) {
 				show(fmt.Sprintf("quality: %s by %s: %d of %d questions", language.name, way.name, n, len(set.Questions)))
 			})

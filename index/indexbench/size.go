@@ -26,6 +26,8 @@ type Size struct {
 	WarmP99 float64 `json:"warm_p99_ms"`
 	ColdP50 float64 `json:"cold_p50_ms"` // with nothing in memory, and no cache on disk
 	ColdP99 float64 `json:"cold_p99_ms"`
+	WarmCPU float64 `json:"warm_cpu_ms"` // of all processors together, the median
+	ColdCPU float64 `json:"cold_cpu_ms"`
 	// Recall10 is which share of the ten nearest chunks is among the first ten.
 	Recall10      float64 `json:"recall10"`
 	BytesPerChunk float64 `json:"bytes_per_chunk"`
@@ -184,27 +186,30 @@ func (r *Result) size(ctx context.Context, o Options, folder string, chunks int,
 		}
 	}
 	s.Recall10 = float64(found) / float64(10*len(vectors))
-	var warm, cold []float64
+	var warm, cold, warmCPU, coldCPU []float64
 	for i, q := range queries {
 		show(fmt.Sprintf("%d chunks: %d of %d queries", chunks, i, len(queries)))
 		if _, err := search.Run(ctx, base, q); err != nil {
 			return err
 		}
-		began := time.Now()
-		if _, err := search.Run(ctx, base, q); err != nil {
-			return err
-		}
-		warm = append(warm, milliseconds(time.Since(began)))
-		began = time.Now()
-		fresh, err := load()
+		one, err := measure(func() error { _, err := search.Run(ctx, base, q); return err })
 		if err != nil {
 			return err
 		}
-		if _, err := search.Run(ctx, fresh, q); err != nil {
+		warm, warmCPU = append(warm, one.passed), append(warmCPU, one.processor)
+		one, err = measure(func() error {
+			fresh, err := load()
+			if err == nil {
+				_, err = search.Run(ctx, fresh, q)
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		cold = append(cold, milliseconds(time.Since(began)))
+		cold, coldCPU = append(cold, one.passed), append(coldCPU, one.processor)
 	}
+	s.WarmCPU, s.ColdCPU = percentile(warmCPU, 0.5), percentile(coldCPU, 0.5)
 	s.WarmP50, s.WarmP99, s.ColdP50, s.ColdP99 = percentile(warm, 0.5), percentile(warm, 0.99), percentile(cold, 0.5), percentile(cold, 0.99)
 	r.Sizes = append(r.Sizes, s)
 	return nil

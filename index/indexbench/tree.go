@@ -25,7 +25,9 @@ type Tree struct {
 	Chunks        int64    `json:"chunks"`
 	SourceBytes   int64    `json:"source_bytes"`
 	FullMS        float64  `json:"full_ms"`
+	FullCPU       float64  `json:"full_cpu_ms"` // of all processors together
 	UnchangedMS   float64  `json:"unchanged_ms"`
+	UnchangedCPU  float64  `json:"unchanged_cpu_ms"`
 	BytesPerChunk float64  `json:"bytes_per_chunk"`
 	Updates       []Update `json:"updates"`
 	// GrepMS is what a search for one word in all files takes, by ripgrep or else by grep; QueryMS one by the index.
@@ -38,6 +40,7 @@ type Tree struct {
 type Update struct {
 	Files int     `json:"files"`
 	MS    float64 `json:"ms"`
+	CPU   float64 `json:"cpu_ms"`
 }
 
 // rounds of updates by the files that change in each.
@@ -80,15 +83,17 @@ func measureTree(ctx context.Context, folder string, times int, show func(string
 		Index: update.Index{Store: store, Keys: seal.New(seal.Key{1}), Repo: "bench", Embedder: embed.Static()},
 		Dir:   source, StateFile: filepath.Join(folder, "state"),
 	}
-	sync := func(what string) (float64, error) {
-		began := time.Now()
-		state, err := f.Sync(ctx, func(p update.Progress) {
-			show(fmt.Sprintf("%d times: %s: %d of %d files", times, what, p.Done, p.Files))
+	sync := func(what string) (took, error) {
+		return measure(func() error {
+			state, err := f.Sync(ctx, func(p update.Progress) {
+				show(fmt.Sprintf("%d times: %s: %d of %d files", times, what, p.Done, p.Files))
+			})
+			t.Chunks = int64(state.Chunks)
+			return err
 		})
-		t.Chunks = int64(state.Chunks)
-		return milliseconds(time.Since(began)), err
 	}
-	if t.FullMS, err = sync("first index"); err != nil {
+	full, err := sync("first index")
+	if err != nil {
 		return t, err
 	}
 	size, err := bytesBelow(filepath.Join(folder, "store"))
@@ -96,15 +101,17 @@ func measureTree(ctx context.Context, folder string, times int, show func(string
 		return t, err
 	}
 	t.BytesPerChunk = float64(size) / float64(max(1, t.Chunks))
-	if t.UnchangedMS, err = sync("unchanged"); err != nil {
+	unchanged, err := sync("unchanged")
+	if err != nil {
 		return t, err
 	}
+	t.FullMS, t.FullCPU, t.UnchangedMS, t.UnchangedCPU = full.passed, full.processor, unchanged.passed, unchanged.processor
 	if err := t.search(ctx, &f, source); err != nil {
 		return t, err
 	}
 	next := 0
 	for _, round := range rounds {
-		var taken []float64
+		var taken, processor []float64
 		for range round.times {
 			for range min(round.files, len(files)) {
 				if err := edit(files[next%len(files)], next); err != nil {
@@ -112,13 +119,13 @@ func measureTree(ctx context.Context, folder string, times int, show func(string
 				}
 				next++
 			}
-			ms, err := sync(fmt.Sprintf("%d files changed", round.files))
+			one, err := sync(fmt.Sprintf("%d files changed", round.files))
 			if err != nil {
 				return t, err
 			}
-			taken = append(taken, ms)
+			taken, processor = append(taken, one.passed), append(processor, one.processor)
 		}
-		t.Updates = append(t.Updates, Update{min(round.files, len(files)), percentile(taken, 0.5)})
+		t.Updates = append(t.Updates, Update{min(round.files, len(files)), percentile(taken, 0.5), percentile(processor, 0.5)})
 	}
 	return t, nil
 }

@@ -1,5 +1,5 @@
 // Package search ranks the chunks of an index for a question: by the words that they share with it and by the likeness of their vectors,
-// joined by reciprocal ranks.
+// joined by their scores.
 package search
 
 import (
@@ -51,13 +51,14 @@ type Hit struct {
 	VectorRank int `json:"vector_rank,omitempty"`
 }
 
-// How ranks are joined: the k of reciprocal rank fusion, how many of each list take part, and what a rank weighs.
+// How the lists are joined: each list's scores count as shares of its best one. Chosen with functions of modules that neither the embedder
+// has learnt from nor quality is measured with: reciprocal ranks, and scores as they lie between a list's ends, found less.
 const (
-	rankOffset = 60
-	listed     = 200
-	// A question that looks for a name is answered by words more than by likeness.
-	namedWords = 2.0
-	namedExact = 3.0
+	listed     = 200 // of each list take part
+	likeness   = 2.0 // what the vectors weigh, and the words one
+	nameOffset = 60  // the k of reciprocal ranks, by which those that declare a name are ordered
+	namedWords = 4.0 // what the words weigh where a question looks for a name: more than likeness
+	namedExact = 6.0 // and what the first one weighs that declares it: as much as both
 )
 
 // What a chunk's score is multiplied with for the kind of its file.
@@ -180,22 +181,20 @@ func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row
 	if len(named) > 0 {
 		weight = namedWords
 	}
+	byVector = byVector[:min(len(byVector), listed)]
 	for i, n := range byWords {
-		s := of(n.Row)
-		s.words = i + 1
-		s.score += weight / float64(rankOffset+i+1)
+		of(n.Row).words = i + 1
 	}
-	for i, n := range byVector[:min(len(byVector), listed)] {
-		s := of(n.Row)
-		s.vector = i + 1
-		s.score += 1 / float64(rankOffset+i+1)
+	for i, n := range byVector {
+		of(n.Row).vector = i + 1
 	}
 	// Those that declare the name come in the order of their words; one that is not among the first of these comes after them all.
 	for i, r := range namedInOrder(v, byWords, named) {
-		of(r).score += namedExact / float64(rankOffset+i+1)
+		of(r).score = namedExact * (nameOffset + 1) / float64(nameOffset+i+1)
 	}
 	out := make([]scored, 0, len(all))
 	for _, s := range all {
+		s.score += weight*share(byWords, s.words) + likeness*share(byVector, s.vector)
 		class := v.Class(s.row)
 		if class&segment.Test != 0 && !tests {
 			s.score *= testFactor
@@ -210,6 +209,18 @@ func fuse(v *segment.View, byWords, byVector []segment.Near, named []segment.Row
 	}
 	slices.SortFunc(out, func(a, b scored) int { return cmp.Or(cmp.Compare(b.score, a.score), v.Compare(a.row, b.row)) })
 	return out
+}
+
+// share is the score at a rank of a list as a share of the best one. A row that is not in a full list may be hardly worse than the last
+// that is, and counts as that one; where the list has room, it has nothing of what the list is about.
+func share(list []segment.Near, rank int) float64 {
+	if rank == 0 && len(list) == listed {
+		rank = listed
+	}
+	if rank == 0 || list[0].Score <= 0 {
+		return 0
+	}
+	return max(list[rank-1].Score, 0) / list[0].Score
 }
 
 func namedInOrder(v *segment.View, byWords []segment.Near, named []segment.Row) []segment.Row {

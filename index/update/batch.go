@@ -38,13 +38,16 @@ func (u *updating) run(ctx context.Context, walked *merkle.Result, show func(Pro
 	for reason, n := range walked.Skipped {
 		u.state.Skipped[reason.String()] = n
 	}
+	keyed := u.keyed(&walked.Root)
+	if u.state.Generation > 0 && u.base.Root() == u.root(&keyed) {
+		return nil // the very tree that is indexed: nothing of the index need be read
+	}
 	for file, err := range u.base.Files(ctx) {
 		if err != nil {
 			return err
 		}
 		u.marks[file.Path] = held{file.Content, file.Chunks}
 	}
-	keyed := u.keyed(&walked.Root)
 	steps, err := u.marks.stepsTo(&keyed)
 	if err != nil {
 		return err

@@ -363,3 +363,18 @@ func TestForget(t *testing.T) {
 		t.Errorf("after that: %+v; before %+v", state, old)
 	}
 }
+
+// TestUnchanged: where the folder is the tree that is indexed, nothing is read but the manifest.
+func TestUnchanged(t *testing.T) {
+	f := folder(t, segmenttest.Open(t), 1, "code")
+	write(t, f, "a.go", "package a\n\n"+function("First"))
+	old := mustSync(t, f)
+	damage(t, f, "segments")
+	if state := mustSync(t, f); state.Root != old.Root || state.Generation != old.Generation || state.Chunks != old.Chunks {
+		t.Errorf("unchanged: %+v; before %+v", state, old)
+	}
+	write(t, f, "a.go", "package a\n\n"+function("Second"))
+	if _, err := f.Sync(t.Context(), nil); !errors.Is(err, storage.ErrCorrupt) {
+		t.Errorf("after a change what is damaged is read: %v", err)
+	}
+}
