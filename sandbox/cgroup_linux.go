@@ -91,6 +91,20 @@ func (g *cgroup) bounds(controller string, limits Limits) []bound {
 
 func write(file, value string) error { return os.WriteFile(file, []byte(value), 0) }
 
+// memory is what the sandbox uses now, in bytes; 0 where no group counts.
+func (g *cgroup) memory() int64 {
+	file := "memory.usage_in_bytes"
+	if g.place.version == "v2" {
+		file = "memory.current"
+	}
+	text, err := os.ReadFile(filepath.Join(g.folders["memory"], file))
+	if err != nil {
+		return 0
+	}
+	bytes, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return bytes
+}
+
 func (g *cgroup) limitsMemory() bool { return g.folders["memory"] != "" }
 
 // oomKills is how many processes of the sandbox the kernel killed for want of memory.

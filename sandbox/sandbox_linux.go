@@ -13,26 +13,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// initName is the name under which this program is started again as a sandbox's first process.
-const initName = "rondo-sandbox-init"
-
-// Main must be the first call of main, and of the TestMain of every package whose tests make sandboxes: in the process that
-// New starts it serves the sandbox and never returns. In every other it does nothing.
-func Main() {
-	if len(os.Args) != 1 || os.Args[0] != initName {
-		return
-	}
-	if err := agent.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+// Main is called first by programs that make sandboxes.
+func Main() {}
 
 // answerGrace is how much longer than a command's own limit its answer may take before the sandbox counts as broken.
 const answerGrace = 15 * time.Second
@@ -141,6 +127,9 @@ func (s *Sandbox) Cgroup() string {
 	}
 	return s.group.place.version
 }
+
+// MemoryBytes is the memory that the sandbox's control group counts now, files on its disk included; 0 without a group.
+func (s *Sandbox) MemoryBytes() int64 { return s.group.memory() }
 
 // FSMode tells how the workspace came to be: "copy", unpacked into memory of its own.
 func (s *Sandbox) FSMode() string { return "copy" }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,7 +45,7 @@ func start(level string, user uint32) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},

@@ -64,6 +64,9 @@ func (*Sandbox) Workdir() string { return "" }
 // Isolation is IsolationNone.
 func (*Sandbox) Isolation() string { return IsolationNone }
 
+// MemoryBytes is 0.
+func (*Sandbox) MemoryBytes() int64 { return 0 }
+
 // Cgroup is "none".
 func (*Sandbox) Cgroup() string { return "none" }
 

@@ -43,9 +43,26 @@ type agent struct {
 	running   sync.Map // request id of an exec -> its cancel channel
 }
 
-// Run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
+// InitName is the name under which the program is started again as a sandbox's first process.
+const InitName = "rondo-sandbox-init"
+
+// init is where that process serves the sandbox, and ends: before the packages that the rest of the program is made of are initialised,
+// which would take more time and memory than the sandbox. Packages that a program's others do not wait for come in the order of
+// their paths.
+func init() {
+	if len(os.Args) != 1 || os.Args[0] != InitName {
+		return
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
 // must then exit.
-func Run() error {
+func run() error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
