@@ -80,11 +80,11 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 // launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
 func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
 	s := &Sandbox{spec: spec, isolation: level, private: own.folder}
+	s.group = newCgroup(spec.Limits)
 	var err error
-	if s.process, err = start(level, own.user); err != nil {
-		return nil, explain(err)
+	if s.process, err = start(level, own.user, s.group); err != nil {
+		return nil, errors.Join(explain(err), s.group.remove())
 	}
-	s.group = newCgroup(spec.Limits, s.process.pid())
 	s.conn = newConnection(s.process.control)
 	if err := s.boot(ctx); err != nil {
 		err = errors.Join(explain(err), s.process.lastWords())

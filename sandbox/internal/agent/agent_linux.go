@@ -136,9 +136,10 @@ func (a *agent) seal() (err error) {
 	if err != nil {
 		return err
 	}
-	restrict := rules.Restrict
+	starts, looks := rules.Restrict, rules.Restrict
 	if a.private == nil {
-		restrict = func() error { return errors.Join(jail.DropCapabilities(), rules.Restrict()) }
+		starts = func() error { return errors.Join(jail.DropCapabilities(true), rules.Restrict()) }
+		looks = func() error { return errors.Join(jail.DropCapabilities(false), rules.Restrict()) }
 	}
 	if a.private == nil || a.boot.Landlock {
 		warmThreads()
@@ -146,10 +147,10 @@ func (a *agent) seal() (err error) {
 			return err
 		}
 	}
-	if a.launcher, err = startWorkers(1, restrict); err != nil {
+	if a.launcher, err = startWorkers(1, starts); err != nil {
 		return err
 	}
-	a.work, err = startWorkers(workerThreads, restrict)
+	a.work, err = startWorkers(workerThreads, looks)
 	return err
 }
 
