@@ -44,6 +44,9 @@ func bubblewrap(ctx context.Context) (func() error, error) {
 	return run, run()
 }
 
+// settle is the wait before memory is looked at: a sandbox gives back what its start took when it turns out to be held.
+const settle = 3 * time.Second
+
 // hold makes sandboxes that each run one command, and looks at the memory that all of them take.
 func hold(ctx context.Context, count int, r *Result) (err error) {
 	runtime.GC()
@@ -72,6 +75,11 @@ func hold(ctx context.Context, count int, r *Result) (err error) {
 		}
 	}
 	r.Held, r.HeldCreate = count, time.Since(begin).Seconds()
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	after, err := availableMiB()
 	if err != nil {
 		return err

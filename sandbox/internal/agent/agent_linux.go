@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
@@ -19,6 +21,9 @@ import (
 
 // ControlFD is the inherited socket's descriptor.
 const ControlFD = 3
+
+// settled is how long after its start a sandbox counts as one that is held.
+const settled = time.Second
 
 // requests that may wait for a thread; the owner sends no more than it has callers.
 const queue = 64
@@ -73,6 +78,8 @@ func run() error {
 	if err := a.respond(wire.Response{}); err != nil {
 		return err
 	}
+	// A sandbox that is held gives back what starting took; one for a single command has no time for that.
+	time.AfterFunc(settled, debug.FreeOSMemory)
 	err := a.serve()
 	if a.private != nil {
 		a.reaper.killAll() // where namespaces isolate, everything ends with this process
