@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Main does nothing here; see the Linux implementation.
+// Main does nothing; see the Linux implementation.
 func Main() {}
 
 // Sandbox cannot be made on this system.
