@@ -31,8 +31,8 @@ type placement struct {
 
 var sequence atomic.Int64
 
-// newCgroup puts the process, which must still wait, into a new group with the limits. It takes what it can get.
-func newCgroup(limits Limits, pid int) *cgroup {
+// newCgroup makes a group with the limits. It takes what it can get.
+func newCgroup(limits Limits) *cgroup {
 	g := &cgroup{place: findPlacement(), folders: map[string]string{}}
 	name := groupName(sequence.Add(1))
 	for controller, parent := range g.place.parents {
@@ -40,7 +40,7 @@ func newCgroup(limits Limits, pid int) *cgroup {
 			continue
 		}
 		folder := filepath.Join(parent, name)
-		if err := g.add(controller, folder, limits, pid); err == nil {
+		if err := g.add(controller, folder, limits); err == nil {
 			g.folders[controller] = folder
 		} else {
 			_ = os.Remove(folder)
@@ -49,7 +49,7 @@ func newCgroup(limits Limits, pid int) *cgroup {
 	return g
 }
 
-func (g *cgroup) add(controller, folder string, limits Limits, pid int) error {
+func (g *cgroup) add(controller, folder string, limits Limits) error {
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // v2: one folder for all
 		return err
 	}
@@ -58,7 +58,43 @@ func (g *cgroup) add(controller, folder string, limits Limits, pid int) error {
 			return err
 		}
 	}
-	return write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(pid))
+	return nil
+}
+
+// start calls fork on a thread of its own, which starts a process that does nothing before it is told to, so that the process is in the
+// group. In a v1 hierarchy that thread goes into the group itself for as long as it takes, and its child is born there: to
+// move a process, the kernel first waits until no other one is forking or ending anywhere, which takes longer than all else.
+func (g *cgroup) start(fork func() (pid int, err error)) error {
+	var inside []string
+	for controller, folder := range g.folders {
+		if g.place.versions[controller] != "v1" {
+			continue
+		}
+		if write(filepath.Join(folder, "tasks"), "0") == nil {
+			inside = append(inside, controller)
+		} else {
+			g.lose(controller)
+		}
+	}
+	pid, err := fork()
+	for _, controller := range inside {
+		err = errors.Join(err, write(filepath.Join(g.place.parents[controller], "tasks"), "0"))
+	}
+	if err != nil {
+		return err
+	}
+	for controller, folder := range g.folders {
+		if g.place.versions[controller] == "v2" && write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(pid)) != nil {
+			g.lose(controller)
+		}
+	}
+	return nil
+}
+
+// lose does without a group that the process could not be put into.
+func (g *cgroup) lose(controller string) {
+	_ = os.Remove(g.folders[controller])
+	delete(g.folders, controller)
 }
 
 // bound is what is written to a file of a group; an optional one may be refused.
@@ -90,6 +126,20 @@ func (g *cgroup) bounds(controller string, limits Limits) []bound {
 }
 
 func write(file, value string) error { return os.WriteFile(file, []byte(value), 0) }
+
+// memory is what the sandbox uses now, in bytes; 0 where no group counts.
+func (g *cgroup) memory() int64 {
+	file := "memory.usage_in_bytes"
+	if g.place.version == "v2" {
+		file = "memory.current"
+	}
+	text, err := os.ReadFile(filepath.Join(g.folders["memory"], file))
+	if err != nil {
+		return 0
+	}
+	bytes, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return bytes
+}
 
 func (g *cgroup) limitsMemory() bool { return g.folders["memory"] != "" }
 

@@ -245,7 +245,7 @@ func tryInit() {
 	if err := unix.Setpriority(unix.PRIO_USER, 0, 19); err == nil {
 		escaped("set the priority of all")
 	}
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 1); err != nil {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, 19); err != nil {
 		escaped("cannot set its own priority: %v", err)
 	}
 	host, _ := strconv.Atoi(os.Getenv("HOST_PID"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,16 @@ func GroupsOf(owner int) []string {
 		found = append(found, groups...)
 	}
 	return found
+}
+
+// Throttled is how often the sandbox was held back for having used its processor time; false where no group does that.
+func (s *Sandbox) Throttled() (times int64, limited bool) {
+	folder, limited := s.group.folders["cpu"]
+	text, err := os.ReadFile(filepath.Join(folder, "cpu.stat"))
+	if _, after, found := strings.Cut(string(text), "nr_throttled "); found && limited {
+		_, err = fmt.Sscan(after, &times)
+	}
+	return times, limited && err == nil
 }
 
 // LimitsByCgroup tells whether control groups can be made here.

@@ -101,6 +101,24 @@ func testMemoryLimit(t *testing.T) {
 	}
 }
 
+// TestProcessorLimit: who uses more than its share is held back.
+func TestProcessorLimit(t *testing.T) {
+	t.Parallel()
+	sb := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{CPUs: 0.05, Wall: 10 * time.Second}})
+	before, limited := sb.Throttled()
+	if !limited {
+		if sandbox.LimitsByCgroup() {
+			t.Error("control groups can be made, and none limits processor time")
+		}
+		t.Skip("control groups cannot be made here")
+	}
+	run(t, sb, sandbox.Command{Argv: []string{"sh", "-c", "while :; do :; done"}, Background: true})
+	eventually(t, "the loop is held back", func() bool { now, _ := sb.Throttled(); return now > before+2 })
+	if times, limited := sandboxtest.New(t, sandbox.Spec{}).Throttled(); limited || times != 0 {
+		t.Errorf("a sandbox without a limit: %d, %v", times, limited)
+	}
+}
+
 func TestDiskLimit(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{DiskBytes: 8 << 20}})
 	for _, folder := range []string{"/app", "/tmp", "/root", "/var/tmp", "/dev/shm", "/run", "/logs"} {
@@ -129,6 +147,8 @@ func TestLimitsAreChecked(t *testing.T) {
 		"disk":                 {Limits: sandbox.Limits{DiskBytes: -1}},
 		"processes":            {Limits: sandbox.Limits{PIDs: -3}},
 		"time":                 {Limits: sandbox.Limits{Wall: -time.Second}},
+		"processors":           {Limits: sandbox.Limits{CPUs: -1}},
+		"isolation":            {MinIsolation: "vm"},
 		"output":               {Limits: sandbox.Limits{OutputBytes: 1}},
 		"relative workspace":   {Workdir: "app"},
 		"workspace on system":  {Workdir: "/usr"},

@@ -3,8 +3,6 @@ package sandbox_test
 import (
 	"os"
 	"testing"
-
-	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // actors are what this test program does instead of testing when it is started with RONDO_TEST_ACTOR: inside a sandbox as the program
@@ -12,7 +10,6 @@ import (
 var actors = map[string]func(){}
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	if actor := actors[os.Getenv("RONDO_TEST_ACTOR")]; actor != nil {
 		actor()
 		os.Exit(0)

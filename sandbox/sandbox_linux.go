@@ -13,26 +13,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// initName is the name under which this program is started again as a sandbox's first process.
-const initName = "rondo-sandbox-init"
-
-// Main must be the first call of main, and of the TestMain of every package whose tests make sandboxes: in the process that
-// New starts it serves the sandbox and never returns. In every other it does nothing.
-func Main() {
-	if len(os.Args) != 1 || os.Args[0] != initName {
-		return
-	}
-	if err := agent.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+// Main does nothing: the process of a sandbox, which is this program started again, is served before the program's main runs. It is
+// there for programs that still call it.
+func Main() {}
 
 // answerGrace is how much longer than a command's own limit its answer may take before the sandbox counts as broken.
 const answerGrace = 15 * time.Second
@@ -94,11 +81,11 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 // launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
 func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
 	s := &Sandbox{spec: spec, isolation: level, private: own.folder}
+	s.group = newCgroup(spec.Limits)
 	var err error
-	if s.process, err = start(level, own.user); err != nil {
-		return nil, explain(err)
+	if s.process, err = start(level, own.user, s.group); err != nil {
+		return nil, errors.Join(explain(err), s.group.remove())
 	}
-	s.group = newCgroup(spec.Limits, s.process.pid())
 	s.conn = newConnection(s.process.control)
 	if err := s.boot(ctx); err != nil {
 		err = errors.Join(explain(err), s.process.lastWords())
@@ -141,6 +128,9 @@ func (s *Sandbox) Cgroup() string {
 	}
 	return s.group.place.version
 }
+
+// MemoryBytes is the memory that the sandbox's control group counts now, files on its disk included; 0 without a group.
+func (s *Sandbox) MemoryBytes() int64 { return s.group.memory() }
 
 // FSMode tells how the workspace came to be: "copy", unpacked into memory of its own.
 func (s *Sandbox) FSMode() string { return "copy" }

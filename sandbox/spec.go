@@ -2,10 +2,11 @@
 // fresh root with read-only views of the host's system folders, no network but its own loopback, no capabilities, a system call
 // filter, and limits on memory, processes, disk, output and time.
 //
-// One Sandbox is held for as long as its work lasts (a rollout); its first process is this program itself, started again by
-// Main, which answers requests over an inherited socket. When the owner dies, however, the sandbox dies.
+// One Sandbox is held for as long as its work lasts (a rollout); its first process is this program itself, started again, which
+// answers requests over an inherited socket before the program's main runs. When the owner dies, however, the sandbox dies.
 //
-// Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported.
+// Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported. Where
+// the kernel refuses namespaces there are weaker levels for who accepts them; see Isolations.
 package sandbox
 
 import (

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,8 +27,8 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again as the first process of new namespaces, or of none, and then as a user.
-func start(level string, user uint32) (*process, error) {
+// start starts this program again in a group, as the first process of new namespaces, or of none, and then as a user.
+func start(level string, user uint32, group *cgroup) (*process, error) {
 	program, err := executable()
 	if err != nil {
 		return nil, err
@@ -44,13 +45,16 @@ func start(level string, user uint32) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
 		SysProcAttr: attributes(level, user),
 	}
-	if err := fork(p.command); err != nil {
+	if err := fork(p, group); err != nil {
+		if p.command.Process != nil {
+			p.kill()
+		}
 		return nil, errors.Join(&startError{err}, p.control.Close(), p.stderr.Close())
 	}
 	return p, nil
@@ -102,9 +106,16 @@ var forks = sync.OnceValue(func() chan<- func() {
 	return jobs
 })
 
-func fork(command *exec.Cmd) error {
+func fork(p *process, group *cgroup) error {
 	done := make(chan error)
-	forks() <- func() { done <- command.Start() }
+	forks() <- func() {
+		done <- group.start(func() (int, error) {
+			if err := p.command.Start(); err != nil {
+				return 0, err
+			}
+			return p.pid(), nil
+		})
+	}
 	return <-done
 }
 

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Main does nothing here; see the Linux implementation.
+// Main does nothing; see the Linux implementation.
 func Main() {}
 
 // Sandbox cannot be made on this system.
@@ -105,6 +105,9 @@ func (*Sandbox) Workdir() string { return "" }
 
 // Isolation is IsolationNone.
 func (*Sandbox) Isolation() string { return IsolationNone }
+
+// MemoryBytes is 0.
+func (*Sandbox) MemoryBytes() int64 { return 0 }
 
 // Cgroup is "none".
 func (*Sandbox) Cgroup() string { return "none" }

@@ -12,7 +12,7 @@ import (
 
 func newBench(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure what the plane costs, as ratios to the same work without it"}
-	cmd.AddCommand(newBenchStage(g), newBenchFeed(g), newBenchReplay(g), newBenchIndex(g))
+	cmd.AddCommand(newBenchStage(g), newBenchFeed(g), newBenchReplay(g), newBenchIndex(g), newBenchSandbox(g))
 	return cmd
 }
 

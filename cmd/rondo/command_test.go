@@ -13,12 +13,10 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	if os.Getenv("RONDO_TEST_MAIN") != "" {
 		main() // this program as the command itself; see program
 	}

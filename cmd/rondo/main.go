@@ -9,12 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/rondo-rl/rondo/sandbox"
 )
 
 func main() {
-	sandbox.Main() // serves and never returns in the process that a sandbox starts
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rondo-rl/rondo/sandbox/sandboxbench"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
@@ -161,5 +162,19 @@ func TestSizes(t *testing.T) {
 		if want != 0 && (again.Set(s.String()) != nil || again != s) {
 			t.Errorf("%q is printed as %q", text, s)
 		}
+	}
+}
+
+// TestBenchSandbox: the figures are there, with bubblewrap or the reason why without.
+func TestBenchSandbox(t *testing.T) {
+	sandboxtest.Require(t)
+	t.Parallel()
+	code, stdout, stderr := ended(t, program(t, "bench", "sandbox", "--pairs", "1", "--held", "2", "--json"))
+	var r sandboxbench.Result
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+	}
+	if r.Create <= 0 || r.ExecRatio <= 0 || r.Held != 2 || r.HeldCreate <= 0 || (r.CreateRatio > 0) == (r.NoBubblewrap != "") {
+		t.Errorf("%+v", r)
 	}
 }

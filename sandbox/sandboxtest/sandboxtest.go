@@ -16,7 +16,6 @@ var probe = sync.OnceValue(func() error {
 })
 
 // Require skips the test where this system refuses sandboxes, or fails it where RONDO_REQUIRE_ALL=1 says that everything must run.
-// The TestMain of the package must call sandbox.Main first.
 func Require(t testing.TB) {
 	t.Helper()
 	err := probe()

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
@@ -19,6 +21,9 @@ import (
 
 // ControlFD is the inherited socket's descriptor.
 const ControlFD = 3
+
+// settled is how long after its start a sandbox counts as one that is held.
+const settled = time.Second
 
 // requests that may wait for a thread; the owner sends no more than it has callers.
 const queue = 64
@@ -45,9 +50,26 @@ type agent struct {
 	atTerminals sync.Map
 }
 
-// Run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
+// InitName is the name under which the program is started again as a sandbox's first process.
+const InitName = "rondo-sandbox-init"
+
+// init is where that process serves the sandbox, and ends: before the packages that the rest of the program is made of are initialised,
+// which would take more time and memory than the sandbox. Packages that a program's others do not wait for come in the order of
+// their paths.
+func init() {
+	if len(os.Args) != 1 || os.Args[0] != InitName {
+		return
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
 // must then exit.
-func Run() error {
+func run() error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
@@ -58,6 +80,8 @@ func Run() error {
 	if err := a.respond(wire.Response{}); err != nil {
 		return err
 	}
+	// A sandbox that is held gives back what starting took; one for a single command has no time for that.
+	time.AfterFunc(settled, debug.FreeOSMemory)
 	err := a.serve()
 	if a.private != nil {
 		a.reaper.killAll() // where namespaces isolate, everything ends with this process
@@ -121,9 +145,10 @@ func (a *agent) seal() (err error) {
 	if err != nil {
 		return err
 	}
-	restrict := rules.Restrict
+	starts, looks := rules.Restrict, rules.Restrict
 	if a.private == nil {
-		restrict = func() error { return errors.Join(jail.DropCapabilities(), rules.Restrict()) }
+		starts = func() error { return errors.Join(jail.DropCapabilities(true), rules.Restrict()) }
+		looks = func() error { return errors.Join(jail.DropCapabilities(false), rules.Restrict()) }
 	}
 	if a.private == nil || a.boot.Landlock {
 		warmThreads()
@@ -131,10 +156,10 @@ func (a *agent) seal() (err error) {
 			return err
 		}
 	}
-	if a.launcher, err = startWorkers(1, restrict); err != nil {
+	if a.launcher, err = startWorkers(1, starts); err != nil {
 		return err
 	}
-	a.work, err = startWorkers(workerThreads, restrict)
+	a.work, err = startWorkers(workerThreads, looks)
 	return err
 }
 

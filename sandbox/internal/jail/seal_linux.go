@@ -97,10 +97,22 @@ const (
 	highestCapabilityToDrop = 63
 )
 
-// DropCapabilities takes every capability from the calling thread and all that it starts, for good. The goroutine is locked to
-// the thread and must end with it.
-func DropCapabilities() error {
+// DropCapabilities takes every capability from the calling thread, for good, and where it starts programs from all of them too. The
+// goroutine is locked to the thread and must end with it.
+func DropCapabilities(starts bool) error {
 	runtime.LockOSThread()
+	if starts {
+		if err := dropInherited(); err != nil {
+			return err
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return refused("drop the capabilities", unix.Capset(&header, &none[0]))
+}
+
+// dropInherited keeps programs that the thread starts from getting any capability.
+func dropInherited() error {
 	if err := unix.Prctl(unix.PR_SET_SECUREBITS, secureBits, 0, 0, 0); err != nil {
 		return refused("set the secure bits", err)
 	}
@@ -111,10 +123,5 @@ func DropCapabilities() error {
 			return refused("drop a capability", err)
 		}
 	}
-	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return refused("drop the ambient capabilities", err)
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	return refused("drop the capabilities", unix.Capset(&header, &none[0]))
+	return refused("drop the ambient capabilities", unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 }
