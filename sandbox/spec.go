@@ -102,9 +102,10 @@ type Mount struct {
 type Spec struct {
 	// Name stands in errors and is the host name: "g000123-4".
 	Name string
-	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty.
-	Workdir string
-	Mounts  []Mount
+	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty, or with Snapshot, which is the base of Changes then.
+	Workdir  string
+	Snapshot *Snapshot
+	Mounts   []Mount
 	// ReadOnly holds archives (see Pack) by the absolute path at which their contents stand, unchangeable for all inside.
 	ReadOnly map[string][]byte
 	// Env is added to the environment of every command.
@@ -227,7 +228,7 @@ type Grep struct {
 // Report tells what kind of sandbox this system gives.
 type Report struct {
 	Isolation  string // "namespaces" or "none"
-	Filesystem string // "copy": the workspace lies on a tmpfs of the sandbox's own
+	Filesystem string // "overlay": workspaces that begin with a snapshot share it; "copy": each lies on a tmpfs of its own
 	Cgroup     string // "v1", "v2", or "none": memory is then limited by polling, processes by a resource limit
 	Detail     string // why not more, and what to do about it
 }

@@ -26,8 +26,8 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again as the first process of new namespaces, or of none.
-func start(namespaces bool) (*process, error) {
+// start starts this program again as the first process of new namespaces, or of none, and hands files down to it behind its socket.
+func start(namespaces bool, inherited []*os.File) (*process, error) {
 	program, err := executable()
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func start(namespaces bool) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{initName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{initName}, Stderr: p.stderr, ExtraFiles: append([]*os.File{inner}, inherited...), Dir: "/",
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
