@@ -46,7 +46,7 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys("stty size; grep CapEff /proc/self/status\n")
-	screen(t, terminal, "40 100\r\nCapEff:\t0000000000000000")
+	screen(t, terminal, "40 100\r\nCapEff:\t0000000000000000\r\nready> ")
 	keys("cat\n")
 	screen(t, terminal, "cat\r\n")
 	keys("said\n")
