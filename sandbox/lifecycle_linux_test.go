@@ -245,7 +245,7 @@ func TestSandboxesDoNotSeeOneAnother(t *testing.T) {
 func TestProbe(t *testing.T) {
 	sandboxtest.Require(t)
 	report, err := sandbox.Probe(t.Context())
-	if err != nil || report.Isolation != "namespaces" || report.Filesystem != "copy" {
+	if err != nil || report.Isolation != "namespaces" || report.Filesystem != fileSystem() {
 		t.Errorf("%+v, %v", report, err)
 	}
 }

@@ -2,18 +2,27 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"syscall"
+	"testing/fstest" // it has the standard library's file system in memory
 
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 func probe(ctx context.Context) (Report, error) {
 	report := Report{Isolation: IsolationNone, Cgroup: "none"}
-	s, err := New(ctx, Spec{Name: "probe"})
+	snapshot, done, err := emptySnapshot(ctx)
+	if err != nil {
+		report.Detail = err.Error()
+		return report, err
+	}
+	defer done()
+	s, err := New(ctx, Spec{Name: "probe", Snapshot: snapshot})
 	if err != nil {
 		report.Detail = err.Error()
 		return report, err
@@ -32,6 +41,33 @@ func probe(ctx context.Context) (Report, error) {
 		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms, processes by a resource limit"
 	}
 	return report, nil
+}
+
+// emptySnapshot is one to try out whether workspaces can share snapshots.
+func emptySnapshot(ctx context.Context) (snapshot *Snapshot, done func(), err error) {
+	data, err := Pack(fstest.MapFS{})
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "rondo-probe-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+	}()
+	all, err := OpenSnapshots(dir, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	sum := sha256.Sum256(data)
+	snapshot, err = all.Use(ctx, hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { return data, nil })
+	if err != nil {
+		return nil, nil, err
+	}
+	return snapshot, func() { snapshot.Release(); os.RemoveAll(dir) }, nil
 }
 
 // advice says what to do about a refusal, by what the system's settings show.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,6 +34,8 @@ const operationTime = 60 * time.Second
 type Sandbox struct {
 	spec      Spec
 	isolation string
+	shared    bool   // the workspace lies over a snapshot that others use, too
+	release   func() // lets that go
 	private   string // the folder of a sandbox without isolation
 	process   *process
 	group     *cgroup
@@ -65,7 +68,12 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 // create makes a sandbox of one level of isolation.
 func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	if level == IsolationNamespaces {
-		return launch(ctx, spec, level, place{})
+		s, err := launch(ctx, spec, level, place{})
+		if errors.Is(err, wire.ErrRefused) && spec.Snapshot != nil && spec.Snapshot.from != nil {
+			spec.Snapshot = &Snapshot{fetch: spec.Snapshot.fetch} // perhaps it is the shared mount that the kernel refuses
+			return launch(ctx, spec, level, place{})
+		}
+		return s, err
 	}
 	own, err := newPlace(level)
 	if err != nil {
@@ -81,9 +89,15 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 // launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
 func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
 	s := &Sandbox{spec: spec, isolation: level, private: own.folder}
+	inherited := s.share()
 	s.group = newCgroup(spec.Limits)
 	var err error
-	if s.process, err = start(level, own.user, s.group); err != nil {
+	s.process, err = start(level, own.user, s.group, inherited)
+	for _, file := range inherited {
+		file.Close()
+	}
+	if err != nil {
+		s.letGo()
 		return nil, errors.Join(explain(err), s.group.remove())
 	}
 	s.conn = newConnection(s.process.control)
@@ -92,13 +106,46 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 		_ = s.Close()
 		return nil, err
 	}
+	if err := s.begin(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
 	return s, nil
+}
+
+// share mounts the workspace over its snapshot, where that is possible, for the first process to inherit.
+func (s *Sandbox) share() []*os.File {
+	snapshot := s.spec.Snapshot
+	if snapshot == nil || snapshot.from == nil || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
+		return nil
+	}
+	files, err := snapshot.mount(s.spec.Limits.DiskBytes)
+	if err != nil {
+		return nil // a kernel, or a container, that refuses gets a copy; FSMode tells
+	}
+	s.shared, s.release = true, snapshot.hold()
+	return files
+}
+
+// begin copies the snapshot into a workspace that does not share it.
+func (s *Sandbox) begin(ctx context.Context) error {
+	if s.spec.Snapshot == nil || s.shared {
+		return nil
+	}
+	data, err := s.spec.Snapshot.fetch(ctx)
+	if err == nil {
+		err = s.Unpack(ctx, s.spec.Workdir, data)
+	}
+	if err == nil {
+		err = s.SetBase(ctx)
+	}
+	return err
 }
 
 func (s *Sandbox) boot(ctx context.Context) error {
 	boot := wire.Boot{
 		Name: s.spec.Name, Workdir: s.spec.Workdir, Root: s.spec.Root, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
-		Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
+		Shared: s.shared, Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
 	}
 	if !s.group.limitsMemory() {
 		boot.PollMemory = s.spec.Limits.MemoryBytes
@@ -132,8 +179,14 @@ func (s *Sandbox) Cgroup() string {
 // MemoryBytes is the memory that the sandbox's control group counts now, files on its disk included; 0 without a group.
 func (s *Sandbox) MemoryBytes() int64 { return s.group.memory() }
 
-// FSMode tells how the workspace came to be: "copy", unpacked into memory of its own.
-func (s *Sandbox) FSMode() string { return "copy" }
+// FSMode tells how the workspace came to be: "overlay", over a snapshot that others share, its changes in memory of its own; or "copy",
+// all of it in memory of its own.
+func (s *Sandbox) FSMode() string {
+	if s.shared {
+		return "overlay"
+	}
+	return "copy"
+}
 
 // Workdir is the workspace's absolute path inside.
 func (s *Sandbox) Workdir() string { return s.spec.Workdir }
@@ -150,8 +203,15 @@ func (s *Sandbox) Close() error {
 			s.closed = os.RemoveAll(s.private)
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
+		s.letGo()
 	})
 	return s.closed
+}
+
+func (s *Sandbox) letGo() {
+	if s.release != nil {
+		s.release()
+	}
 }
 
 // base environment of every command: no pager, no colours, no locale of the host.

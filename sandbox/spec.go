@@ -108,8 +108,9 @@ type Mount struct {
 type Spec struct {
 	// Name stands in errors and is the host name: "g000123-4".
 	Name string
-	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty.
-	Workdir string
+	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty, or with Snapshot, which is the base of Changes then.
+	Workdir  string
+	Snapshot *Snapshot
 	// Root is a folder of the host whose tree is seen in the place of the host's system folders, read-only but for /root: that of a
 	// container image (see OpenImage). Empty: the host's own.
 	Root   string
@@ -253,7 +254,7 @@ type Grep struct {
 // Report tells what kind of sandbox this system gives.
 type Report struct {
 	Isolation  string // one of Isolations
-	Filesystem string // as Sandbox.FSMode
+	Filesystem string // as Sandbox.FSMode, of workspaces that begin with a snapshot
 	Cgroup     string // as Sandbox.Cgroup
 	Detail     string // why not more, and what to do about it
 }

@@ -27,8 +27,9 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again in a group, as the first process of new namespaces, or of none, and then as a user.
-func start(level string, user uint32, group *cgroup) (*process, error) {
+// start starts this program again in a group, as the first process of new namespaces, or of none, and then as a user; it hands files down to
+// it behind its socket.
+func start(level string, user uint32, group *cgroup, inherited []*os.File) (*process, error) {
 	program, err := executable()
 	if err != nil {
 		return nil, err
@@ -45,7 +46,8 @@ func start(level string, user uint32, group *cgroup) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, ExtraFiles: []*os.File{inner}, Dir: "/",
+		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
+		ExtraFiles: append([]*os.File{inner}, inherited...),
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},

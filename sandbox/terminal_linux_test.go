@@ -27,6 +27,8 @@ func screen(t *testing.T, terminal *sandbox.Terminal, until string) {
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	sb := sandboxtest.New(t, sandbox.Spec{Name: "terminal", Env: map[string]string{"PS1": "ready> "}})
+	overdue := time.AfterFunc(time.Minute, func() { sb.Close() }) // whoever waits for what does not come is told
+	defer overdue.Stop()
 	terminal, err := sb.Terminal(t.Context(), sandbox.Command{Argv: []string{"sh", "-i"}}, 30, 90)
 	if err != nil {
 		t.Fatal(err)
@@ -44,10 +46,12 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys("stty size; grep CapEff /proc/self/status\n")
-	screen(t, terminal, "40 100\r\nCapEff:\t0000000000000000")
-	keys("echo begun; sleep 1000\n")
-	screen(t, terminal, "\r\nbegun")
-	keys("\x03") // Ctrl-C
+	screen(t, terminal, "40 100\r\nCapEff:\t0000000000000000\r\nready> ")
+	keys("cat\n")
+	screen(t, terminal, "cat\r\n")
+	keys("said\n")
+	screen(t, terminal, "said\r\nsaid\r\n") // once by the terminal, once by cat, which has it now
+	keys("\x03")                            // Ctrl-C
 	screen(t, terminal, "ready> ")
 	if got := output(t, sb, "pwd"); got != "/app" { // others work meanwhile
 		t.Errorf("pwd is %s", got)

@@ -145,7 +145,7 @@ func warmOnce(ctx context.Context, root, folder string) error {
 		return err
 	}
 	defer lock.Close()
-	if err := flock(ctx, lock); err != nil {
+	if err := flock(ctx, lock, unix.LOCK_EX); err != nil {
 		return fmt.Errorf("wait for another process that fills the build cache: %w", err)
 	}
 	ready := filepath.Join(folder, "ready")
@@ -158,9 +158,10 @@ func warmOnce(ctx context.Context, root, folder string) error {
 	return os.WriteFile(ready, nil, 0o644)
 }
 
-func flock(ctx context.Context, file *os.File) error {
+// flock waits for a lock, unix.LOCK_EX or LOCK_SH. One that was held in the other way is lost while it waits.
+func flock(ctx context.Context, file *os.File, how int) error {
 	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
 		}

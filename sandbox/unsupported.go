@@ -16,6 +16,23 @@ type Sandbox struct{}
 // New answers ErrUnsupported.
 func New(context.Context, Spec) (*Sandbox, error) { return nil, ErrUnsupported }
 
+// Snapshots cannot be used on this system.
+type Snapshots struct{}
+
+// Snapshot cannot be used on this system.
+type Snapshot struct{}
+
+// OpenSnapshots answers ErrUnsupported.
+func OpenSnapshots(string, int64) (*Snapshots, error) { return nil, ErrUnsupported }
+
+// Use answers ErrUnsupported.
+func (*Snapshots) Use(context.Context, string, func(context.Context) ([]byte, error)) (*Snapshot, error) {
+	return nil, ErrUnsupported
+}
+
+// Release does nothing.
+func (*Snapshot) Release() {}
+
 func probe(context.Context) (Report, error) { return Report{Isolation: "none"}, ErrUnsupported }
 
 // Toolchain answers ErrUnsupported.

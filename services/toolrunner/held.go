@@ -3,14 +3,17 @@ package toolrunner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -94,6 +97,18 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 	}}, nil
 }
 
+// snapshotBytes bounds what unpacked snapshots that no sandbox uses take on the disk.
+const snapshotBytes = 8 << 30
+
+// openSnapshots opens the service's own folder of snapshots.
+func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
+	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), snapshotBytes)
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		return nil, nil // what needs a sandbox will say so
+	}
+	return s, err
+}
+
 // restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none.
 func restore(ctx context.Context, store storage.Store, opts Options, task events.TaskSpec, rollout string, workspace *storage.Ref) (*sandbox.Sandbox, error) {
 	spec := sandbox.Spec{Name: rollout, Workdir: task.Workdir, Env: map[string]string{}, AllowInsecure: opts.AllowInsecure}
@@ -112,10 +127,17 @@ func restore(ctx context.Context, store storage.Store, opts Options, task events
 		spec.Root = image.Root
 	}
 	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
-	snapshot, err := storage.GetBlob(ctx, store, task.Snapshot)
+	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) ([]byte, error) {
+		data, err := storage.GetBlob(ctx, store, task.Snapshot)
+		if err != nil {
+			err = fmt.Errorf("snapshot of task %s: %w", task.Name, err)
+		}
+		return data, err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("snapshot of task %s: %w", task.Name, err)
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
+	defer spec.Snapshot.Release()
 	var changes []byte
 	if workspace != nil {
 		if changes, err = storage.GetBlob(ctx, store, *workspace); err != nil {
@@ -126,21 +148,11 @@ func restore(ctx context.Context, store storage.Store, opts Options, task events
 	if err != nil {
 		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
-	if err := fill(ctx, sb, task.Workdir, snapshot, changes); err != nil {
+	if err := sb.Apply(ctx, changes); err != nil {
 		sb.Close()
 		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
 	return sb, nil
-}
-
-func fill(ctx context.Context, sb *sandbox.Sandbox, workdir string, snapshot, changes []byte) error {
-	if err := sb.Unpack(ctx, workdir, snapshot); err != nil {
-		return err
-	}
-	if err := sb.SetBase(ctx); err != nil || changes == nil {
-		return err
-	}
-	return sb.Apply(ctx, changes)
 }
 
 // put gives a box back to be held for the next turn. The longest idle one makes room.

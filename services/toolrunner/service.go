@@ -31,6 +31,8 @@ type Options struct {
 	AllowInsecure bool
 	// ToolchainCache is where toolchains keep their warmed caches.
 	ToolchainCache string
+	// Snapshots holds unpacked snapshots that sandboxes share; nil gives each a copy.
+	Snapshots *sandbox.Snapshots
 }
 
 // Service consumes turn_sampled, and emits tools_completed, rollout_retried and rollout_failed.
@@ -77,6 +79,9 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	}
 	recalled, err := newRecalled(env.Metrics)
 	if err != nil {
+		return nil, err
+	}
+	if opts.Snapshots, err = openSnapshots(env); err != nil {
 		return nil, err
 	}
 	return &Service{

@@ -106,6 +106,9 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	if done.Runner != first.runner || done.Workspace == nil || len(done.Results) != 2 || done.Results[0].CallID != "c0" || !strings.HasPrefix(done.Results[1].Content, "one\ntwo\n") {
 		t.Fatalf("turn 0 is answered %+v", done)
 	}
+	if want := map[bool]string{true: "overlay", false: "copy"}[os.Geteuid() == 0]; done.Filesystem != want {
+		t.Errorf("the file system is %q, want %q", done.Filesystem, want)
+	}
 	stop()
 	if first.held.count() != 0 || first.held.endings.count() != 0 {
 		t.Errorf("a stopped service holds %d sandboxes and watches %d runs", first.held.count(), first.held.endings.count())

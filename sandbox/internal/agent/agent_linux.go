@@ -19,9 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ControlFD is the inherited socket's descriptor.
-const ControlFD = 3
-
 // settled is how long after its start a sandbox counts as one that is held.
 const settled = time.Second
 
@@ -70,10 +67,7 @@ func init() {
 // run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
 // must then exit.
 func run() error {
-	if err := closeInherited(); err != nil {
-		return err
-	}
-	a := &agent{conn: os.NewFile(ControlFD, "control")}
+	a := &agent{conn: os.NewFile(wire.ControlFD, "control")}
 	if err := a.start(); err != nil {
 		return a.respond(wire.Response{Error: wire.Wrap(err)})
 	}
@@ -90,22 +84,24 @@ func run() error {
 }
 
 // closeInherited closes what the owner's own parents left open for whomever it starts: a folder of the host among it would be a way out.
-// What this process opened itself is marked to be closed on exec.
-func closeInherited() error {
+// What this process opened itself is marked to be closed on exec. last is the last descriptor that is meant for it.
+func closeInherited(last int) error {
 	names, err := readNames("/proc/self/fd")
 	if err != nil {
 		return fmt.Errorf("list open descriptors: %w", err)
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= ControlFD {
+		if err == nil && fd >= wire.ControlFD && fd <= last {
+			unix.CloseOnExec(fd)
+		}
+		if err != nil || fd <= last {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			_ = unix.Close(fd)
 		}
 	}
-	unix.CloseOnExec(ControlFD)
 	return nil
 }
 
@@ -113,6 +109,13 @@ func (a *agent) start() error {
 	archives, err := wire.Read(a.conn, &a.boot, func() (int64, error) { return archive.MaxArchive, nil })
 	if err != nil {
 		return fmt.Errorf("read the sandbox's description: %w", err)
+	}
+	last := wire.ControlFD
+	if a.boot.Shared {
+		last = wire.BaseFD
+	}
+	if err := closeInherited(last); err != nil {
+		return err
 	}
 	if a.boot.Insecure == "" {
 		err = jail.Build(a.boot)
@@ -127,6 +130,11 @@ func (a *agent) start() error {
 	}
 	if a.workspace, err = os.OpenRoot(a.private.path(a.boot.Workdir)); err != nil {
 		return err
+	}
+	if a.boot.Shared {
+		if a.base, err = readBase(); err != nil {
+			return err
+		}
 	}
 	a.scapegoat = newScapegoat()
 	if err := a.seal(); err != nil {
@@ -184,6 +192,13 @@ func (a *agent) rules() (*jail.Landlock, error) {
 		return nil, nil
 	}
 	return rules, err
+}
+
+// readBase takes what the owner knows of the workspace, which nothing inside has touched yet.
+func readBase() (*archive.Base, error) {
+	file := os.NewFile(wire.BaseFD, "base")
+	defer file.Close()
+	return archive.DecodeBase(file)
 }
 
 // unpackReadOnly fills the folders that nothing in the sandbox may change.

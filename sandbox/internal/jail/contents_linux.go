@@ -57,8 +57,7 @@ func makeScratch(boot wire.Boot) error {
 	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return err
 	}
-	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=755", boot.DiskBytes, max(boot.DiskBytes/bytesPerInode, 1024))
-	if err := unix.Mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := mountScratch(boot); err != nil {
 		return fmt.Errorf("mount the writable tmpfs: %w", err)
 	}
 	for _, folder := range writable {
@@ -66,10 +65,41 @@ func makeScratch(boot wire.Boot) error {
 			return err
 		}
 	}
-	for _, target := range append([]string{boot.Workdir}, boot.ReadOnly...) {
+	if err := showWorkspace(boot); err != nil {
+		return err
+	}
+	for _, target := range boot.ReadOnly {
 		if err := show(target, 0o755); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ScratchOptions are those of the writable tmpfs.
+func ScratchOptions(diskBytes int64) string {
+	return fmt.Sprintf("size=%d,nr_inodes=%d,mode=755", diskBytes, max(diskBytes/bytesPerInode, 1024))
+}
+
+func mountScratch(boot wire.Boot) error {
+	if !boot.Shared {
+		return unix.Mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ScratchOptions(boot.DiskBytes))
+	}
+	defer unix.Close(wire.ScratchFD)
+	return unix.MoveMount(wire.ScratchFD, "", unix.AT_FDCWD, scratch, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// showWorkspace makes the workspace, empty or over a snapshot.
+func showWorkspace(boot wire.Boot) error {
+	if !boot.Shared {
+		return show(boot.Workdir, 0o755)
+	}
+	defer unix.Close(wire.WorkspaceFD)
+	if err := mountPoint(boot.Workdir, true); err != nil {
+		return fmt.Errorf("make %s: %w", boot.Workdir, err)
+	}
+	if err := unix.MoveMount(wire.WorkspaceFD, "", unix.AT_FDCWD, boot.Workdir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s: %w", boot.Workdir, err)
 	}
 	return nil
 }

@@ -64,7 +64,18 @@ type Boot struct {
 	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
 	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
 	SwitchUser bool   // the owner is root and mapped another user to the sandbox's root
+	// Shared says that the owner has mounted the workspace over a snapshot that others use, too, and hands the descriptors below down.
+	Shared bool
 }
+
+// Descriptors that the init process inherits: the socket, and where Boot.Shared is set two detached mounts (the writable tmpfs, the
+// workspace) and the file that describes the workspace's base.
+const (
+	ControlFD = 3 + iota
+	ScratchFD
+	WorkspaceFD
+	BaseFD
+)
 
 // Mount is a folder of the host that the sandbox sees.
 type Mount struct {
