@@ -3,6 +3,7 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -95,6 +96,9 @@ func (t Tooling) Called(name string) string {
 
 // Caches reports whether answers are used again.
 func (t Tooling) Caches() bool { return t.Cache == nil || *t.Cache }
+
+// CheckTools reports every setting of the run's tools that no service could work with.
+func (c *RunConfig) CheckTools() error { return errors.Join(c.validateTools()...) }
 
 func (c *RunConfig) validateTools() (errs []error) {
 	t := c.Tools

@@ -114,10 +114,11 @@ const (
 	kindSegments     = "log segments"
 	kindWeights      = "weights"
 	kindIndex        = "index"
-	kindOther        = "other" // nothing of Rondo's that this version knows: never touched
+	kindAnswers      = "tool answers" // which nothing refers to: they go by age
+	kindOther        = "other"        // nothing of Rondo's that this version knows: never touched
 )
 
-var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindOther}
+var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindAnswers, kindOther}
 
 // kindOf tells an object's kind, and the run that it belongs to, if any.
 func kindOf(key string) (kind, run string) {
@@ -131,6 +132,8 @@ func kindOf(key string) (kind, run string) {
 		if ours, _ := segment.ParseKey(key); ours {
 			return kindIndex, ""
 		}
+	case parts[0] == "runs" && len(parts) == 4 && parts[2] == "tools":
+		return kindAnswers, "" // a run of which only these are left needs no history
 	case parts[0] == "runs" && len(parts) == 4:
 		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches, "log": kindSegments}[parts[2]]; known {
 			return kind, parts[1]

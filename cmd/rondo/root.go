@@ -46,7 +46,8 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	flags.StringVar(&g.config, "config", "", "YAML file of flags")
 	root.AddCommand(
 		newDemo(g), newUp(g), newService(g), newRun(g), newEvents(g), newTrajectories(g),
-		newTasks(g), newAudit(g), newExplain(g), newFork(g), newInvalidate(g), newReplay(g), newDiff(g), newArchive(g), newGC(g), newIndex(g), newEval(g), newAdvantage(g), newBench(g), newSandbox(g), newAuth(g), newDoctor(g), newVersion(g),
+		newTasks(g), newTools(g), newAudit(g), newExplain(g), newFork(g), newInvalidate(g), newReplay(g), newDiff(g), newArchive(g), newGC(g), newIndex(g), newEval(g), newAdvantage(g),
+		newBench(g), newSandbox(g), newAuth(g), newDoctor(g), newVersion(g),
 	)
 	return root
 }

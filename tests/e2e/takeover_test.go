@@ -94,7 +94,7 @@ func TestRunnerKilledInATurn(t *testing.T) {
 	sampled(killed, 0, cfg.Pool, first)
 	held := answered(killed, 0).Runner
 	other := runner()
-	sampled(killed, 1, events.RunnerRoute(held), second)
+	sampled(killed, 1, events.RunnerRoute(held, events.Needs{}), second)
 	program.Eventually(t, func() error {
 		if len(running(t, slow)) == 0 {
 			return errors.New("the second turn does not run\n" + doomed.String())
