@@ -51,6 +51,7 @@ type settings struct {
 	gateway        gatewaySettings
 	endpointKeys   string       // a file
 	servers        *fleet.Fleet // which generator and gateway share
+	keys           fleet.Keys   // of inference servers, and of judges
 	index          indexerSettings
 }
 
@@ -118,7 +119,7 @@ var parts = map[string]part{
 		return toolrunner.Run(ctx, env, toolrunner.Options{Slots: s.toolSlots, Pool: s.pool, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
 	},
 	events.Scorer: func(ctx context.Context, env runtime.Env, s settings) error {
-		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
+		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache, Keys: s.keys})
 	},
 	policyPart:  servePolicy,
 	trainerPart: train,
@@ -147,6 +148,9 @@ func runParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 		return err
 	}
 	var err error
+	if s.keys, err = readKeys(s.endpointKeys); err != nil {
+		return err
+	}
 	if s.servers, err = s.newFleet(l, metrics); err != nil {
 		return err
 	}
