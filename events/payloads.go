@@ -251,6 +251,8 @@ type RolloutScored struct {
 	Isolation  string `json:"isolation,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
 	Build      string `json:"build,omitempty"`
+	// Judgement is what the judge answered, word for word.
+	Judgement *storage.Ref `json:"judgement,omitempty"`
 	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.
 	Trajectory storage.Ref `json:"trajectory"`
 	TextOnly   bool        `json:"text_only,omitempty"`

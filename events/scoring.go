@@ -32,6 +32,10 @@ type Scoring struct {
 	Weights map[string]float64 `json:"weights,omitempty" yaml:"weights"`
 	// Threshold makes what comes out a pass or a failure: 1 at or above it, 0 below.
 	Threshold *float64 `json:"threshold,omitempty" yaml:"threshold"`
+	// Effort makes the component "effort".
+	Effort *Effort `json:"effort,omitempty" yaml:"effort"`
+	// Judge makes the component "judge".
+	Judge *Judge `json:"judge,omitempty" yaml:"judge"`
 }
 
 // ErrNoComponent: a component that has a weight was not reported. The rollout has no reward then, rather than one that lacks a part.
@@ -101,6 +105,12 @@ func (s Scoring) validate() (errs []error) {
 	}
 	if s.Threshold != nil {
 		check(within(*s.Threshold, -1e9, 1e9), "scorer.threshold %g: must be -1e9 to 1e9", *s.Threshold)
+	}
+	if s.Effort != nil {
+		errs = append(errs, s.Effort.validate()...)
+	}
+	if s.Judge != nil {
+		errs = append(errs, s.Judge.validate()...)
 	}
 	return errs
 }

@@ -17,21 +17,26 @@ const endpointKey = "RONDO_ENDPOINT_API_KEY"
 func (s *settings) newFleet(l *slog.Logger, metrics prometheus.Registerer) (*fleet.Fleet, error) {
 	opts := fleet.DefaultOptions()
 	opts.Slots = max(1, s.generatorSlots, s.gateway.slots)
-	opts.Builtin, opts.Logger, opts.Metrics = s.builtin, l, metrics
+	opts.Builtin, opts.Logger, opts.Metrics, opts.Keys = s.builtin, l, metrics, s.keys
+	return fleet.New(opts)
+}
+
+// readKeys reads the keys of inference servers.
+func readKeys(file string) (fleet.Keys, error) {
 	key := os.Getenv(endpointKey)
 	switch {
-	case s.endpointKeys != "" && key != "":
-		return nil, fmt.Errorf("give --endpoint-keys or %s, not both", endpointKey)
-	case s.endpointKeys == "":
-		opts.Keys = fleet.Everywhere(key)
-		return fleet.New(opts)
+	case file != "" && key != "":
+		return fleet.Keys{}, fmt.Errorf("give --endpoint-keys or %s, not both", endpointKey)
+	case file == "":
+		return fleet.Everywhere(key), nil
 	}
-	text, err := os.ReadFile(s.endpointKeys)
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read --endpoint-keys: %w", err)
+		return fleet.Keys{}, fmt.Errorf("read --endpoint-keys: %w", err)
 	}
-	if opts.Keys, err = fleet.ReadKeys(text); err != nil {
-		return nil, fmt.Errorf("read --endpoint-keys %s: %w", s.endpointKeys, err)
+	keys, err := fleet.ReadKeys(text)
+	if err != nil {
+		return fleet.Keys{}, fmt.Errorf("read --endpoint-keys %s: %w", file, err)
 	}
-	return fleet.New(opts)
+	return keys, nil
 }

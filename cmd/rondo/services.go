@@ -53,6 +53,7 @@ type settings struct {
 	gateway        gatewaySettings
 	endpointKeys   string       // a file
 	servers        *fleet.Fleet // which generator and gateway share
+	keys           fleet.Keys   // of inference servers, and of judges
 	index          indexerSettings
 }
 
@@ -127,7 +128,7 @@ var parts = map[string]part{
 		})
 	},
 	events.Scorer: func(ctx context.Context, env runtime.Env, s settings) error {
-		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache})
+		return scorer.Run(ctx, env, scorer.Options{Slots: s.scorerSlots, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache, Keys: s.keys})
 	},
 	policyPart:  servePolicy,
 	trainerPart: train,
@@ -169,6 +170,9 @@ func runParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 		return err
 	}
 	var err error
+	if s.keys, err = readKeys(s.endpointKeys); err != nil {
+		return err
+	}
 	if s.servers, err = s.newFleet(l, metrics); err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	grading, err := gradingOf(spec.Tests)
 	if err != nil {
-		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("tests: %w", err)}
+		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("read %s: %w", TestsFolder, err)}
 	}
 	if grading != nil {
 		spec.Limits.OutputBytes = gradedOutput

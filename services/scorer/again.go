@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // ErrNothingToVerify: the rollout did not finish, or an outsider made it and left no workspace behind, or its task has no verifier.
@@ -21,7 +22,7 @@ var ErrNothingToVerify = errors.New("there is nothing to verify")
 // Where the verifier gives no verdict, the error is one that NoVerdict knows: it would be the same again.
 func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
 	if err := verifiable(task, r); err == nil {
-		return (&Service{log: log, opts: opts}).score(ctx, cfg, task, r)
+		return (&Service{log: log, opts: opts}).scoreWith(ctx, cfg, task, r, recorded)
 	} else if r.Scored == nil || task.HasVerifier() {
 		return events.RolloutScored{}, err
 	}
@@ -29,6 +30,14 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 	var err error
 	scored.Reward, err = cfg.Scorer.Reward(scored.Components)
 	return scored, err
+}
+
+// recorded is the judgement that is on the log: another one could be another, and costs.
+func recorded(_ context.Context, _ events.RunConfig, _ events.TaskSpec, r *events.Rollout, _, _ []byte) (float64, storage.Ref, error) {
+	if r.Scored == nil || r.Scored.Judgement == nil {
+		return 0, storage.Ref{}, &verifier.Error{Class: verifier.ClassBadReward, Err: errors.New("no judgement is recorded")}
+	}
+	return r.Scored.Components[events.JudgeComponent], *r.Scored.Judgement, nil
 }
 
 // verifiable is ErrNothingToVerify where a verifier has nothing to look at.
@@ -68,6 +77,7 @@ func Recompose(s events.Scoring, e events.Event) (events.RolloutScored, error) {
 	if err != nil || runtime.OriginalSource(e) != events.Scorer {
 		return scored, err
 	}
+	scored.Components = s.Derive(scored.Components)
 	if scored.Reward, err = s.Reward(scored.Components); err != nil {
 		return scored, fmt.Errorf("rollout %s: %w", e.Entity, err)
 	}

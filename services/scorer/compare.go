@@ -22,7 +22,7 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 	if r.Scored == nil && !noVerdict || runtime.OriginalSource(r.Outcome) != events.Scorer {
 		return nil, fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
-	now, _, err := (&Service{log: log, opts: opts}).verdict(ctx, cfg, task, &r.Rollout)
+	now, _, err := (&Service{log: log, opts: opts}).verdict(ctx, cfg, task, &r.Rollout, recorded)
 	v := NoVerdict(err)
 	if err != nil && v == nil {
 		return nil, fmt.Errorf("verify rollout %s: %w", r.ID, err)

@@ -70,6 +70,9 @@ func (c *rewards) scored(e events.Event) (found []runtime.Difference, err error)
 	case reward != scored.Reward:
 		differs("reward", number(scored.Reward), number(reward))
 	}
+	if derived := c.scoring.Derive(scored.Components)[events.EffortComponent]; derived != scored.Components[events.EffortComponent] {
+		differs("components."+events.EffortComponent, number(scored.Components[events.EffortComponent]), number(derived))
+	}
 	if feedback, ok := scored.Components[events.FeedbackComponent]; ok && len(scored.Components) == 1 && !slices.Contains(c.given[e.Entity], feedback) {
 		differs("components.feedback", number(feedback), fmt.Sprintf("one of %v, which users gave before", c.given[e.Entity]))
 	}

@@ -28,6 +28,7 @@ func TestRewardDifferences(t *testing.T) {
 		return verified("scorer", reward, map[string]float64{"feedback": feedback})
 	}
 	pass := events.Scoring{Threshold: &half}
+	withEffort := events.Scoring{Weights: map[string]float64{"reward": 1, "effort": -1}, Effort: &events.Effort{Turns: 1, Half: 4}}
 	for name, c := range map[string]struct {
 		scoring events.Scoring
 		log     []events.Event
@@ -38,6 +39,8 @@ func TestRewardDifferences(t *testing.T) {
 		"a threshold":                         {pass, []events.Event{started, verified("scorer", 1, map[string]float64{"reward": 0.75})}, ""},
 		"a threshold that was ignored":        {pass, []events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
 		"a copied verdict":                    {pass, []events.Event{started, verified("replay/replay/scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
+		"effort":                              {withEffort, []events.Event{started, verified("scorer", 0.5, map[string]float64{"reward": 1, "effort": 0.5, "effort.turns": 4})}, ""},
+		"another effort":                      {withEffort, []events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 1, "effort": 0.25, "effort.turns": 4})}, "components.effort 0.25 → 0.5"},
 		"no components":                       {events.Scoring{}, []events.Event{started, verified("scorer", 0.75, nil)}, "reward 0.75 → none"},
 		"an outsider's":                       {pass, []events.Event{started, verified("outside/scorer", 0.75, nil)}, ""},
 		"an outsider's own sum":               {pass, []events.Event{started, verified("replay/outside/scorer", 0.75, map[string]float64{"reward": 0})}, ""},

@@ -15,6 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
@@ -26,6 +28,8 @@ type Options struct {
 	Slots          int
 	AllowInsecure  bool
 	ToolchainCache string
+	// Keys are shown to judges.
+	Keys fleet.Keys
 }
 
 // Service consumes rollout_finished and feedback_recorded, and emits rollout_scored, rollout_retried and rollout_failed.
@@ -79,7 +83,7 @@ func (s *Service) verify(ctx context.Context, task events.TaskSpec, r *events.Ro
 	if err != nil {
 		return nil, err
 	}
-	scored, err := s.score(ctx, cfg, task, r)
+	scored, err := s.scoreWith(ctx, cfg, task, r, s.judge)
 	if err == nil {
 		fact, err := r.Next(events.RolloutScoredType, "0", scored)
 		return []events.Event{fact}, err
@@ -122,12 +126,16 @@ func class(cause error) string {
 			return events.ClassObject
 		}
 	}
+	var failed *inference.Failure
+	if errors.As(cause, &failed) {
+		return failed.Class
+	}
 	return events.ClassSandbox
 }
 
-// score verifies, composes the reward, and stores what the verifier wrote.
-func (s *Service) score(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
-	scored, log, err := s.verdict(ctx, cfg, task, r)
+// scoreWith verifies, composes the reward, and stores what the verifier wrote.
+func (s *Service) scoreWith(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (events.RolloutScored, error) {
+	scored, log, err := s.verdict(ctx, cfg, task, r, judge)
 	if err != nil || len(log) == 0 {
 		return scored, err
 	}
@@ -139,8 +147,11 @@ func (s *Service) score(ctx context.Context, cfg events.RunConfig, task events.T
 	return scored, nil
 }
 
+// judging gives the score of a rollout's change and where the judge's answer is.
+type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, snapshot, diff []byte) (float64, storage.Ref, error)
+
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
-func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (scored events.RolloutScored, log []byte, err error) {
+func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
 	spec, err := s.spec(ctx, task, r)
 	if err != nil {
 		return scored, nil, err
@@ -149,7 +160,18 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	if err != nil {
 		return scored, nil, err
 	}
-	reward, err := cfg.Scorer.Reward(outcome.Components)
+	components, err := measure(cfg.Scorer, r, spec.Snapshot, spec.Changes, outcome.Components)
+	if err != nil {
+		return scored, nil, err
+	}
+	if cfg.Scorer.Judge != nil {
+		score, answer, err := judge(ctx, cfg, task, r, spec.Snapshot, spec.Changes)
+		if err != nil {
+			return scored, nil, err
+		}
+		components[events.JudgeComponent], scored.Judgement = score, &answer
+	}
+	reward, err := cfg.Scorer.Reward(components)
 	if err != nil {
 		return scored, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: err, Log: outcome.Log}
 	}
@@ -158,7 +180,7 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 		return scored, nil, err
 	}
 	return events.RolloutScored{
-		Reward: reward, Components: outcome.Components, ExitCode: outcome.ExitCode,
+		Reward: reward, Components: components, Judgement: scored.Judgement, ExitCode: outcome.ExitCode,
 		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
 		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, Build: build(),
 		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,

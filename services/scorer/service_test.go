@@ -80,7 +80,12 @@ func TestScores(t *testing.T) {
 		task.Env, task.VerifierEnv = map[string]string{"A": "a", "B": "x"}, map[string]string{"B": "b"}
 	})
 	scored := map[string]events.RolloutScored{}
-	for run, want := range map[string]float64{"components": 0.5, "untouched": 0, "solved": 1, "environment": 1} {
+	cheated := changes(t, log, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}, "echo true > check.sh; ln -s /tests/test.sh link")
+	open(t, log, "cheated", "sh check.sh && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(task *events.TaskSpec, f *events.RolloutFinished) {
+		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}))
+		task.Protected, f.Workspace = []string{"check.sh"}, &cheated
+	})
+	for run, want := range map[string]float64{"components": 0.5, "untouched": 0, "solved": 1, "environment": 1, "cheated": 0} {
 		s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout)
 		if s.Reward != want || s.TaskDigest != "sha256:a" || s.Trajectory.Key != "runs/"+run+"/t.arrow" {
 			t.Errorf("%s: scored %+v, want reward %g", run, s, want)
@@ -88,11 +93,17 @@ func TestScores(t *testing.T) {
 		scored[run] = s
 	}
 	s := scored["components"]
+	if s.Isolation == "" || s.Filesystem == "" || s.Build == "" || len(s.Flags) > 0 {
+		t.Errorf("scored in %q on %q by %q, flags %q", s.Isolation, s.Filesystem, s.Build, s.Flags)
+	}
 	if s.ExitCode != 3 || s.Components["style"] != 0.25 || s.Components["reward"] != 0.5 || s.Log == nil {
 		t.Fatalf("scored %+v", s)
 	}
 	if text, err := storage.GetBlob(t.Context(), log.Store(), *s.Log); err != nil || string(text) != "looking\nodd\n" {
 		t.Errorf("the log is %q: %v", text, err)
+	}
+	if flags := strings.Join(scored["cheated"].Flags, ", "); flags != "link_outside: link, protected_path: check.sh" {
+		t.Errorf("the cheat's flags are %q", flags)
 	}
 	if !scored["solved"].TextOnly || scored["untouched"].TextOnly {
 		t.Error("text only is not passed on")

@@ -101,7 +101,7 @@ func checkSnippet(t *testing.T, dir string) {
 	}
 }
 
-// needsAnother: the command does not end by itself, or is one of a plane that another command holds.
+// needsAnother: the command does not end by itself, is one of a plane that another command holds, or reads files that only a reader has.
 func needsAnother(args []string) bool {
 	switch args[0] {
 	case "demo", "up", "service", "fork":
@@ -110,6 +110,8 @@ func needsAnother(args []string) bool {
 		return !slices.Contains(args, "--") // a shell
 	case "events":
 		return args[1] == "publish"
+	case "tasks":
+		return args[1] == "import"
 	case "eval":
 		return slices.Contains(args, "--follow")
 	case "run":

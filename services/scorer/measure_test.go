@@ -1,0 +1,50 @@
+package scorer
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
+)
+
+func TestMeasure(t *testing.T) {
+	s := events.Scoring{
+		Weights: map[string]float64{"reward": 1, "effort": -0.1, events.HygieneLitter: -0.1, events.HygieneWhitespace: -0.1},
+		Effort:  &events.Effort{Turns: 1, Tokens: 0.01, ToolSeconds: 1, Half: 10},
+	}
+	r := &events.Rollout{
+		Turns: []events.TurnSampled{{Turn: 0, CompletionTokens: 300}, {Turn: 1, CompletionTokens: 200}},
+		Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{DurationMS: 2500}, {DurationMS: 500}}}},
+	}
+	snapshot := sandboxtest.Pack(t, map[string]string{"a.py": "if x:\n    y()\nz()\n", "b.py": "same\n", "kept.orig": "x"})
+	for name, c := range map[string]struct {
+		change map[string]string
+		want   map[string]float64
+	}{
+		"nothing":      {nil, map[string]float64{events.HygieneLines: 0, events.HygieneWhitespace: 0, events.HygieneLitter: 0}},
+		"one line":     {map[string]string{"a.py": "if x:\n    y()\nzz()\n"}, map[string]float64{events.HygieneLines: 2, events.HygieneWhitespace: 0, events.HygieneLitter: 0}},
+		"indentation":  {map[string]string{"a.py": "if x:\n\ty()\nzz()\n"}, map[string]float64{events.HygieneLines: 4, events.HygieneWhitespace: 0.5, events.HygieneLitter: 0}},
+		"a blank line": {map[string]string{"b.py": "same\n\n"}, map[string]float64{events.HygieneLines: 1, events.HygieneWhitespace: 1, events.HygieneLitter: 0}},
+		"litter": {map[string]string{"a.py.orig": "x\n", "kept.orig": "y", "tmp/x.swp": "\x00", "core": "\x00", "score.py": "x\n"},
+			map[string]float64{events.HygieneLines: 4, events.HygieneWhitespace: 0, events.HygieneLitter: 3}},
+	} {
+		var change []byte
+		if c.change != nil {
+			change = sandboxtest.Pack(t, c.change)
+		}
+		got, err := measure(s, r, snapshot, change, map[string]float64{"reward": 1})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want := map[string]float64{"reward": 1, "effort": 0.5, events.EffortTurns: 2, events.EffortTokens: 500, events.EffortToolSeconds: 3}
+		maps.Copy(want, c.want)
+		if !maps.Equal(got, want) {
+			t.Errorf("%s:\n got %v\nwant %v", name, got, want)
+		}
+	}
+	plain, err := measure(events.Scoring{}, r, snapshot, nil, map[string]float64{"reward": 1})
+	if err != nil || len(plain) != 1 {
+		t.Errorf("without a wish for more: %v, %v", plain, err)
+	}
+}
