@@ -18,10 +18,6 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// Main does nothing: the process of a sandbox, which is this program started again, is served before the program's main runs. It is
-// there for programs that still call it.
-func Main() {}
-
 // answerGrace is how much longer than a command's own limit its answer may take before the sandbox counts as broken.
 const answerGrace = 15 * time.Second
 

@@ -7,9 +7,6 @@ import (
 	"io/fs"
 )
 
-// Main does nothing; see the Linux implementation.
-func Main() {}
-
 // Sandbox cannot be made on this system.
 type Sandbox struct{}
 

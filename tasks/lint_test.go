@@ -11,11 +11,6 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
-
 // needSandbox skips a test where this machine cannot hold sandboxes.
 func needSandbox(t *testing.T) {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +15,6 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
 
 var files = map[string]string{
 	"main.sh":     "#!/bin/sh\necho one\necho two\necho one\n",

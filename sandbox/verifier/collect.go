@@ -25,7 +25,8 @@ const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else 
 // made is missing, and the tests judge that.
 func collect(ctx context.Context, spec Spec) (changes, log []byte, err error) {
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Workdir: spec.Workdir, Mounts: spec.Mounts, Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
+		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, Limits: spec.Limits,
+		AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
 	})
 	if err != nil {
 		return nil, nil, &Error{Class: ClassSandbox, Err: err}

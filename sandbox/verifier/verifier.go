@@ -39,6 +39,7 @@ type Spec struct {
 	Timeout       time.Duration
 	Limits        sandbox.Limits
 	AllowInsecure bool
+	MinIsolation  string // as in sandbox.Spec
 }
 
 // Outcome is a score. Components are all the numbers that the tests reported, with the reward among them.
@@ -125,7 +126,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	sb, err := sandbox.New(ctx, sandbox.Spec{
 		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
-		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure,
+		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
 	})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}

@@ -16,7 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	if os.Getenv("RONDO_TEST_ACTOR") == "refused" {
 		scoreWhereNamespacesAreRefused()
 		return

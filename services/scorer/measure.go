@@ -32,13 +32,14 @@ func measure(s events.Scoring, r *events.Rollout, snapshot, change []byte, compo
 
 func measureEffort(r *events.Rollout, components map[string]float64) {
 	tokens, seconds := 0, 0.0
-	for _, turn := range r.Turns {
+	own := r.Turns[r.Copied:] // what a fork has of its origin was no effort of its own
+	for _, turn := range own {
 		tokens += max(0, turn.CompletionTokens)
 		for _, result := range r.Tools[turn.Turn].Results {
-			seconds += max(0, result.DurationMS) / 1000
+			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000 // an answer that was known took its time once
 		}
 	}
-	components[events.EffortTurns], components[events.EffortTokens], components[events.EffortToolSeconds] = float64(len(r.Turns)), float64(tokens), seconds
+	components[events.EffortTurns], components[events.EffortTokens], components[events.EffortToolSeconds] = float64(len(own)), float64(tokens), seconds
 }
 
 // litter are names that tools and editors leave behind and that no repository means to hold.

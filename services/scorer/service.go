@@ -152,7 +152,7 @@ type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpe
 
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
 func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
-	spec, err := s.spec(ctx, task, r)
+	spec, err := s.spec(ctx, cfg, task, r)
 	if err != nil {
 		return scored, nil, err
 	}
@@ -196,11 +196,14 @@ var build = sync.OnceValue(func() string {
 	return info.Main.Version
 })
 
-func (s *Service) spec(ctx context.Context, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {
+func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {
 	spec := verifier.Spec{
 		Name: r.ID, Workdir: task.Workdir, Protected: task.Protected, Env: map[string]string{},
 		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
 		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
+	}
+	if s.opts.AllowInsecure { // the run may demand more than the operator does, and never less
+		spec.MinIsolation = cfg.MinIsolation
 	}
 	for _, hook := range task.Collect {
 		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})

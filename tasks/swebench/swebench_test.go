@@ -17,11 +17,6 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
-
 // need skips a test that runs a program in the sandbox which this machine does not have where sandboxes see it.
 func need(t *testing.T, programs ...string) {
 	t.Helper()

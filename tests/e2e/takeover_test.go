@@ -116,7 +116,7 @@ func TestRunnerKilledInATurn(t *testing.T) {
 
 	servicetest.StartRollout(t, log, "r", unhurt, "a")
 	sampled(unhurt, 0, cfg.Pool, first)
-	sampled(unhurt, 1, events.RunnerRoute(answered(unhurt, 0).Runner), second)
+	sampled(unhurt, 1, events.RunnerRoute(answered(unhurt, 0).Runner, events.Needs{}), second)
 	want := finish(unhurt)
 	if after.Reward != 1 || want.Reward != 1 || *again.Workspace != *answered(unhurt, 1).Workspace || again.Results[0].Content != answered(unhurt, 1).Results[0].Content {
 		t.Errorf("the rollout whose runner was killed has reward %g and workspace %v, the other one %g and %v", after.Reward, again.Workspace, want.Reward, answered(unhurt, 1).Workspace)

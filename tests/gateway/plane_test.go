@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
 
@@ -17,17 +16,11 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
 
 // plane is a log with its services, a run "r" whose rollouts are a harness's, and a gateway.
 type plane struct {

@@ -17,7 +17,6 @@ import (
 	"github.com/rondo-rl/rondo/events/ledger"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
@@ -25,11 +24,6 @@ import (
 )
 
 var rewrite = flag.String("rewrite", "", "record testdata/NAME.zip by a demo, instead of testing")
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	m.Run()
-}
 
 // recording is a recorded run that was restored from its archive alone.
 type recording struct {

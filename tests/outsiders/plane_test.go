@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +16,12 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tests/checker"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
 
 // plane is a log with the services that outsiders meet, and one run, "r".
 type plane struct {

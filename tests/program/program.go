@@ -17,7 +17,6 @@ import (
 
 // Main is a TestMain that builds rondo first, and says in path where.
 func Main(m *testing.M, path *string) {
-	sandbox.Main()
 	code, err := build(m, path)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

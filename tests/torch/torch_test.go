@@ -17,14 +17,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/tests/program"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Main()
-	os.Exit(m.Run())
-}
 
 // example is the folder of the example, and an interpreter that has what it needs.
 func example(t *testing.T) (folder, python string) {
