@@ -13,9 +13,12 @@ func TestMeasure(t *testing.T) {
 		Weights: map[string]float64{"reward": 1, "effort": -0.1, events.HygieneLitter: -0.1, events.HygieneWhitespace: -0.1},
 		Effort:  &events.Effort{Turns: 1, Tokens: 0.01, ToolSeconds: 1, Half: 10},
 	}
-	r := &events.Rollout{
-		Turns: []events.TurnSampled{{Turn: 0, CompletionTokens: 300}, {Turn: 1, CompletionTokens: 200}},
-		Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{DurationMS: 2500}, {DurationMS: 500}}}},
+	r := &events.Rollout{ // a fork with one turn of its origin, of which an answer was known
+		Turns: []events.TurnSampled{{Turn: 0, CompletionTokens: 9000}, {Turn: 1, CompletionTokens: 300}, {Turn: 2, CompletionTokens: 200}}, Copied: 1,
+		Tools: map[int]events.ToolsCompleted{
+			0: {Results: []events.ToolResult{{DurationMS: 9000}}},
+			1: {Results: []events.ToolResult{{DurationMS: 1, OriginalMS: 2500}, {DurationMS: 500}}},
+		},
 	}
 	snapshot := sandboxtest.Pack(t, map[string]string{"a.py": "if x:\n    y()\nz()\n", "b.py": "same\n", "kept.orig": "x"})
 	for name, c := range map[string]struct {
