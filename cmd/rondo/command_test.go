@@ -295,7 +295,7 @@ func TestFaultsThatAreFound(t *testing.T) {
 	if exitCode(err) != found || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
 		t.Errorf("exit code %d, %s", exitCode(err), output)
 	}
-	if output, err = rondo(t, "tasks", "lint", filepath.Dir(taskFolder(t, "tests/test.sh"))); err == nil || !strings.Contains(err.Error(), "tests/test.sh") {
+	if output, err = rondo(t, "tasks", "lint", filepath.Dir(taskFolder(t, "tests/test.sh"))); exitCode(err) != found || !strings.Contains(output, "tests/test.sh: missing") {
 		t.Errorf("lint of a task without a verifier: %v\n%s", err, output)
 	}
 }

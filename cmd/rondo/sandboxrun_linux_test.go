@@ -96,7 +96,7 @@ func TestSandboxRunReport(t *testing.T) {
 			return r.ExitCode == 0 && r.Stdout == 3 && r.Stderr == 5 && r.Killed == "" && r.FSMode != "" && r.Cgroup != "" && r.CreateMS > 0 && r.RunMS > 0 && r.DestroyMS > 0
 		}},
 		"time":      {[]string{"--timeout", "200ms", "--", "sleep", "600"}, func(r sandboxReport) bool { return r.ExitCode == 143 && r.Killed == "timeout" && r.RunMS >= 200 }},
-		"memory":    {[]string{"--mem", "32m", "--disk", "1m", "--", "sh", "-c", "head -c 500m /dev/zero | tail"}, func(r sandboxReport) bool { return r.Killed == "memory" }},
+		"memory":    {[]string{"--mem", "128m", "--disk", "1m", "--", "sh", "-c", "head -c 500m /dev/zero | tail"}, func(r sandboxReport) bool { return r.Killed == "memory" }},
 		"output":    {[]string{"--output", "1k", "yes"}, func(r sandboxReport) bool { return r.Killed == "output" && r.Stdout == 1024 && r.Dropped > 1<<19 }},
 		"dropped":   {[]string{"--output", "1k", "--", "head", "-c", "5000", "/dev/zero"}, func(r sandboxReport) bool { return r.Killed == "" && r.Stdout == 1024 && r.Dropped == 3976 }},
 		"leftovers": {[]string{"--", "sh", "-c", "setsid sleep 600 & setsid sleep 601 &"}, func(r sandboxReport) bool { return r.ExitCode == 0 && r.Leftovers == 2 }},
