@@ -152,9 +152,10 @@ func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch 
 	return nil
 }
 
-// ready asks for the lock alone only where something is to be done, as others may use the snapshot already.
+// ready leaves the lock shared. To unpack takes the lock alone, and whoever does not get it at once looks again: who has it may be
+// unpacking, and whoever uses the snapshot shares the lock for as long as a rollout lasts.
 func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch func(context.Context) ([]byte, error), lock *os.File) error {
-	for range lockTries {
+	for end := time.Now().Add(unpackTime); time.Now().Before(end); {
 		if err := flock(ctx, lock, unix.LOCK_SH); err != nil {
 			return err
 		}
@@ -165,7 +166,11 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 			u.whole = true
 			return nil
 		}
-		if err := flock(ctx, lock, unix.LOCK_EX); err != nil {
+		switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case errors.Is(err, unix.EWOULDBLOCK): // and the shared lock is given up
+			time.Sleep(lockPause)
+			continue
+		case err != nil:
 			return err
 		}
 		if s.look(digest) != nil { // nobody else has unpacked it meanwhile
@@ -175,11 +180,14 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 		}
 		u.whole = true
 	}
-	return errors.New("it is thrown away as often as it is unpacked: the folder of snapshots may use too few bytes")
+	return errors.New("it is damaged and in use, or thrown away as often as it is unpacked: the folder of snapshots may use too few bytes")
 }
 
-// lockTries bounds how often a snapshot is unpacked that another process throws away before it is used.
-const lockTries = 5
+const (
+	// unpackTime bounds the tries to unpack a snapshot that others damage, hold or throw away.
+	unpackTime = time.Minute
+	lockPause  = 10 * time.Millisecond
+)
 
 // look compares the unpacked tree with what was written down of it.
 func (s *Snapshots) look(digest string) error {
