@@ -73,7 +73,7 @@ func ForeignGroup(t *testing.T, number int, age time.Duration) string {
 }
 
 // Reap is one turn of the reaper.
-func Reap() { reap() }
+func Reap() { reap(findPlacement()) }
 
 // ReapEvery sets the reaper's interval, before it starts.
 func ReapEvery(interval time.Duration) { reapInterval = interval }

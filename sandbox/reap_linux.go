@@ -18,19 +18,20 @@ var reapInterval = 30 * time.Second
 
 // reaping clears what dead owners left behind, now and from time to time for as long as this process lives.
 var reaping = sync.OnceFunc(func() {
-	reap()
+	place := findPlacement()
+	reap(place)
 	go func() {
 		for range time.Tick(reapInterval) {
-			reap()
+			reap(place)
 		}
 	}()
 })
 
 // reap clears what owners that are no more have left behind: control groups, with what still runs in them, and private folders. Mounts
 // need no clearing, as they end with the namespace of the processes that see them.
-func reap() {
+func reap(place placement) {
 	seen := map[string]bool{}
-	for _, parent := range findPlacement().parents {
+	for _, parent := range place.parents {
 		if seen[parent] {
 			continue
 		}
