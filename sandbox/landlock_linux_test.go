@@ -185,3 +185,16 @@ func TestRulesInsideNamespaces(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestRootTakesNamespaces: a sandbox that could not show an image's tree is refused, and does not show the host's instead.
+func TestRootTakesNamespaces(t *testing.T) {
+	for _, level := range []string{sandbox.IsolationLandlock, sandbox.IsolationNone} {
+		sb, err := sandbox.NewAt(t.Context(), level, sandbox.Spec{Root: t.TempDir()})
+		if err == nil {
+			sb.Close()
+		}
+		if !errors.Is(err, sandbox.ErrInvalid) {
+			t.Errorf("%s: %v", level, err)
+		}
+	}
+}

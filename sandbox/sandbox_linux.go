@@ -71,6 +71,9 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 		}
 		return s, err
 	}
+	if spec.Root != "" {
+		return nil, fmt.Errorf("%s: %w: a root of its own takes namespaces", level, ErrInvalid)
+	}
 	own, err := newPlace(level)
 	if err != nil {
 		return nil, err
