@@ -98,7 +98,7 @@ func writeOne(out *writer, root *os.Root, name string, info fs.FileInfo) error {
 	case info.IsDir():
 		return out.add(e, nil)
 	case e.mode&fs.ModeSymlink != 0:
-		link, err := root.Readlink(name)
+		link, err := readLink(root, name)
 		if err != nil {
 			return err
 		}
@@ -127,6 +127,15 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 		return nil, errors.Join(err, fs.ErrNotExist, file.Close())
 	}
 	return file, nil
+}
+
+// readLink reads what was listed as a link. What has become something else since counts as gone, as with files.
+func readLink(root *os.Root, name string) (string, error) {
+	link, err := root.Readlink(name)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) {
+		return "", fs.ErrNotExist
+	}
+	return link, err
 }
 
 // zeros stands for what was cut off a file while it was read.
@@ -250,7 +259,7 @@ func look(root *os.Root, name string, info fs.FileInfo) (state, error) {
 	case info.IsDir():
 		return found, nil
 	case found.mode&fs.ModeSymlink != 0:
-		link, err := root.Readlink(name)
+		link, err := readLink(root, name)
 		found.link = link
 		return found, err
 	case info.Size() > MaxBytes:
