@@ -3,6 +3,7 @@ package storage_test
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/hex"
 	"io"
 	"math/rand/v2"
 	"reflect"
@@ -27,13 +28,12 @@ func makeRecords(n int) (records []storage.Record) {
 
 // largeRecords are of several parts.
 func largeRecords() []storage.Record {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := rand.NewChaCha8([32]byte{1})
 	records := makeRecords(40)
+	digits := make([]byte, 350<<10)
 	for i := range records {
-		records[i].Data = make([]byte, 700<<10)
-		for k := range records[i].Data {
-			records[i].Data[k] = "0123456789abcdef"[random.IntN(16)]
-		}
+		random.Read(digits)
+		records[i].Data = hex.AppendEncode(nil, digits)
 	}
 	return records
 }

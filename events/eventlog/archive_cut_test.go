@@ -2,7 +2,6 @@ package eventlog_test
 
 import (
 	"encoding/base64"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -14,12 +13,10 @@ import (
 // noise makes n events of 100 KiB that hardly shrink.
 func noise(t *testing.T, log *eventlog.Log, first, n int) {
 	t.Helper()
-	random := rand.New(rand.NewPCG(uint64(first), 1))
+	random := rand.NewChaCha8([32]byte{byte(first), byte(first >> 8)})
 	for i := range n {
 		bytes := make([]byte, 75<<10)
-		for k := range bytes {
-			bytes[k] = byte(random.Uint32())
-		}
+		random.Read(bytes)
 		e, err := events.New("r", events.RolloutAnnotatedType, events.RolloutID(events.GroupID(2), first+i), "0", events.RolloutAnnotated{Text: base64.StdEncoding.EncodeToString(bytes)})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +64,7 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 	same(t, "read from the archive", everything(t, log, "r"), want)
 	for _, from := range []uint64{2, sealed[0].Last, sealed[0].Last + 1, sealed[2].Last - 3} {
 		for e, err := range log.All(t.Context(), "r", from) {
-			if err != nil || fmt.Sprintf("%+v", e) != fmt.Sprintf("%+v", want[from-1]) {
+			if err != nil || !equal(e, want[from-1]) {
 				t.Errorf("from %d: %v: %s at %d", from, err, e.ID, e.Seq)
 			}
 			break
