@@ -22,7 +22,7 @@ func check(t testing.TB, path string, content []byte) []Chunk {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	at, lines := 0, 1
+	at, lines, valid := 0, 1, utf8.Valid(content)
 	for i, c := range chunks {
 		if c.Start < at || c.End <= c.Start || c.End > len(content) || c.End-c.Start > Max {
 			t.Fatalf("%s: chunk %d has bytes %d to %d, the one before ends at %d", path, i, c.Start, c.End, at)
@@ -38,7 +38,7 @@ func check(t testing.TB, path string, content []byte) []Chunk {
 		if c.LastLine != lines {
 			t.Fatalf("%s: chunk %d ends in line %d, not %d", path, i, lines, c.LastLine)
 		}
-		if isBlank(content[c.Start:c.End]) || !utf8.ValidString(c.Text) || utf8.Valid(content) && c.Text != string(content[c.Start:c.End]) {
+		if isBlank(content[c.Start:c.End]) || !utf8.ValidString(c.Text) || valid && c.Text != string(content[c.Start:c.End]) {
 			t.Fatalf("%s: the text of chunk %d is %q", path, i, c.Text)
 		}
 		if !utf8.ValidString(c.Symbols) || len(c.Symbols) > maxSymbols || strings.ContainsAny(c.Symbols, "\n\r\x00\x1b") {
