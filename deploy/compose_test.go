@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 // service is what the tests read of a container in the loaded Compose file.
@@ -80,10 +80,7 @@ var runners = []string{events.ToolRunner, events.Scorer}
 
 func TestOneContainerForEachService(t *testing.T) {
 	services := compose(t, "demo,gateway")
-	rondo := filepath.Join(t.TempDir(), "rondo")
-	if out, err := exec.Command("go", "build", "-o", rondo, "../cmd/rondo").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	rondo := program.Binary(t)
 	names := []string{"policy", "trainer", "gateway"}
 	for _, s := range events.Services {
 		names = append(names, s.Name)

@@ -27,6 +27,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/tests/checker"
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 const root = "../.."
@@ -120,8 +121,7 @@ func up(t *testing.T, rondo, plane string) (gateway string) {
 func TestProduct(t *testing.T) {
 	py := python(t)
 	work := t.TempDir()
-	rondo, plane := filepath.Join(work, "rondo"), filepath.Join(work, "plane")
-	command(t, nil, "go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo")
+	rondo, plane := program.Binary(t), filepath.Join(work, "plane")
 	url, calls := model(t)
 	gateway := up(t, rondo, plane)
 	file := filepath.Join(work, "run.yaml")

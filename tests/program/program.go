@@ -31,11 +31,32 @@ func build(m *testing.M, path *string) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	*path = filepath.Join(dir, "rondo")
-	if out, err := exec.Command("go", "build", "-o", *path, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build rondo: %w\n%s", err, out)
+	if *path, err = binary(dir); err != nil {
+		return 1, err
 	}
 	return m.Run(), nil
+}
+
+// Binary is rondo, for a test whose package does not have it by Main.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// binary builds rondo into a folder, unless RONDO_BINARY names one: .ci/run builds it once for all packages.
+func binary(dir string) (string, error) {
+	if built := os.Getenv("RONDO_BINARY"); built != "" {
+		return built, nil
+	}
+	path := filepath.Join(dir, "rondo")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build rondo: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // Missing ends a test that needs what this machine lacks.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/tests/program"
 )
 
 const client = "../../clients/python"
@@ -58,9 +60,7 @@ var passed = regexp.MustCompile(`(\d+) passed`)
 func TestClient(t *testing.T) {
 	py := python(t)
 	root := repository(t)
-	binary := filepath.Join(t.TempDir(), "rondo")
-	run(t, root, "go", "build", "-o", binary, "./cmd/rondo")
-	t.Setenv("RONDO_BINARY", binary)
+	t.Setenv("RONDO_BINARY", program.Binary(t))
 	out := run(t, root, py, "-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python")
 	t.Log(out)
 	found := passed.FindStringSubmatch(out)

@@ -53,9 +53,7 @@ const (
 func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	folder, python := example(t)
 	program.NeedSandbox(t)
-	dir := t.TempDir()
-	rondo, plane := filepath.Join(dir, "rondo"), filepath.Join(dir, "plane")
-	run(t, "go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo")
+	rondo, plane := program.Binary(t), filepath.Join(t.TempDir(), "plane")
 	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", strconv.Itoa(natstest.FreePorts(t, 1)[0]))
 
 	wait(t, said, ended, fmt.Sprintf("step %d:", killAt))
