@@ -247,9 +247,11 @@ type RolloutScored struct {
 	// Flags say what of the rollout looks like cheating, "name: detail" each; see the Flag constants. They are remarks for people and
 	// filters, and change no reward.
 	Flags []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
-	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the program that scored.
+	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the program that scored. User tells whom the tests were to
+	// the host: "own" is nobody that an agent's processes ever are, "shared" the user that runs Rondo, as they are.
 	Isolation  string `json:"isolation,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
+	User       string `json:"user,omitempty"`
 	Build      string `json:"build,omitempty"`
 	// Judgement is what the judge answered, word for word.
 	Judgement *storage.Ref `json:"judgement,omitempty"`

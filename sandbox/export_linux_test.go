@@ -84,3 +84,21 @@ func FewGoPackages(t *testing.T) {
 	goPackages = []string{"fmt", "testing"}
 	t.Cleanup(func() { goPackages = all })
 }
+
+// Lend makes a folder of the host one that sandboxes of all roles may change by an overlay.
+func Lend(folder string) error { return preserve(folder) }
+
+// HostUser is the host's user that owns the sandbox's first process.
+func (s *Sandbox) HostUser(t *testing.T) uint32 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.pid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\nUid:\t")
+	var user uint32
+	if _, err := fmt.Sscan(after, &user); err != nil {
+		t.Fatal(err)
+	}
+	return user
+}

@@ -53,8 +53,8 @@ const (
 	baseName       = "base"
 )
 
-// mountLayers makes the mounts of one sandbox over an unpacked snapshot in the folder of snapshots.
-func mountLayers(dir, digest string, diskBytes int64) (made *layers, err error) {
+// mountLayers makes the mounts of one sandbox over an unpacked snapshot in the folder of snapshots, for a user of the host.
+func mountLayers(dir, digest string, user uint32, diskBytes int64) (made *layers, err error) {
 	jobs, err := mounter()
 	if err != nil {
 		return nil, fmt.Errorf("make a mount namespace for overlays: %w", err)
@@ -62,25 +62,25 @@ func mountLayers(dir, digest string, diskBytes int64) (made *layers, err error) 
 	done := make(chan struct{})
 	jobs <- func() {
 		defer close(done)
-		made, err = mountHere(dir, digest, diskBytes)
+		made, err = mountHere(dir, digest, int(user), diskBytes)
 	}
 	<-done
 	return made, err
 }
 
 // mountHere works in the folder itself, as the options of an overlay can hold no other path safely.
-func mountHere(dir, digest string, diskBytes int64) (made *layers, err error) {
+func mountHere(dir, digest string, user int, diskBytes int64) (made *layers, err error) {
 	if err := os.Chdir(dir); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.Chdir("/")) }()
-	options := fmt.Sprintf("%s,uid=%d,gid=%d", jail.ScratchOptions(diskBytes), hostUser, hostUser)
+	options := fmt.Sprintf("%s,uid=%d,gid=%d", jail.ScratchOptions(diskBytes), user, hostUser)
 	if err := unix.Mount("tmpfs", scratchPlace, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return nil, fmt.Errorf("mount a tmpfs: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(scratchPlace, unix.MNT_DETACH)) }()
 	upper, work := filepath.Join(scratchPlace, ".upper"), filepath.Join(scratchPlace, ".work")
-	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755), os.Chown(upper, hostUser, hostUser), os.Mkdir(work, 0o700))
+	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755), os.Chown(upper, user, hostUser), os.Mkdir(work, 0o700))
 	if err != nil {
 		return nil, err
 	}

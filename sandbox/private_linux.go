@@ -13,7 +13,7 @@ type place struct {
 	user   uint32 // 0: the owner's
 }
 
-// privateUsers is how many users the sandboxes of a machine draw theirs from, behind hostUser; two that drew the same one could
+// privateUsers is how many users the sandboxes of a machine draw theirs from, behind verifierUser; two that drew the same one could
 // signal each other's processes.
 const privateUsers = 1 << 26
 
@@ -23,7 +23,7 @@ func newPlace(level string) (place, error) {
 		if os.Geteuid() != 0 {
 			return own, errors.New("landlock: only root can give a sandbox another user than its own, whose files it could change the mode of")
 		}
-		own.user = hostUser + 1 + rand.Uint32N(privateUsers)
+		own.user = verifierUser + 1 + rand.Uint32N(privateUsers)
 	}
 	var err error
 	if own.folder, err = os.MkdirTemp("", groupPrefix+"-"+self()+"-"); err != nil || own.user == 0 {

@@ -58,7 +58,7 @@ func emptySnapshot(ctx context.Context) (snapshot *Snapshot, done func(), err er
 			os.RemoveAll(dir)
 		}
 	}()
-	all, err := OpenSnapshots(dir, 0)
+	all, err := OpenSnapshots(dir, RoleAgent, 0)
 	if err != nil {
 		return nil, nil, err
 	}

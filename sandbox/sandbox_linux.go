@@ -30,6 +30,7 @@ const operationTime = 60 * time.Second
 type Sandbox struct {
 	spec      Spec
 	isolation string
+	user      uint32 // of the host, 0 for the owner's own
 	shared    bool   // the workspace lies over a snapshot that others use, too
 	release   func() // lets that go
 	private   string // the folder of a sandbox without isolation
@@ -87,11 +88,14 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 
 // launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
 func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
-	s := &Sandbox{spec: spec, isolation: level, private: own.folder}
+	s := &Sandbox{spec: spec, isolation: level, private: own.folder, user: own.user}
+	if level == IsolationNamespaces && os.Geteuid() == 0 {
+		s.user = spec.Role.hostUser()
+	}
 	inherited := s.share()
 	s.group = newCgroup(spec.Limits)
 	var err error
-	s.process, err = start(level, own.user, s.group, inherited)
+	s.process, err = start(level, s.user, s.group, inherited)
 	for _, file := range inherited {
 		file.Close()
 	}
@@ -115,7 +119,7 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 // share mounts the workspace over its snapshot, where that is possible, for the first process to inherit.
 func (s *Sandbox) share() []*os.File {
 	snapshot := s.spec.Snapshot
-	if snapshot == nil || snapshot.from == nil || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
+	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
 		return nil
 	}
 	files, err := snapshot.mount(s.spec.Limits.DiskBytes)
@@ -135,7 +139,7 @@ func (s *Sandbox) begin(ctx context.Context) error {
 	if err == nil {
 		err = s.Unpack(ctx, s.spec.Workdir, data)
 	}
-	if err == nil {
+	if err == nil && s.spec.Role != RoleVerifier { // nobody asks what the tests changed
 		err = s.SetBase(ctx)
 	}
 	return err
@@ -165,6 +169,14 @@ func (s *Sandbox) boot(ctx context.Context) error {
 
 // Isolation is the level that the kernel allowed, one of Isolations.
 func (s *Sandbox) Isolation() string { return s.isolation }
+
+// User tells whom the sandbox's processes are to the host: with UserOwn they are someone whom no process of another role's sandbox is.
+func (s *Sandbox) User() string {
+	if s.user == 0 {
+		return UserShared
+	}
+	return UserOwn
+}
 
 // Cgroup tells what kind of control groups limit the sandbox, "v1" or "v2"; with "none" memory is limited by polling, processes by a
 // resource limit.
@@ -277,7 +289,7 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 	}
 	result := Result{
 		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes:], DroppedBytes: e.Dropped,
-		TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
+		Signaled: e.Signaled, TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
 		Duration: time.Since(begin), Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
 	}
 	if e.Detached != 0 {

@@ -22,6 +22,7 @@ import (
 // folder stays empty; a nil *Snapshots does the same.
 type Snapshots struct {
 	dir  string
+	role Role
 	most int64
 	mu   sync.Mutex
 	used map[string]*unpacked // by digest
@@ -56,9 +57,9 @@ func (s *Snapshot) hold() (release func()) {
 	return func() { s.from.drop(s.place) }
 }
 
-// OpenSnapshots uses a folder, which it makes. When unpacked snapshots take more than most bytes, those that were not used for the longest
+// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than most bytes, those that were not used for the longest
 // time and are not used now are thrown away. What a process left there half unpacked is cleared away.
-func OpenSnapshots(dir string, most int64) (*Snapshots, error) {
+func OpenSnapshots(dir string, role Role, most int64) (*Snapshots, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func OpenSnapshots(dir string, most int64) (*Snapshots, error) {
 			return nil, fmt.Errorf("folder of snapshots: %w", err)
 		}
 	}
-	s := &Snapshots{dir: dir, most: most, used: map[string]*unpacked{}}
+	s := &Snapshots{dir: dir, role: role, most: most, used: map[string]*unpacked{}}
 	half, err := filepath.Glob(filepath.Join(dir, "*"+halfSuffix))
 	if err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func (s *Snapshots) unpack(ctx context.Context, digest string, fetch func(contex
 	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(s.path(digest, "")), os.MkdirAll(filepath.Join(half, treeName), 0o755)); err != nil {
 		return err
 	}
-	if err := fill(half, data); err != nil {
+	if err := fill(half, data, int(s.role.hostUser())); err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
 	if err := os.Rename(half, s.path(digest, "")); err != nil {
@@ -236,7 +237,7 @@ func (s *Snapshots) unpack(ctx context.Context, digest string, fetch func(contex
 }
 
 // fill unpacks an archive into a folder's tree, which becomes the sandbox's user's, and writes its base down.
-func fill(folder string, data []byte) error {
+func fill(folder string, data []byte, user int) error {
 	root, err := os.OpenRoot(filepath.Join(folder, treeName))
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ func fill(folder string, data []byte) error {
 		return err
 	}
 	for _, name := range append([]string{"."}, base.Names()...) {
-		if err := root.Lchown(name, hostUser, hostUser); err != nil {
+		if err := root.Lchown(name, user, hostUser); err != nil {
 			return err
 		}
 	}
@@ -266,7 +267,7 @@ func fill(folder string, data []byte) error {
 
 // mount makes the mounts of a sandbox that begins with the snapshot, and opens its base.
 func (s *Snapshot) mount(diskBytes int64) ([]*os.File, error) {
-	made, err := mountLayers(s.from.dir, s.digest, diskBytes)
+	made, err := mountLayers(s.from.dir, s.digest, s.from.role.hostUser(), diskBytes)
 	if err != nil {
 		return nil, err
 	}

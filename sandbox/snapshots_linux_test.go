@@ -33,7 +33,7 @@ func use(t *testing.T, snapshots *sandbox.Snapshots, data []byte) *sandbox.Snaps
 
 func openSnapshots(t *testing.T, most int64) *sandbox.Snapshots {
 	t.Helper()
-	s, err := sandbox.OpenSnapshots(t.TempDir(), most)
+	s, err := sandbox.OpenSnapshots(t.TempDir(), sandbox.RoleAgent, most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestSnapshotsInAFolder(t *testing.T) {
 		return hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { fetched.Add(1); return data, nil }
 	}
 	open := func(most int64) *sandbox.Snapshots {
-		s, err := sandbox.OpenSnapshots(dir, most)
+		s, err := sandbox.OpenSnapshots(dir, sandbox.RoleAgent, most)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,10 +104,26 @@ type Mount struct {
 	Overlay        bool
 }
 
+// Role is what a sandbox is for. Sandboxes of different roles are different users to the host, where their owner is root and so has a choice.
+type Role int
+
+// The roles.
+const (
+	RoleAgent    Role = iota // and whatever else is no verifier
+	RoleVerifier             // runs a task's tests
+)
+
+// Users that a sandbox's processes can be to the host; see Sandbox.User.
+const (
+	UserOwn    = "own"
+	UserShared = "shared" // the owner's, with all that it runs
+)
+
 // Spec describes a sandbox.
 type Spec struct {
 	// Name stands in errors and is the host name: "g000123-4".
 	Name string
+	Role Role
 	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty, or with Snapshot, which is the base of Changes then.
 	Workdir  string
 	Snapshot *Snapshot
@@ -213,6 +229,7 @@ type Result struct {
 	Stdout, Stderr []byte
 	// DroppedBytes is how much of the output exceeded the limit; a line stands where it is missing.
 	DroppedBytes int64
+	Signaled     bool // a signal ended it
 	TimedOut     bool
 	OutOfMemory  bool
 	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.

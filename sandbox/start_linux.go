@@ -16,9 +16,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostUser is the host's user and group to which root inside is mapped when the owner is root. It lies in a range that no distribution
-// and no container runtime gives to anyone.
-const hostUser = 1_879_048_192
+// When the owner is root, root inside is mapped to one of two users of the host: one for agents and whatever else, and one for verifiers. Both
+// have the group of the first. They lie in a range that no distribution and no container runtime gives to anyone.
+const (
+	hostUser     = 1_879_048_192
+	verifierUser = hostUser + 1
+)
+
+// hostUser is the user of the host that root inside is mapped to.
+func (r Role) hostUser() uint32 {
+	if r == RoleVerifier {
+		return verifierUser
+	}
+	return hostUser
+}
 
 // process is a sandbox's first process.
 type process struct {
@@ -27,8 +38,8 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again in a group, as the first process of new namespaces, or of none, and then as a user; it hands files down to
-// it behind its socket.
+// start starts this program again in a group, as the first process of new namespaces, or of none, and where the owner is root as a user; it
+// hands files down to it behind its socket.
 func start(level string, user uint32, group *cgroup, inherited []*os.File) (*process, error) {
 	program, err := executable()
 	if err != nil {
@@ -85,16 +96,23 @@ func attributes(level string, as uint32) *syscall.SysProcAttr {
 	if user == 0 {
 		// The process starts as the host's root without rights over the host, so that it can open what it is to mount, and keeps its
 		// rights inside across exec only as ambient capabilities; then it becomes the mapped user.
-		user, group = hostUser, hostUser
+		user, group = int(as), hostUser
 		attr.GidMappingsEnableSetgroups = true
 		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 			attr.AmbientCaps = append(attr.AmbientCaps, capability)
 		}
 	}
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: user, Size: 1}}
+	if user == verifierUser {
+		// Tool chains' caches belong to the other user: what is not mapped, no overlay can copy up.
+		attr.UidMappings = append(attr.UidMappings, syscall.SysProcIDMap{ContainerID: nobody, HostID: hostUser, Size: 1})
+	}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: group, Size: 1}}
 	return attr
 }
+
+// nobody is what a verifier's sandbox calls the user of agents' sandboxes.
+const nobody = 65534
 
 var forks = sync.OnceValue(func() chan<- func() {
 	jobs := make(chan func())

@@ -138,7 +138,8 @@ func goCacheFolder(root, cacheDir string) (string, error) {
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// warmOnce fills the cache under a lock between processes; the file "ready" says that it is whole.
+// warmOnce fills the cache under a lock between processes; the file "ready-2" says that it is whole. One that has "ready" alone is another
+// version's, and is there but for its modes.
 func warmOnce(ctx context.Context, root, folder string) error {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -148,7 +149,7 @@ func warmOnce(ctx context.Context, root, folder string) error {
 	if err := flock(ctx, lock, unix.LOCK_EX); err != nil {
 		return fmt.Errorf("wait for another process that fills the build cache: %w", err)
 	}
-	ready := filepath.Join(folder, "ready")
+	ready := filepath.Join(folder, "ready-2")
 	if _, err := os.Stat(ready); err == nil {
 		return nil
 	}
@@ -226,7 +227,7 @@ func goCommand(ctx context.Context, root, work, build string, arguments []string
 
 // preserve makes the cache fit to be shared. The go command deletes what it has not used for days, and notes uses in the files'
 // times: times far ahead keep every sandbox from doing either. What the sandbox's user does not own, an overlay cannot
-// change, so where the owner is root the files become the mapped user's.
+// change, so where the owner is root the files become the mapped user's, and its group may write them: verifiers are another one of it.
 func preserve(build string) error {
 	ahead := time.Now().AddDate(20, 0, 0)
 	return filepath.WalkDir(build, func(name string, found fs.DirEntry, err error) error {
@@ -234,10 +235,19 @@ func preserve(build string) error {
 			return err
 		}
 		if os.Geteuid() == 0 {
-			if err := os.Lchown(name, hostUser, hostUser); err != nil {
+			if err := lend(name); err != nil {
 				return err
 			}
 		}
 		return os.Chtimes(name, ahead, ahead)
 	})
+}
+
+// lend gives a file to sandboxes of all roles.
+func lend(name string) error {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.Lchown(name, hostUser, hostUser), os.Chmod(name, info.Mode().Perm()|info.Mode().Perm()&0o200>>3))
 }

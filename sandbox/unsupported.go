@@ -20,7 +20,7 @@ type Snapshots struct{}
 type Snapshot struct{}
 
 // OpenSnapshots answers ErrUnsupported.
-func OpenSnapshots(string, int64) (*Snapshots, error) { return nil, ErrUnsupported }
+func OpenSnapshots(string, Role, int64) (*Snapshots, error) { return nil, ErrUnsupported }
 
 // Use answers ErrUnsupported.
 func (*Snapshots) Use(context.Context, string, func(context.Context) ([]byte, error)) (*Snapshot, error) {
@@ -122,6 +122,9 @@ func (*Sandbox) Isolation() string { return IsolationNone }
 
 // MemoryBytes is 0.
 func (*Sandbox) MemoryBytes() int64 { return 0 }
+
+// User is UserShared.
+func (*Sandbox) User() string { return UserShared }
 
 // Cgroup is "none".
 func (*Sandbox) Cgroup() string { return "none" }

@@ -82,7 +82,7 @@ func (c *config) refuse(*Task) error {
 	return c.refuseVerifier()
 }
 
-// refuseUser refuses any user but root, who inside has no more rights than others: a sandbox maps one user of the host.
+// refuseUser refuses any user but root, who inside has no more rights than others: all that runs in a sandbox is one user.
 func refuseUser(field string, user any) error {
 	if user == nil || slices.Contains([]string{"", "root", "0"}, fmt.Sprint(user)) {
 		return nil

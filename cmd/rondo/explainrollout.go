@@ -44,6 +44,7 @@ type verdictStory struct {
 	Flags      []string           `json:"flags,omitempty"`
 	Isolation  string             `json:"isolation,omitempty"`
 	Filesystem string             `json:"filesystem,omitempty"`
+	User       string             `json:"user,omitempty"`
 	Build      string             `json:"build,omitempty"`
 }
 
@@ -109,7 +110,7 @@ func (s *scene) member(m events.Member, versions map[int64]bool) (memberStory, e
 		story.Trajectory, story.Workspace = &f.Trajectory, f.Workspace
 	}
 	if v := r.Scored; v != nil {
-		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS, v.Flags, v.Isolation, v.Filesystem, v.Build}
+		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS, v.Flags, v.Isolation, v.Filesystem, v.User, v.Build}
 	}
 	for _, t := range r.Turns {
 		versions[t.PolicyVersion] = true

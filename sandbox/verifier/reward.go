@@ -25,6 +25,7 @@ var (
 	errNoReward  = errors.New("the tests wrote neither reward.json nor reward.txt")
 	errBadReward = errors.New("bad reward")
 	errTampered  = errors.New("a process that the tests or the code under test left behind was running when the reward was written; tests must end what they start and wait for it")
+	errKilled    = errors.New("a signal ended the tests, which the code under test may have sent to end them with a reward of its own: tests must end by themselves")
 )
 
 // formats are the files that hold a reward; the first that is there counts.

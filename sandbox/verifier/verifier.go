@@ -30,6 +30,7 @@ type Spec struct {
 	Workdir       string
 	Root          string // as in sandbox.Spec
 	Snapshot      []byte
+	From          *sandbox.Snapshot // Snapshot made ready for sandboxes of sandbox.RoleVerifier; nil unpacks it
 	Changes       []byte
 	Tests         []byte
 	Protected     []string
@@ -53,8 +54,8 @@ type Outcome struct {
 	Restored, Links []string
 	// LeftBehind: a process got away from the tests, though not for as long as it would have taken to write the reward.
 	LeftBehind bool
-	// Isolation and Filesystem are those of the sandbox.
-	Isolation, Filesystem string
+	// Isolation, Filesystem and User are those of the sandbox. With sandbox.UserOwn the tests were another user of the host than agents' processes.
+	Isolation, Filesystem, User string
 }
 
 // Classes of Error.
@@ -125,15 +126,17 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 		return Outcome{}, applyError(err)
 	}
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
+		Name: spec.Name, Role: sandbox.RoleVerifier, Workdir: spec.Workdir, Snapshot: spec.From, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
 		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
 	})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
 	defer sb.Close()
-	if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
-		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
+	if spec.From == nil {
+		if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
+			return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
+		}
 	}
 	if err := sb.Apply(ctx, sifted.Change); err != nil {
 		return Outcome{}, applyError(err)
@@ -152,7 +155,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
-	outcome.Isolation, outcome.Filesystem = sb.Isolation(), sb.FSMode()
+	outcome.Isolation, outcome.Filesystem, outcome.User = sb.Isolation(), sb.FSMode(), sb.User()
 	return outcome, err
 }
 
@@ -184,9 +187,14 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, grading *grade.G
 	}
 	var components map[string]float64
 	var err error
-	if grading != nil {
+	switch {
+	case result.Signaled && result.OutOfMemory:
+		err = errNoReward
+	case result.Signaled:
+		err = errKilled
+	case grading != nil:
 		components, err = graded(grading, result)
-	} else {
+	default:
 		components, err = readReward(ctx, sb, result.Detached)
 	}
 	if err != nil {
@@ -206,7 +214,7 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
-	case errors.Is(err, errTampered), errors.Is(err, grade.ErrImitated):
+	case errors.Is(err, errTampered), errors.Is(err, errKilled), errors.Is(err, grade.ErrImitated):
 		e.Class = ClassTampered
 	}
 	return e

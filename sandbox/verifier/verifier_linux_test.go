@@ -201,6 +201,8 @@ func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
 		"mounts over":        {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
 		"shoots at init":     {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
 		"locks the folder":   {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
+		// Bash ends itself by an interruption that also ended what it waited for: nothing is left behind.
+		"interrupts the tests": {"#!/bin/bash\necho 99 > /logs/verifier/reward.txt; kill -INT $PPID $$; sleep 9", verifier.ClassTampered},
 	}
 	for name, cheat := range cheats {
 		t.Run(name, func(t *testing.T) {

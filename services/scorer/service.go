@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -30,6 +31,8 @@ type Options struct {
 	ToolchainCache string
 	// Keys are shown to judges.
 	Keys fleet.Keys
+	// Snapshots holds unpacked snapshots that verifiers share; nil gives each a copy.
+	Snapshots *sandbox.Snapshots
 }
 
 // Service consumes rollout_finished and feedback_recorded, and emits rollout_scored, rollout_retried and rollout_failed.
@@ -40,8 +43,24 @@ type Service struct {
 
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env, opts Options) error {
+	var err error
+	if opts.Snapshots, err = openSnapshots(env); err != nil {
+		return err
+	}
 	s := &Service{log: env.Log, opts: opts}
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Scorer, Slots: opts.Slots, Handle: s.Handle})
+}
+
+// snapshotBytes bounds what unpacked snapshots that no verifier uses take on the disk.
+const snapshotBytes = 8 << 30
+
+// openSnapshots opens a folder beside that of the tool runner, whose files are another user's.
+func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
+	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier, snapshotBytes)
+	if errors.Is(err, sandbox.ErrUnsupported) {
+		return nil, nil // what needs a sandbox will say so
+	}
+	return s, err
 }
 
 // Handle scores the rollout of the input, which has finished or got feedback, unless it has its outcome already.
@@ -156,6 +175,11 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	if err != nil {
 		return scored, nil, err
 	}
+	spec.From, err = s.opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
+	if err != nil {
+		return scored, nil, fmt.Errorf("task %s: %w", task.Name, err)
+	}
+	defer spec.From.Release()
 	outcome, err := verifier.Run(ctx, spec)
 	if err != nil {
 		return scored, nil, err
@@ -182,7 +206,7 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	return events.RolloutScored{
 		Reward: reward, Components: components, Judgement: scored.Judgement, ExitCode: outcome.ExitCode,
 		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
-		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, Build: build(),
+		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(),
 		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
 	}, outcome.Log, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -93,8 +94,12 @@ func TestScores(t *testing.T) {
 		scored[run] = s
 	}
 	s := scored["components"]
-	if s.Isolation == "" || s.Filesystem == "" || s.Build == "" || len(s.Flags) > 0 {
-		t.Errorf("scored in %q on %q by %q, flags %q", s.Isolation, s.Filesystem, s.Build, s.Flags)
+	filesystem, user := "copy", sandbox.UserShared
+	if os.Geteuid() == 0 {
+		filesystem, user = "overlay", sandbox.UserOwn
+	}
+	if s.Isolation == "" || s.Filesystem != filesystem || s.User != user || s.Build == "" || len(s.Flags) > 0 {
+		t.Errorf("scored in %q on %q as %q by %q, flags %q", s.Isolation, s.Filesystem, s.User, s.Build, s.Flags)
 	}
 	if s.ExitCode != 3 || s.Components["style"] != 0.25 || s.Components["reward"] != 0.5 || s.Log == nil {
 		t.Fatalf("scored %+v", s)

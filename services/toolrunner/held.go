@@ -102,7 +102,7 @@ const snapshotBytes = 8 << 30
 
 // openSnapshots opens the service's own folder of snapshots.
 func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
-	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), snapshotBytes)
+	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, snapshotBytes)
 	if errors.Is(err, sandbox.ErrUnsupported) {
 		return nil, nil // what needs a sandbox will say so
 	}

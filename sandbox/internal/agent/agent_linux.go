@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
@@ -110,6 +111,7 @@ func (a *agent) start() error {
 	if err != nil {
 		return fmt.Errorf("read the sandbox's description: %w", err)
 	}
+	syscall.Umask(0o022) // whatever the owner's is: files of commands are recorded with their modes
 	last := wire.ControlFD
 	if a.boot.Shared {
 		last = wire.BaseFD

@@ -65,7 +65,7 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 	} else {
 		c.result.Detached = a.reaper.lastOrphan(begin)
 	}
-	c.result.ExitCode = exitCode(status)
+	c.result.ExitCode, c.result.Signaled = exitCode(status), status.Signaled()
 	c.result.OutOfMemory = a.memory.count() > kills
 	stdout, stderr := a.private.inward(c.outputs[0].finish()), a.private.inward(c.outputs[1].finish())
 	c.result.StdoutBytes = len(stdout)

@@ -229,7 +229,6 @@ func becomeRoot(switchUser bool) error {
 
 // enterNewRoot makes an empty tmpfs the root. /proc must be mounted while the host's is still in sight: the kernel asks for that.
 func enterNewRoot() error {
-	syscall.Umask(0)
 	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, rootOptions); err != nil {
 		return refused("mount a tmpfs", err)
 	}

@@ -133,6 +133,7 @@ type Exec struct {
 	ExitCode                 int
 	StdoutBytes              int
 	Dropped                  int64
+	Signaled                 bool // ExitCode follows from a signal
 	TimedOut, OutOfMemory    bool
 	OutputExceeded, Canceled bool
 	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its parent, or was left behind by the
