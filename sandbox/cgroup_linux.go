@@ -53,8 +53,22 @@ func (g *cgroup) add(controller, folder string, limits Limits) error {
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, os.ErrExist) { // v2: one folder for all
 		return err
 	}
+	return g.bound(controller, folder, limits)
+}
+
+func (g *cgroup) bound(controller, folder string, limits Limits) error {
 	for _, b := range g.bounds(controller, limits) {
 		if err := write(filepath.Join(folder, b.file), b.value); err != nil && !b.optional {
+			return err
+		}
+	}
+	return nil
+}
+
+// limit puts other limits in the place of those that the group was made with.
+func (g *cgroup) limit(limits Limits) error {
+	for controller, folder := range g.folders {
+		if err := g.bound(controller, folder, limits); err != nil {
 			return err
 		}
 	}

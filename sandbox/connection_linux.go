@@ -48,15 +48,18 @@ func newConnection(file *os.File) *connection {
 	return &connection{file: file, reader: bufio.NewReaderSize(file, 32<<10), waiting: map[uint64]*call{}}
 }
 
-// boot sends the description of the sandbox and waits until it stands.
-func (c *connection) boot(ctx context.Context, boot wire.Boot, archives [][]byte) error {
+// boot sends files and the description of the sandbox, and waits until it stands.
+func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = c.file.SetDeadline(deadline)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.file.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	// Where the process refused and went away before it read everything, its reason is worth more than the broken pipe.
-	sent := wire.Write(c.file, boot, archives...)
+	sent := wire.SendFiles(c.file, files)
+	if sent == nil {
+		sent = wire.Write(c.file, boot, archives...)
+	}
 	var response wire.Response
 	_, err := wire.Read(c.reader, &response, func() (int64, error) { return 0, nil })
 	switch {

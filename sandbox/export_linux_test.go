@@ -102,3 +102,28 @@ func (s *Sandbox) HostUser(t *testing.T) uint32 {
 	}
 	return user
 }
+
+// Spare is the process that is ready for the next agent's sandbox; 0 for none.
+func Spare() int {
+	spares.Lock()
+	defer spares.Unlock()
+	for _, spare := range spares.ready {
+		if spare != nil {
+			return spare.process.pid()
+		}
+	}
+	return 0
+}
+
+// PID is the sandbox's first process, as the host sees it.
+func (s *Sandbox) PID() int { return s.process.pid() }
+
+// MemoryLimit is what the sandbox's group may take, files included; false where no group limits memory.
+func (s *Sandbox) MemoryLimit() (bytes int64, limited bool) {
+	file := map[string]string{"v1": "memory.limit_in_bytes", "v2": "memory.max"}[s.group.place.version]
+	text, err := os.ReadFile(filepath.Join(s.group.folders["memory"], file))
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &bytes)
+	}
+	return bytes, s.group.limitsMemory() && err == nil
+}

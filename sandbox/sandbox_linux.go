@@ -37,6 +37,7 @@ type Sandbox struct {
 	process   *process
 	group     *cgroup
 	conn      *connection
+	counted   bool // among those for which first processes are held ready
 	closing   sync.Once
 	closed    error
 }
@@ -92,18 +93,11 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	if level == IsolationNamespaces && os.Geteuid() == 0 {
 		s.user = spec.Role.hostUser()
 	}
-	inherited := s.share()
-	s.group = newCgroup(spec.Limits)
-	var err error
-	s.process, err = start(level, s.user, s.group, inherited)
-	for _, file := range inherited {
-		file.Close()
-	}
+	first, err := takeSpare(level, s.user, spec.Limits)
 	if err != nil {
-		s.letGo()
-		return nil, errors.Join(explain(err), s.group.remove())
+		return nil, explain(err)
 	}
-	s.conn = newConnection(s.process.control)
+	s.process, s.group, s.conn = first.process, first.group, newConnection(first.process.control)
 	if err := s.boot(ctx); err != nil {
 		err = errors.Join(explain(err), s.process.lastWords())
 		_ = s.Close()
@@ -113,10 +107,14 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 		_ = s.Close()
 		return nil, err
 	}
+	if level == IsolationNamespaces {
+		s.counted = true
+		spareNext(s.user)
+	}
 	return s, nil
 }
 
-// share mounts the workspace over its snapshot, where that is possible, for the first process to inherit.
+// share mounts the workspace over its snapshot, where that is possible, for the first process to take over.
 func (s *Sandbox) share() []*os.File {
 	snapshot := s.spec.Snapshot
 	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
@@ -148,7 +146,7 @@ func (s *Sandbox) begin(ctx context.Context) error {
 func (s *Sandbox) boot(ctx context.Context) error {
 	boot := wire.Boot{
 		Name: s.spec.Name, Workdir: s.spec.Workdir, Root: s.spec.Root, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
-		Shared: s.shared, Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
+		Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
 	}
 	if !s.group.limitsMemory() {
 		boot.PollMemory = s.spec.Limits.MemoryBytes
@@ -164,7 +162,12 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
-	return s.conn.boot(ctx, boot, archives)
+	files := s.share()
+	err := s.conn.boot(ctx, files, boot, archives)
+	for _, file := range files {
+		file.Close()
+	}
+	return err
 }
 
 // Isolation is the level that the kernel allowed, one of Isolations.
@@ -215,6 +218,9 @@ func (s *Sandbox) Close() error {
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
 		s.letGo()
+		if s.counted {
+			spareNoMore()
+		}
 	})
 	return s.closed
 }

@@ -38,9 +38,9 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again in a group, as the first process of new namespaces, or of none, and where the owner is root as a user; it
-// hands files down to it behind its socket.
-func start(level string, user uint32, group *cgroup, inherited []*os.File) (*process, error) {
+// start starts this program again in a group, as the first process of new namespaces, or of none, and where the owner is root as a user. It
+// waits for what boot sends.
+func start(level string, user uint32, group *cgroup) (*process, error) {
 	program, err := executable()
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func start(level string, user uint32, group *cgroup, inherited []*os.File) (*pro
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
 		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
-		ExtraFiles: append([]*os.File{inner}, inherited...),
+		ExtraFiles: []*os.File{inner},
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},

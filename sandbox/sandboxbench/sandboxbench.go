@@ -67,17 +67,17 @@ func Run(ctx context.Context, o Options, progress func(line string)) (Result, er
 		r.NoBubblewrap = err.Error()
 		progress(err.Error())
 	}
-	progress("a sandbox for one command")
-	p, err := pairs(o.Pairs, func() error { return once(ctx) }, bwrap)
-	if err != nil {
-		return r, err
-	}
-	r.Create, r.Bubblewrap, r.CreateRatio, r.CreateCPU = p.ours, p.other, p.ratio, p.cpu
-	progress("a command in a held sandbox")
 	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "bench"})
 	if err != nil {
 		return r, err
 	}
+	progress("a sandbox for one command, made where another one is held")
+	p, err := pairs(o.Pairs, func() error { return once(ctx) }, bwrap)
+	if err != nil {
+		return r, errors.Join(err, sb.Close())
+	}
+	r.Create, r.Bubblewrap, r.CreateRatio, r.CreateCPU = p.ours, p.other, p.ratio, p.cpu
+	progress("a command in a held sandbox")
 	p, err = pairs(o.Pairs, func() error { return runTrue(ctx, sb) }, func() error { return exec.CommandContext(ctx, "true").Run() })
 	r.Exec, r.Bare, r.ExecRatio = p.ours, p.other, p.ratio
 	if err = errors.Join(err, sb.Close()); err != nil || o.Held == 0 {

@@ -85,18 +85,18 @@ func run() error {
 }
 
 // closeInherited closes what the owner's own parents left open for whomever it starts: a folder of the host among it would be a way out.
-// What this process opened itself is marked to be closed on exec. last is the last descriptor that is meant for it.
-func closeInherited(last int) error {
+// What this process opened itself is marked to be closed on exec.
+func closeInherited() error {
 	names, err := readNames("/proc/self/fd")
 	if err != nil {
 		return fmt.Errorf("list open descriptors: %w", err)
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err == nil && fd >= wire.ControlFD && fd <= last {
+		if fd == wire.ControlFD {
 			unix.CloseOnExec(fd)
 		}
-		if err != nil || fd <= last {
+		if err != nil || fd <= wire.ControlFD {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
@@ -107,18 +107,19 @@ func closeInherited(last int) error {
 }
 
 func (a *agent) start() error {
+	syscall.Umask(0o022) // whatever the owner's is: files of commands are recorded with their modes
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	files, err := wire.ReceiveFiles(a.conn) // which may be long in coming
+	if err != nil {
+		return fmt.Errorf("wait for a sandbox: %w", err)
+	}
 	archives, err := wire.Read(a.conn, &a.boot, func() (int64, error) { return archive.MaxArchive, nil })
 	if err != nil {
 		return fmt.Errorf("read the sandbox's description: %w", err)
 	}
-	syscall.Umask(0o022) // whatever the owner's is: files of commands are recorded with their modes
-	last := wire.ControlFD
-	if a.boot.Shared {
-		last = wire.BaseFD
-	}
-	if err := closeInherited(last); err != nil {
-		return err
-	}
+	a.boot.Files = files
 	if a.boot.Insecure == "" {
 		err = jail.Build(a.boot)
 	} else {
@@ -133,8 +134,8 @@ func (a *agent) start() error {
 	if a.workspace, err = os.OpenRoot(a.private.path(a.boot.Workdir)); err != nil {
 		return err
 	}
-	if a.boot.Shared {
-		if a.base, err = readBase(); err != nil {
+	if a.boot.Shared() {
+		if a.base, err = readBase(files[wire.BaseFile]); err != nil {
 			return err
 		}
 	}
@@ -197,8 +198,8 @@ func (a *agent) rules() (*jail.Landlock, error) {
 }
 
 // readBase takes what the owner knows of the workspace, which nothing inside has touched yet.
-func readBase() (*archive.Base, error) {
-	file := os.NewFile(wire.BaseFD, "base")
+func readBase(fd int) (*archive.Base, error) {
+	file := os.NewFile(uintptr(fd), "base")
 	defer file.Close()
 	return archive.DecodeBase(file)
 }

@@ -82,23 +82,25 @@ func ScratchOptions(diskBytes int64) string {
 }
 
 func mountScratch(boot wire.Boot) error {
-	if !boot.Shared {
+	if !boot.Shared() {
 		return unix.Mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ScratchOptions(boot.DiskBytes))
 	}
-	defer unix.Close(wire.ScratchFD)
-	return unix.MoveMount(wire.ScratchFD, "", unix.AT_FDCWD, scratch, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	fd := boot.Files[wire.ScratchFile]
+	defer unix.Close(fd)
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, scratch, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // showWorkspace makes the workspace, empty or over a snapshot.
 func showWorkspace(boot wire.Boot) error {
-	if !boot.Shared {
+	if !boot.Shared() {
 		return show(boot.Workdir, 0o755)
 	}
-	defer unix.Close(wire.WorkspaceFD)
+	fd := boot.Files[wire.WorkspaceFile]
+	defer unix.Close(fd)
 	if err := mountPoint(boot.Workdir, true); err != nil {
 		return fmt.Errorf("make %s: %w", boot.Workdir, err)
 	}
-	if err := unix.MoveMount(wire.WorkspaceFD, "", unix.AT_FDCWD, boot.Workdir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, boot.Workdir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s: %w", boot.Workdir, err)
 	}
 	return nil

@@ -64,17 +64,23 @@ type Boot struct {
 	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
 	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
 	SwitchUser bool   // the owner is root and mapped another user to the sandbox's root
-	// Shared says that the owner has mounted the workspace over a snapshot that others use, too, and hands the descriptors below down.
-	Shared bool
+	// Files are the descriptors that came ahead of this: none, or those of a workspace that the owner has mounted over a snapshot which others
+	// use, too.
+	Files []int `json:"-"`
 }
 
-// Descriptors that the init process inherits: the socket, and where Boot.Shared is set two detached mounts (the writable tmpfs, the
-// workspace) and the file that describes the workspace's base.
+// Shared tells whether the workspace lies over a snapshot.
+func (b Boot) Shared() bool { return len(b.Files) > 0 }
+
+// ControlFD is the socket, which the init process inherits.
+const ControlFD = 3
+
+// What Boot.Files hold: two detached mounts, of the writable tmpfs and of the workspace, and the file that describes the workspace's base.
 const (
-	ControlFD = 3 + iota
-	ScratchFD
-	WorkspaceFD
-	BaseFD
+	ScratchFile = iota
+	WorkspaceFile
+	BaseFile
+	SharedFiles // how many
 )
 
 // Mount is a folder of the host that the sandbox sees.

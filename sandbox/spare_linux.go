@@ -1,0 +1,108 @@
+package sandbox
+
+import (
+	"errors"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// first is a sandbox's first process, in its group, that waits to be told what to be.
+type first struct {
+	process *process
+	group   *cgroup
+}
+
+// spares holds one first process of each user ready while several sandboxes are open, as to start one takes longer than all that follows.
+// They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
+var spares = struct {
+	sync.Mutex
+	started  *sync.Cond
+	starting int
+	open     int
+	ready    map[uint32]*first // nil where one is being started
+}{ready: map[uint32]*first{}}
+
+func init() { spares.started = sync.NewCond(&spares) }
+
+// takeSpare gives a first process under limits: one that is ready, or else a new one.
+func takeSpare(level string, user uint32, limits Limits) (*first, error) {
+	if level == IsolationNamespaces && limits.CPUs == 0 { // a spare is in no group of processor time
+		spares.Lock()
+		spare := spares.ready[user]
+		if spare != nil {
+			delete(spares.ready, user)
+		}
+		spares.Unlock()
+		if spare != nil && spare.process.lives() && spare.group.limit(limits) == nil {
+			return spare, nil
+		}
+		spare.discard()
+	}
+	return startFirst(level, user, limits)
+}
+
+func startFirst(level string, user uint32, limits Limits) (*first, error) {
+	group := newCgroup(limits)
+	process, err := start(level, user, group)
+	if err != nil {
+		return nil, errors.Join(err, group.remove())
+	}
+	return &first{process, group}, nil
+}
+
+func (f *first) discard() {
+	if f == nil {
+		return
+	}
+	f.process.control.Close()
+	f.process.kill()
+	f.process.stderr.Close()
+	_ = f.group.remove()
+}
+
+// lives tells whether a process has not ended yet.
+func (p *process) lives() bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo == 0
+}
+
+// spareNext counts a sandbox, and has a first process started for the one after it if there are others.
+func spareNext(user uint32) {
+	spares.Lock()
+	defer spares.Unlock()
+	spares.open++
+	if _, there := spares.ready[user]; there || spares.open == 1 {
+		return
+	}
+	spares.ready[user] = nil
+	spares.starting++
+	go func() {
+		spare, err := startFirst(IsolationNamespaces, user, Spec{}.withDefaults().Limits)
+		spares.Lock()
+		defer spares.Unlock()
+		spares.starting--
+		spares.started.Broadcast()
+		if spares.ready[user] = spare; err != nil {
+			delete(spares.ready, user) // the next sandbox will say why
+		}
+	}()
+}
+
+// spareNoMore counts a sandbox that was closed, and lets the spares go with the last one.
+func spareNoMore() {
+	spares.Lock()
+	defer spares.Unlock()
+	spares.open--
+	for spares.open == 0 && spares.starting > 0 {
+		spares.started.Wait()
+	}
+	if spares.open > 0 {
+		return
+	}
+	for user, spare := range spares.ready {
+		delete(spares.ready, user)
+		spare.discard()
+	}
+}
