@@ -107,9 +107,12 @@ func (s *Sandbox) HostUser(t *testing.T) uint32 {
 func Spare() int {
 	spares.Lock()
 	defer spares.Unlock()
-	for _, spare := range spares.ready {
-		if spare != nil {
+	for _, ready := range spares.ready {
+		select {
+		case spare := <-ready:
+			ready <- spare
 			return spare.process.pid()
+		default:
 		}
 	}
 	return 0

@@ -17,27 +17,24 @@ type first struct {
 // They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
 var spares = struct {
 	sync.Mutex
-	started  *sync.Cond
-	starting int
-	open     int
-	ready    map[uint32]*first // nil where one is being started
-}{ready: map[uint32]*first{}}
+	open  int
+	ready map[uint32]chan *first // gives the process once it has started, or nil
+}{ready: map[uint32]chan *first{}}
 
-func init() { spares.started = sync.NewCond(&spares) }
-
-// takeSpare gives a first process under limits: one that is ready, or else a new one.
+// takeSpare gives a first process under limits: one that is ready, or will be before any other, or else a new one.
 func takeSpare(level string, user uint32, limits Limits) (*first, error) {
 	if level == IsolationNamespaces && limits.CPUs == 0 { // a spare is in no group of processor time
 		spares.Lock()
-		spare := spares.ready[user]
-		if spare != nil {
-			delete(spares.ready, user)
-		}
+		ready := spares.ready[user]
+		delete(spares.ready, user)
 		spares.Unlock()
-		if spare != nil && spare.process.lives() && spare.group.limit(limits) == nil {
-			return spare, nil
+		if ready != nil {
+			spare := <-ready
+			if spare != nil && spare.process.lives() && spare.group.limit(limits) == nil {
+				return spare, nil
+			}
+			spare.discard()
 		}
-		spare.discard()
 	}
 	return startFirst(level, user, limits)
 }
@@ -73,20 +70,14 @@ func spareNext(user uint32) {
 	spares.Lock()
 	defer spares.Unlock()
 	spares.open++
-	if _, there := spares.ready[user]; there || spares.open == 1 {
+	if spares.open == 1 || spares.ready[user] != nil {
 		return
 	}
-	spares.ready[user] = nil
-	spares.starting++
+	ready := make(chan *first, 1)
+	spares.ready[user] = ready
 	go func() {
-		spare, err := startFirst(IsolationNamespaces, user, Spec{}.withDefaults().Limits)
-		spares.Lock()
-		defer spares.Unlock()
-		spares.starting--
-		spares.started.Broadcast()
-		if spares.ready[user] = spare; err != nil {
-			delete(spares.ready, user) // the next sandbox will say why
-		}
+		spare, _ := startFirst(IsolationNamespaces, user, Spec{}.withDefaults().Limits) // whoever needs one then will learn why there is none
+		ready <- spare
 	}()
 }
 
@@ -95,14 +86,11 @@ func spareNoMore() {
 	spares.Lock()
 	defer spares.Unlock()
 	spares.open--
-	for spares.open == 0 && spares.starting > 0 {
-		spares.started.Wait()
-	}
 	if spares.open > 0 {
 		return
 	}
-	for user, spare := range spares.ready {
-		delete(spares.ready, user)
-		spare.discard()
+	for _, ready := range spares.ready {
+		(<-ready).discard()
 	}
+	clear(spares.ready)
 }
