@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -121,6 +122,9 @@ type TaskSpec struct {
 	Labels []string `json:"labels,omitempty"`
 	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
 	Protected []string `json:"protected,omitempty"`
+	// Deterministic are command lines whose answer follows from the workspace and the shell alone: where nothing but them and file tools has
+	// run before, what one answered without changing the workspace is answered again.
+	Deterministic []string `json:"deterministic,omitempty"`
 	// Collect are commands that run over an agent's final workspace before it is scored.
 	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot"`
@@ -131,6 +135,25 @@ type TaskSpec struct {
 type Hook struct {
 	Command string   `json:"command"`
 	Timeout Duration `json:"timeout"`
+}
+
+// Bounds of a task's deterministic commands.
+const (
+	maxDeterministic     = 64
+	maxDeterministicLine = 4 << 10 // bytes
+)
+
+// CheckDeterministic says what is wrong with a task's list of deterministic commands.
+func CheckDeterministic(lines []string) error {
+	if len(lines) > maxDeterministic {
+		return fmt.Errorf("%d commands, the limit is %d", len(lines), maxDeterministic)
+	}
+	for _, line := range lines {
+		if strings.TrimSpace(line) == "" || len(line) > maxDeterministicLine || strings.ContainsRune(line, 0) {
+			return fmt.Errorf("%.80q: want a command line of at most %d bytes", line, maxDeterministicLine)
+		}
+	}
+	return nil
 }
 
 // DefaultRunConfig is what a run file changes.
@@ -240,7 +263,9 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
 		t.validateNeeds(check)
-		err := t.Snapshot.Validate()
+		err := CheckDeterministic(t.Deterministic)
+		check(err == nil, "deterministic: %v", err)
+		err = t.Snapshot.Validate()
 		check(err == nil, "snapshot: %v", err)
 		err = t.Tests.Validate()
 		check(err == nil, "tests: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -208,6 +209,10 @@ type ToolState struct {
 func (s ToolState) OrNil() *ToolState {
 	if s.Shell != nil {
 		shell := *s.Shell
+		if old, ok := shell.Env["OLDPWD"]; ok && old == "" { // every shell that was nowhere before has it
+			shell.Env = maps.Clone(shell.Env)
+			delete(shell.Env, "OLDPWD")
+		}
 		if len(shell.Env) == 0 {
 			shell.Env = nil
 		}

@@ -37,6 +37,8 @@ type config struct {
 			Image      bool     `toml:"image"`
 			Protected  []string `toml:"protected"`
 			Repository bool     `toml:"repository"`
+			// Lines whose answer follows from workspace and shell alone.
+			Deterministic []string `toml:"deterministic"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
 	Artifacts []any `toml:"artifacts"`
@@ -148,7 +150,7 @@ func (c *config) apply(task *Task) error {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
 	for _, check := range []func(*Task) error{
-		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds, c.setProtected,
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds, c.setProtected, c.setDeterministic,
 	} {
 		if err := check(task); err != nil {
 			return err
@@ -285,6 +287,14 @@ func (c *config) setProtected(task *Task) error {
 	task.Protected = c.Metadata.Rondo.Protected
 	if err := verifier.CheckPatterns(task.Protected); err != nil {
 		return fmt.Errorf("metadata.rondo.protected: %w", err)
+	}
+	return nil
+}
+
+func (c *config) setDeterministic(task *Task) error {
+	task.Deterministic = c.Metadata.Rondo.Deterministic
+	if err := events.CheckDeterministic(task.Deterministic); err != nil {
+		return fmt.Errorf("metadata.rondo.deterministic: %w", err)
 	}
 	return nil
 }

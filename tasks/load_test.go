@@ -86,6 +86,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"memory without unit", settings("[environment]\nmemory = \"12\""), []string{"environment.memory"}},
 		{"variable name", settings("[environment.env]\n\"A=B\" = \"x\""), []string{"environment.env", "A=B"}},
 		{"host's variable", settings("[verifier.env]\nKEY = \"${API_KEY}\""), []string{"verifier.env.KEY", "${API_KEY}", "default"}},
+		{"deterministic blank", settings("[metadata.rondo]\ndeterministic = [\" \"]"), []string{"metadata.rondo.deterministic", "4096 bytes"}},
 		{"toolchain path", settings("[metadata.rondo]\ntoolchains = [\"../go\"]"), []string{"metadata.rondo.toolchains"}},
 
 		{"relative workdir", settings("[environment]\nworkdir = \"app\"" + named), []string{"environment.workdir", "absolute"}},

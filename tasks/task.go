@@ -36,6 +36,10 @@ type Task struct {
 
 	Protected []string // [metadata.rondo] protected: paths that no agent may change, patterns of verifier.Spec
 
+	// Deterministic are command lines, [metadata.rondo] deterministic, that leave nothing outside of the workspace and whose answer follows from
+	// the workspace and the shell's folder and variables alone. They decide nothing that a task's digest is about.
+	Deterministic []string
+
 	AgentTimeout    time.Duration // 0: the task sets none
 	VerifierTimeout time.Duration
 	Env             map[string]string // of the agent's commands and of the verifier

@@ -21,6 +21,10 @@ type Known struct {
 	Tree string
 	// Effect is the greatest one of the turns before.
 	Effect Effect
+	// Deterministic are the command lines that the task marks.
+	Deterministic []string
+	// Settled says that the turns before ran no other commands; see Set.Settled.
+	Settled bool
 	// Closed says that all that the workspace shows is in Tree: no link of it may lead out, and no process changes it.
 	Closed bool
 	// Answer finds the result of a call. It may run for several calls at the same time.
@@ -33,24 +37,27 @@ type Key struct {
 	Tool string
 	// Tree identifies the contents of the workspace.
 	Tree string
-	// Arguments are canonical, and without the explanation.
+	// Arguments are canonical, and without the explanation; of a command, they are its line.
 	Arguments string
 	Limits    Limits
+	// Shell is what a command's shell begins with.
+	Shell string `json:",omitempty"`
 }
 
 // memory follows what is known of the workspace through a turn. Calls that change it run alone.
 type memory struct {
-	known  *Known
-	tree   string
-	effect Effect
-	lost   bool // a call of this turn may have changed anything
+	known   *Known
+	tree    string
+	effect  Effect
+	settled bool
+	lost    bool // a call of this turn may have changed anything
 }
 
 func newMemory(known *Known) memory {
 	if known == nil {
 		return memory{}
 	}
-	return memory{known: known, tree: known.Tree, effect: known.Effect}
+	return memory{known: known, tree: known.Tree, effect: known.Effect, settled: known.Settled}
 }
 
 // lookUp gives the key of a call whose answer follows from what is known, and what to record of it.
@@ -59,7 +66,13 @@ func (w *work) lookUp(t *tool, call Call, index int) (*Key, string) {
 	if m.known == nil {
 		return nil, ""
 	}
-	if t == nil || index >= MaxCalls || !t.ReadOnly || m.lost || !m.determines(t.Follows) {
+	if t == nil || index >= MaxCalls || m.lost {
+		return nil, events.CacheBypass
+	}
+	if line, ok := marked(t, m.known.Deterministic, call); ok && m.settled {
+		return &Key{Tool: t.key, Tree: m.tree, Arguments: line, Limits: t.Limits, Shell: w.shell()}, events.CacheMiss
+	}
+	if !t.ReadOnly || !m.determines(t.Follows) {
 		return nil, events.CacheBypass
 	}
 	arguments, ok := canonical(t, w.sb.Workdir(), call.Arguments)
@@ -90,6 +103,9 @@ func (w *work) changed(t *tool, call Call, failed bool) {
 	}
 	effect := t.effectOf(w.sb.Workdir(), call)
 	m.effect = min(m.effect, effect)
+	if _, ok := marked(t, m.known.Deterministic, call); effect == Anything && !ok {
+		m.settled = false
+	}
 	arguments, ok := canonical(t, w.sb.Workdir(), call.Arguments)
 	if effect == Anything || failed || !ok {
 		m.lost = true

@@ -55,7 +55,8 @@ func (p *player) known(t *testing.T, s *tools.Set, k *kept) *tools.Known {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := &tools.Known{Effect: s.EffectOf(p.sb.Workdir(), p.before), Closed: !p.state.Background, Answer: k.answer}
+	known := &tools.Known{Effect: s.EffectOf(p.sb.Workdir(), p.before), Closed: !p.state.Background, Answer: k.answer,
+		Deterministic: deterministic, Settled: s.Settled(p.sb.Workdir(), deterministic, p.before)}
 	if changes != nil {
 		sum := sha256.Sum256(changes)
 		known.Tree = hex.EncodeToString(sum[:])

@@ -52,7 +52,7 @@ type observation struct {
 	failed   bool
 	exitCode *int
 	dropped  int64
-	hurried  bool // time has cut it short: another time it may be longer
+	hurried  bool // a limit has cut it short: another time it may be longer
 }
 
 // refusal is an observation that says why a call could not be done.
@@ -90,17 +90,28 @@ func decoded[T any](run func(context.Context, *sandbox.Sandbox, T) (observation,
 // decodedWork is decoded for a tool that wants more than the sandbox. Unknown arguments are refused, as they were meant to do something.
 func decodedWork[T any](run func(context.Context, *work, T) (observation, error)) runner {
 	return func(ctx context.Context, w *work, arguments string) (observation, error) {
-		var parsed T
-		decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&parsed); err != nil {
-			return refusal("the arguments are not the JSON object that this tool takes: %v", err), nil
-		}
-		if _, err := decoder.Token(); err != io.EOF {
-			return refusal("the arguments go on after the end of the JSON object"), nil
+		parsed, refused := parse[T](arguments)
+		if refused != nil {
+			return *refused, nil
 		}
 		return run(ctx, w, parsed)
 	}
+}
+
+// parse reads the arguments of a call, or says why they are none of the tool's.
+func parse[T any](arguments string) (parsed T, refused *observation) {
+	decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
+	decoder.DisallowUnknownFields()
+	var why observation
+	if err := decoder.Decode(&parsed); err != nil {
+		why = refusal("the arguments are not the JSON object that this tool takes: %v", err)
+		return parsed, &why
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		why = refusal("the arguments go on after the end of the JSON object")
+		return parsed, &why
+	}
+	return parsed, nil
 }
 
 // orEmpty is what a model means that writes no arguments at all.
@@ -147,15 +158,21 @@ func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, e
 		if r, ok := w.memory.known.Answer(ctx, *key); ok {
 			r.CallID, r.Name, r.StartedAt, r.Cache = call.ID, call.Name, begin, events.CacheHit
 			r.Original, r.Duration = r.Duration, time.Since(begin)
+			w.remembered(t)
 			return r, nil
 		}
 	}
-	seen, err := s.execute(ctx, w, t, call, index)
+	run := func() (observation, error) { return s.execute(ctx, w, t, call, index) }
+	seen, quiet, err := w.watch(ctx, t, key, run)
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
 	}
-	w.changed(t, call, seen.failed)
-	if seen.failed || seen.hurried {
+	if quiet {
+		w.remembered(t)
+	} else {
+		w.changed(t, call, seen.failed)
+	}
+	if !quiet || seen.failed || seen.hurried {
 		key = nil
 	}
 	content, dropped := Bounded(seen.content)

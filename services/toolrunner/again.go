@@ -170,6 +170,9 @@ func compareResults(recorded, now []events.ToolResult) (changed []runtime.Change
 
 // compareState compares what the tools remember.
 func compareState(recorded, now *events.ToolState) (changed []runtime.Changed) {
+	if recorded != nil {
+		recorded = recorded.OrNil() // earlier versions left less out
+	}
 	want, got := cmp.Or(recorded, &events.ToolState{}), cmp.Or(now, &events.ToolState{})
 	if !reflect.DeepEqual(want.Shell, got.Shell) {
 		changed = append(changed, runtime.NewChanged("shell", want.Shell, got.Shell))

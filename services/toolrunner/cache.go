@@ -32,6 +32,7 @@ const (
 // answer is what a call answered, as it is kept.
 type answer struct {
 	Content      string  `json:"content"`
+	ExitCode     *int    `json:"exit_code,omitempty"`
 	DroppedBytes int64   `json:"dropped_bytes,omitempty"`
 	DurationMS   float64 `json:"duration_ms"`
 }
@@ -43,7 +44,7 @@ type queued struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// cache keeps what read-only calls answered, by all that the answer follows from. Entries never change. It is disposable: what cannot be
+// cache keeps what read-only calls and deterministic commands answered, by all that the answer follows from. Entries never change. It is disposable: what cannot be
 // read or written is run.
 type cache struct {
 	store   storage.Store
@@ -101,15 +102,17 @@ func (c *cache) close() {
 	}
 }
 
-// shared are the tools whose answers take so long that asking the store first is worth it.
-var shared = map[string]bool{tools.SearchTool: true, "read_lints": true}
+// shared tells whether a tool's answers take so long that asking the store first is worth it.
+func shared(tool string) bool {
+	return tool == tools.SearchTool || tool == "read_lints" || tools.RunsCommands(tool)
+}
 
 // get finds an answer here, or in the store where another runner of the run may have left it.
 func (c *cache) get(ctx context.Context, run, tool, key string) (answer, bool) {
 	if a, ok := c.local(key); ok {
 		return a, true
 	}
-	if !shared[tool] {
+	if !shared(tool) {
 		return answer{}, false
 	}
 	info, err := c.store.Stat(ctx, sharedKey(run, key))
@@ -141,7 +144,7 @@ func (c *cache) local(key string) (answer, bool) {
 // put keeps an answer, here and, where it took long, for the other runners.
 func (c *cache) put(ctx context.Context, run, tool, key string, a answer) {
 	c.keep(key, a)
-	if !shared[tool] || a.DurationMS < float64(worthSharing)/float64(time.Millisecond) {
+	if !shared(tool) || a.DurationMS < float64(worthSharing)/float64(time.Millisecond) {
 		return
 	}
 	data, err := json.Marshal(a)

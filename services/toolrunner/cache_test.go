@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,7 @@ func TestCacheIsShared(t *testing.T) {
 	one := testCache(t, store, t.TempDir())
 	one.put(t.Context(), "r", tools.SearchTool, "slow", answer{Content: "found", DurationMS: 21})
 	one.put(t.Context(), "r", tools.SearchTool, "fast", answer{Content: "found", DurationMS: 19})
+	one.put(t.Context(), "r", "run_terminal_cmd", "command", answer{Content: "found", DurationMS: 21})
 	one.put(t.Context(), "r", "grep", "cheap", answer{Content: "found", DurationMS: 1000})
 	for key, data := range map[string]string{
 		"damaged": `{"content":`, "long": `{"content":"` + strings.Repeat("x", tools.MaxContent+5<<10) + `"}`, "huge": strings.Repeat(" ", maxAnswer) + `{"content":"x"}`,
@@ -106,7 +108,7 @@ func TestCacheIsShared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for key, want := range map[string]bool{"slow": true, "fast": false, "cheap": false, "damaged": false, "long": false, "huge": false} {
+	for key, want := range map[string]bool{"slow": true, "command": true, "fast": false, "cheap": false, "damaged": false, "long": false, "huge": false} {
 		other := testCache(t, store, t.TempDir())
 		a, ok := other.get(t.Context(), "r", tools.SearchTool, key)
 		if ok != want || ok && a.Content != "found" {
@@ -172,6 +174,52 @@ func TestWhichCallsAreKnown(t *testing.T) {
 	if got := scripted(t, log, "off", "g000002-0", turns[:1]); got[0] != "  " {
 		t.Errorf("without a cache: %q", got)
 	}
+}
+
+// TestWhichCommandsAreKnown: of commands those that the task marks, word for word, as long as no other one has run, and where they change nothing.
+func TestWhichCommandsAreKnown(t *testing.T) {
+	sandboxtest.Require(t)
+	read, background := shell("c", "cat a.txt"), events.ToolCall{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"cat a.txt","is_background":true}`}
+	turns := [][]events.ToolCall{
+		{read}, {{ID: "w", Name: "write", Arguments: `{"file_path":"b","contents":"x"}`}, read}, {shell("c", "echo no; exit 3")}, {shell("c", "echo more >> log"), read}, {read},
+		{shell("c", "cat  a.txt")}, {read},
+	}
+	log := natstest.Log(t)
+	open(t, log, "r", func(c *events.RunConfig) {
+		c.Tasks[0].Deterministic = []string{"cat a.txt", "echo no; exit 3", "echo more >> log"}
+	})
+	open(t, log, "unmarked", nil)
+	service(t, log, nil)
+	for i, want := range []string{"miss|bypass miss|miss|miss bypass|miss|bypass|bypass", "hit|bypass hit|hit|miss bypass|hit|bypass|bypass"} {
+		if got := strings.Join(scripted(t, log, "r", fmt.Sprint("g000002-", i), turns), "|"); got != want {
+			t.Errorf("rollout %d: %s, want %s", i, got, want)
+		}
+	}
+	ran, known := results(t, log, "r", "g000002-0"), results(t, log, "r", "g000002-1")
+	if !slices.Equal(ran, known) || !slices.Contains(known, "3 no\nexit code: 3") {
+		t.Errorf("the first rollout is answered %q, the second %q", ran, known)
+	}
+	if got := strings.Join(scripted(t, log, "r", "g000002-2", [][]events.ToolCall{{background}, {read}}), "|"); got != "bypass|bypass" {
+		t.Errorf("beside a command in the background: %s", got)
+	}
+	for i := range 2 {
+		if got := scripted(t, log, "unmarked", fmt.Sprint("g000002-", i), turns[:1]); got[0] != "bypass" {
+			t.Errorf("of a task that marks nothing: %s", got)
+		}
+	}
+}
+
+// results are exit codes and answers of a rollout's calls.
+func results(t *testing.T, log *eventlog.Log, run, id string) (all []string) {
+	t.Helper()
+	for _, e := range servicetest.All(t, log, run, events.ToolsCompletedType) {
+		for _, r := range servicetest.Data[events.ToolsCompleted](t, e).Results {
+			if e.Entity == id {
+				all = append(all, code(r)+" "+r.Content)
+			}
+		}
+	}
+	return all
 }
 
 // TestLinksThatCannotBeRead: a change that is no archive may have links.

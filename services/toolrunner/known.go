@@ -45,9 +45,11 @@ func (s *Service) known(ctx context.Context, cfg events.RunConfig, set *tools.Se
 		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir, Toolchains: task.Toolchains,
 		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(events.FeatureRedactSecrets),
 	}, root: func(ctx context.Context) (string, error) { return s.searcher.root(ctx, task) }}
-	known := &tools.Known{Effect: tools.Nothing, Answer: m.answer}
+	known := &tools.Known{Effect: tools.Nothing, Deterministic: task.Deterministic, Settled: true, Answer: m.answer}
 	for _, turn := range r.Turns[:len(r.Turns)-1] {
-		known.Effect = min(known.Effect, set.EffectOf(task.Workdir, called(turn.ToolCalls)))
+		calls := called(turn.ToolCalls)
+		known.Effect = min(known.Effect, set.EffectOf(task.Workdir, calls))
+		known.Settled = known.Settled && set.Settled(task.Workdir, task.Deterministic, calls)
 	}
 	last := r.LastTools()
 	if last == nil {
@@ -117,7 +119,7 @@ func (m *recall) answer(ctx context.Context, key tools.Key) (tools.Result, bool)
 		return tools.Result{}, false
 	}
 	a, ok := m.cache.get(ctx, m.run, key.Tool, name)
-	return tools.Result{Content: a.Content, DroppedBytes: a.DroppedBytes, Duration: time.Duration(a.DurationMS * float64(time.Millisecond))}, ok
+	return tools.Result{Content: a.Content, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes, Duration: time.Duration(a.DurationMS * float64(time.Millisecond))}, ok
 }
 
 // remember keeps the answers of calls that were run. Those in which secrets were found are not kept.
@@ -127,7 +129,7 @@ func (m *recall) remember(ctx context.Context, ran []tools.Result, stated []even
 			continue
 		}
 		if name, ok := m.name(ctx, *r.Key); ok {
-			m.cache.put(ctx, m.run, r.Key.Tool, name, answer{Content: r.Content, DroppedBytes: r.DroppedBytes, DurationMS: stated[i].DurationMS})
+			m.cache.put(ctx, m.run, r.Key.Tool, name, answer{Content: r.Content, ExitCode: r.ExitCode, DroppedBytes: r.DroppedBytes, DurationMS: stated[i].DurationMS})
 		}
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -15,6 +16,14 @@ import (
 func TestCacheChangesNothing(t *testing.T) {
 	program.NeedSandbox(t)
 	pack := smallPack(t)
+	for _, task := range []string{"add", "max"} { // mark what the policy runs
+		file := filepath.Join(pack, task, "task.toml")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, file, strings.Replace(string(text), "[verifier]", "deterministic = [\"timeout 2 sh check.sh\"]\n[verifier]", 1))
+	}
 	evaluate := func(cache string) (rewards []float64, answers map[string][]string, statuses map[string]int) {
 		file, dir := filepath.Join(t.TempDir(), "run.yaml"), t.TempDir()
 		writeFile(t, file, "policy: small\nendpoint: builtin\nseed: 3\nlimits: {turns: 4}\ntools: {cache: "+cache+"}\n")
@@ -39,6 +48,9 @@ func TestCacheChangesNothing(t *testing.T) {
 			for _, r := range e.Data.Results {
 				answers[e.Entity] = append(answers[e.Entity], r.Name+"\n"+r.Content)
 				statuses[r.Cache]++
+				if r.Cache == events.CacheHit {
+					statuses["hit of "+r.Name]++
+				}
 				if r.Cache == events.CacheHit && r.OriginalMS <= 0 {
 					t.Errorf("a hit without the time that it took once: %+v", r)
 				}
@@ -49,7 +61,7 @@ func TestCacheChangesNothing(t *testing.T) {
 	rewards, answers, statuses := evaluate("true")
 	plainRewards, plainAnswers, plainStatuses := evaluate("false")
 	t.Logf("%d rollouts: with the cache %v, without %v", len(answers), statuses, plainStatuses)
-	if statuses[events.CacheHit] == 0 || statuses[events.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
+	if statuses[events.CacheHit] == 0 || statuses["hit of read_file"] == 0 || statuses["hit of run_terminal_cmd"] == 0 || statuses[events.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
 		t.Errorf("calls are %v, without the cache %v", statuses, plainStatuses)
 	}
 	if len(rewards) != 16 || !reflect.DeepEqual(rewards, plainRewards) {
