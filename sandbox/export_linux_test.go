@@ -27,6 +27,12 @@ func NewAt(ctx context.Context, level string, spec Spec) (*Sandbox, error) {
 	return create(ctx, spec, level)
 }
 
+// HasLandlock tells whether the kernel has what adds to namespaces, or with scoped all that the middle level takes.
+func HasLandlock(scoped bool) bool {
+	_, err := jail.NewLandlock(jail.Rules{Scoped: scoped})
+	return err == nil
+}
+
 // WithoutCgroups makes sandboxes limit themselves for the time of a test.
 func WithoutCgroups(t *testing.T) {
 	found := findPlacement

@@ -126,6 +126,9 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 			if level == sandbox.IsolationLandlock && os.Geteuid() != 0 {
 				t.Skip("the level is for root")
 			}
+			if level == sandbox.IsolationLandlock {
+				needLandlock(t)
+			}
 			mark, folder := fmt.Sprintf("71%d%d", min, os.Getpid()), temporary(t)
 			t.Setenv("TMPDIR", folder)
 			command, isolation := owner(t, "MARK="+mark, "LEVEL="+level)
