@@ -160,7 +160,7 @@ func tomlType(goType string) string {
 		return "an integer"
 	case "bool":
 		return "a boolean"
-	case "struct", "map":
+	case "struct", "map", "tasks": // types of this package are tables
 		return "a table"
 	}
 	return "an array"

@@ -57,8 +57,10 @@ func (c *config) refuse(*Task) error {
 		return unsupported("schema_version", "%q is unknown, this Rondo reads 1.x", version)
 	case env.OS != "" && env.OS != "linux":
 		return unsupported("environment.os", "%q is not supported, only linux is", env.OS)
-	case env.GPUs > 0 || len(env.GPUTypes) > 0:
+	case env.GPUs > 0:
 		return unsupported("environment.gpus", "a sandbox has no GPU: set it to 0")
+	case len(env.GPUTypes) > 0:
+		return unsupported("environment.gpu_types", "a sandbox has no GPU: leave it out")
 	case len(env.TPU) > 0:
 		return unsupported("environment.tpu", "a sandbox has no TPU")
 	case len(env.MCPServers) > 0:
@@ -131,10 +133,15 @@ func (v *verifierTable) warn(table string, task *Task) {
 
 // warn says what is not honoured and does not change what is measured.
 func (c *config) warn(task *Task) {
-	for _, mode := range []string{c.Environment.NetworkMode, c.Agent.NetworkMode, c.Verifier.NetworkMode} {
-		if mode == "public" || c.Environment.AllowInternet {
-			task.warn("environment: asks for a network: a sandbox has none")
-			break
+	for _, asks := range []struct {
+		field string
+		asks  bool
+	}{
+		{"environment.allow_internet", c.Environment.AllowInternet}, {"environment.network_mode", c.Environment.NetworkMode == "public"},
+		{"agent.network_mode", c.Agent.NetworkMode == "public"}, {"verifier.network_mode", c.Verifier.NetworkMode == "public"},
+	} {
+		if asks.asks {
+			task.warn(asks.field + ": asks for a network: a sandbox has none")
 		}
 	}
 	if c.Environment.SkillsDir != "" {
@@ -150,18 +157,19 @@ func (c *config) warn(task *Task) {
 
 // setStorage checks how much a task wants to write, which is the same for all of them.
 func (c *config) setStorage(task *Task) error {
-	size := c.Environment.StorageMB
+	size, key := c.Environment.StorageMB, "environment.storage_mb"
 	if c.Environment.Storage != "" && size == 0 {
 		var err error
+		key = "environment.storage"
 		if size, err = sizeMB(c.Environment.Storage); err != nil {
-			return fmt.Errorf("environment.storage: %w", err)
+			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	if size < 0 {
-		return fmt.Errorf("environment.storage_mb: %d: must not be negative", size)
+		return fmt.Errorf("%s: %d: must not be negative", key, size)
 	}
 	if given := int(sandbox.DefaultDiskBytes >> 20); size > given {
-		task.warn(fmt.Sprintf("environment.storage_mb: %d: what a sandbox writes is held to %d", size, given))
+		task.warn(fmt.Sprintf("%s: %d MiB: what a sandbox writes is held to %d", key, size, given))
 	}
 	return nil
 }
@@ -237,7 +245,7 @@ func (c *config) setHealthcheck(task *Task) error {
 }
 
 // checkArtifacts refuses artifacts that do not lie in the workspace, of which all reaches the verifier.
-func checkArtifacts(artifacts []any, workdir string, warn func(string)) error {
+func checkArtifacts(key string, artifacts []any, workdir string, warn func(string)) error {
 	for _, artifact := range artifacts {
 		source, destination := "", ""
 		switch a := artifact.(type) {
@@ -247,23 +255,23 @@ func checkArtifacts(artifacts []any, workdir string, warn func(string)) error {
 			source, _ = a["source"].(string)
 			destination, _ = a["destination"].(string)
 			if service, _ := a["service"].(string); service != "" && service != "main" {
-				return unsupported("artifacts.service", "%.40q: there are no services beside the agent's sandbox", service)
+				return unsupported(key+".service", "%.40q: there are no services beside the agent's sandbox", service)
 			}
 			if a["exclude"] != nil {
-				warn("artifacts.exclude: all of the workspace reaches the verifier")
+				warn(key + ".exclude: all of the workspace reaches the verifier")
 			}
 		}
 		if source == "" {
-			return fmt.Errorf("artifacts: %.100q: want a path, or a table with its source", fmt.Sprint(artifact))
+			return fmt.Errorf("%s: %.100q: want a path, or a table with its source", key, fmt.Sprint(artifact))
 		}
 		if !path.IsAbs(source) {
 			source = path.Join(workdir, source)
 		}
 		if _, inside := below(workdir, path.Clean(source)); !inside {
-			return unsupported("artifacts", "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
+			return unsupported(key, "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
 		}
 		if destination != "" && path.Clean(destination) != path.Clean(source) {
-			return unsupported("artifacts.destination", "%.100q: artifacts stay where the agent put them", destination)
+			return unsupported(key+".destination", "%.100q: artifacts stay where the agent put them", destination)
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func setSteps(task *Task, folder *node, cfg *config) error {
 			return fmt.Errorf("task.toml: step %s: %w", s.Name, err)
 		}
 		if err := step.read(folder, s, cfg); err != nil {
-			return fmt.Errorf("steps/%s/%w", s.Name, err)
+			return err
 		}
 		task.Steps = append(task.Steps, step)
 	}
@@ -104,14 +104,14 @@ func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
 		return step, err
 	}
 	s.warn(task)
-	return step, checkArtifacts(s.Artifacts, task.Workdir, task.warn)
+	return step, checkArtifacts("steps.artifacts", s.Artifacts, task.Workdir, task.warn)
 }
 
 func (s *stepTable) warn(task *Task) {
 	if s.Agent.NetworkMode == "public" || s.Verifier.NetworkMode == "public" {
-		task.warn("step " + s.Name + ": asks for a network: a sandbox has none")
+		task.warn("steps: " + s.Name + " asks for a network: a sandbox has none")
 	}
-	s.Verifier.warn("step "+s.Name+": verifier", task)
+	s.Verifier.warn("steps.verifier", task)
 }
 
 // minReward reads a number, which the component "reward" must reach, or a table with one for each component.
@@ -144,16 +144,17 @@ func minReward(value any) (map[string]float64, error) {
 
 // read takes over the files of a step.
 func (s *Step) read(folder *node, table *stepTable, cfg *config) error {
-	dir := folder.at("steps/" + s.Name)
+	at := "steps/" + s.Name
+	dir := folder.at(at)
 	if dir == nil || !dir.isDir() {
-		return errors.New("instruction.md: missing: each step of task.toml has a folder of its name")
+		return fmt.Errorf("%s: missing: each step of task.toml has a folder of its name", at)
 	}
 	if dir.child("workdir") != nil {
-		return unsupported("workdir", "files that a step brings into the workspace are not supported: put them into the snapshot, or make one task of each step")
+		return unsupported(at+"/workdir", "files that a step brings into the workspace are not supported: put them into the snapshot, or make one task of each step")
 	}
 	var err error
 	if s.Instruction, err = readInstruction(dir); err != nil {
-		return err
+		return fmt.Errorf("%s/%w", at, err)
 	}
 	tests, own := folder.child("tests"), dir.child("tests")
 	switch {
@@ -164,10 +165,12 @@ func (s *Step) read(folder *node, table *stepTable, cfg *config) error {
 	}
 	separate := cfg.Verifier.separate() || table.Verifier.separate()
 	if s.Tests, err = testsIn(tests, separate); err != nil {
-		return err
+		return fmt.Errorf("%s/%w", at, err)
 	}
-	s.Solution, err = solutionIn(dir)
-	return err
+	if s.Solution, err = solutionIn(dir); err != nil {
+		return fmt.Errorf("%s/%w", at, err)
+	}
+	return nil
 }
 
 // under is a folder with another one laid over it.

@@ -17,22 +17,23 @@ import (
 // Feedback that came last need not be the one that counts: it may have reached the log while the scorer, which had read the one
 // before, stated the reward.
 func RewardDifferences(cfg events.RunConfig) func(e events.Event) ([]runtime.Difference, error) {
-	c := &rewards{scoring: cfg.Scorer, tasks: &cfg, given: map[string][]float64{}, steps: map[string]*stepped{}}
+	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, steps: map[string]*stepped{}}
 	return c.event
 }
 
 // rewards is what is known of the rewards of rollouts in flight.
 type rewards struct {
 	scoring events.Scoring
-	tasks   *events.RunConfig
+	tasks   events.RunConfig
 	given   map[string][]float64 // by users, by rollout
 	steps   map[string]*stepped  // by rollout
 }
 
 // stepped is a rollout of a task with several steps, and their verdicts until now.
 type stepped struct {
-	task  events.TaskSpec
-	ended []events.EndedStep
+	task   events.TaskSpec
+	ended  []events.EndedStep
+	source string // of the verdicts
 }
 
 func (c *rewards) event(e events.Event) ([]runtime.Difference, error) {
@@ -71,15 +72,16 @@ func (c *rewards) started(e events.Event) error {
 func (c *rewards) step(e events.Event) error {
 	verdict, err := events.Data[events.StepScored](e)
 	if s := c.steps[e.Entity]; s != nil {
-		s.ended = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step}, Verdict: &verdict})
+		s.ended, s.source = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step}, Verdict: &verdict}), e.Source
 	}
 	return err
 }
 
-// composed compares the components of a rollout with what the verdicts on its steps make of them.
-func (c *rewards) composed(rollout string, scored events.RolloutScored, differs func(field, recorded, recomputed string)) {
-	s := c.steps[rollout]
-	if s == nil {
+// composed compares the components of a rollout with what the verdicts on its steps make of them. A replay that scored with other tests has
+// copied the verdicts on steps: there is nothing to compare.
+func (c *rewards) composed(e events.Event, scored events.RolloutScored, differs func(field, recorded, recomputed string)) {
+	s := c.steps[e.Entity]
+	if s == nil || s.source != e.Source {
 		return
 	}
 	components, err := s.task.Compose(s.ended)
@@ -113,7 +115,7 @@ func (c *rewards) scored(e events.Event) (found []runtime.Difference, err error)
 	differs := func(field, recorded, recomputed string) {
 		found = append(found, runtime.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
 	}
-	c.composed(e.Entity, scored, differs)
+	c.composed(e, scored, differs)
 	reward, err := c.scoring.Reward(scored.Components)
 	switch {
 	case err != nil:
