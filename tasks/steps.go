@@ -27,6 +27,24 @@ type Step struct {
 	Solution        fs.FS // nil when the step has none
 }
 
+// InStep is a task as it is in one of its steps, for who runs that alone; "" is the last step, and of a task without steps itself.
+func (t *Task) InStep(name string) (*Task, error) {
+	if name == "" && len(t.Steps) > 0 {
+		name = t.Steps[len(t.Steps)-1].Name
+	}
+	if name == "" {
+		return t, nil
+	}
+	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("task %s has no step %q", t.Name, name)
+	}
+	s, in := t.Steps[i], *t
+	in.Instruction, in.AgentTimeout, in.VerifierTimeout, in.VerifierEnv = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv
+	in.Collect, in.Tests, in.Solution, in.Steps = s.Collect, s.Tests, s.Solution, nil
+	return &in, nil
+}
+
 // stepTable is an element of [[steps]]. What it leaves out is as the task has it.
 type stepTable struct {
 	Name        string        `toml:"name"`
