@@ -112,8 +112,11 @@ type TaskSpec struct {
 	Env             map[string]string `json:"env,omitempty"`
 	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
 	VerifierTimeout Duration          `json:"verifier_timeout"`
-	MemoryMB        int               `json:"memory_mb,omitempty"`
-	CPUs            int               `json:"cpus,omitempty"`
+	// AgentTimeout is how long the agent may work from its first turn on, in a task of several steps in each of them; 0 is as long as the run
+	// allows.
+	AgentTimeout Duration `json:"agent_timeout,omitempty"`
+	MemoryMB     int      `json:"memory_mb,omitempty"`
+	CPUs         int      `json:"cpus,omitempty"`
 	// Image is the container image whose root file system the sandbox has; "" for the runner's own.
 	Image string `json:"image,omitempty"`
 	// ImageID is the image's digest, "sha256:" and 64 hex digits.
@@ -129,6 +132,10 @@ type TaskSpec struct {
 	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot"`
 	Tests    storage.Ref `json:"tests"`
+	// Steps are given to the agent one after the other; Instruction and Tests are of no account then. RewardStrategy is one of the
+	// Strategy constants, "" is the mean.
+	Steps          []StepSpec `json:"steps,omitempty"`
+	RewardStrategy string     `json:"reward_strategy,omitempty"`
 }
 
 // Hook is a command of a task with the time that it may take.
@@ -261,8 +268,10 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(!seen[t.Name], "name: it stands twice")
 		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
 		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
+		check(t.AgentTimeout >= 0, "agent_timeout %s: must not be negative", time.Duration(t.AgentTimeout))
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
 		t.validateNeeds(check)
+		t.validateSteps(check)
 		err := CheckDeterministic(t.Deterministic)
 		check(err == nil, "deterministic: %v", err)
 		err = t.Snapshot.Validate()

@@ -218,7 +218,8 @@ const (
 	StopFinished  = "finished"
 	StopMaxTurns  = "max_turns"
 	StopMaxTokens = "max_tokens"
-	StopLength    = "length" // the model ran into its own output limit
+	StopLength    = "length"  // the model ran into its own output limit
+	StopTimeout   = "timeout" // the task's time for its agent was over
 )
 
 // RolloutFinished ends an episode and names its trajectory file.
@@ -234,6 +235,8 @@ type RolloutFinished struct {
 	Workspace  *storage.Ref `json:"workspace,omitempty"`
 	MinVersion int64        `json:"min_version"`
 	MaxVersion int64        `json:"max_version"`
+	// Steps is how many steps of its task the agent was in, of a task that has several.
+	Steps int `json:"steps,omitempty"`
 }
 
 // RolloutScored is the verifier's verdict.
@@ -394,7 +397,7 @@ type QuerySubmitted struct {
 
 // TaskSpec is the query as a task: the named one with the query's name and instruction, and its tests only when they are asked for.
 func (q QuerySubmitted) TaskSpec(name string, task TaskSpec) TaskSpec {
-	task.Name, task.Instruction = name, q.Instruction
+	task.Name, task.Instruction, task.Steps = name, q.Instruction, nil
 	if !q.Verify {
 		task.Tests = storage.Ref{}
 	}

@@ -15,7 +15,9 @@ type Rollout struct {
 	// Copied counts the turns, the first ones, that a fork has of its origin.
 	Copied int
 	// Tools holds the answers of the turns that asked for tools, by turn.
-	Tools    map[int]ToolsCompleted
+	Tools map[int]ToolsCompleted
+	// Steps are those that the agent has ended, of a task that has several.
+	Steps    []EndedStep
 	Finished *RolloutFinished
 	Scored   *RolloutScored
 	Failed   *RolloutFailed
@@ -58,6 +60,10 @@ func (r *Rollout) apply(e Event) error {
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
 		r.Tools[t.Turn] = t
+	case StepFinishedType:
+		err = r.stepFinished(e)
+	case StepScoredType:
+		err = r.stepScored(e)
 	case RolloutFinishedType:
 		r.Finished, err = data[RolloutFinished](e)
 	case RolloutScoredType:
@@ -143,6 +149,8 @@ func (r *Rollout) Fork(turn int, limits Limits) (RolloutCopied, error) {
 		return c, fmt.Errorf("rollout %s ran elsewhere: only what Rondo's own tool runners did can be forked", r.ID)
 	case turn < 0 || turn >= len(r.Turns):
 		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
+	case r.StepOf(turn) > 0:
+		return c, fmt.Errorf("turn %d of rollout %s is of its step %d: only the first step's turns can be forked, as a fork has no verdicts on steps", turn, r.ID, r.StepOf(turn)+1)
 	case len(r.Turns[turn].ToolCalls) == 0:
 		return c, fmt.Errorf("turn %d ended rollout %s: there is nothing to go on with", turn, r.ID)
 	case turn+1 >= limits.Turns:
@@ -197,9 +205,18 @@ func (r *Rollout) Retry(limits Limits, stage, class string, cause error) (e Even
 		e, err = r.Fail(stage, class, fmt.Errorf("%w (%d tries)", cause, try))
 		return e, true, err
 	}
-	ordinal := fmt.Sprintf("%s-%d-%d", stage, len(r.Turns), try)
+	ordinal := fmt.Sprintf("%s-%d-%d", stage, r.progress(), try)
 	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class, Message: clip(cause.Error()), Try: try})
 	return e, false, err
+}
+
+// progress grows with every turn and with every end and verdict of a step, so that tries are told apart.
+func (r *Rollout) progress() int {
+	n := len(r.Turns) + 2*len(r.Steps)
+	if r.StepToScore() != nil {
+		n--
+	}
+	return n
 }
 
 // clip keeps error texts that quote foreign output at a bounded size.

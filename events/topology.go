@@ -130,10 +130,10 @@ var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
 	{Name: Intake, Emits: append(outsideTypes(), DeadLetteredType), Publishes: []string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, Purpose: "the door: checks what outsiders state and puts it on the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []Type{GroupOpenedType, RolloutStartedType, RolloutFailedType, RunPausedType, RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
-	{Name: Generator, Emits: []Type{RolloutCopiedType, TurnSampledType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
+	{Name: Generator, Emits: []Type{RolloutCopiedType, TurnSampledType, StepFinishedType, RolloutFinishedType, RolloutFailedType, RolloutRetriedType}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []Type{ToolsCompletedType, RolloutFailedType, RolloutRetriedType}, Follows: []Type{RolloutFinishedType, RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
-	{Name: Scorer, Emits: []Type{RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
+	{Name: Scorer, Emits: []Type{StepScoredType, RolloutScoredType, RolloutFailedType, RolloutRetriedType}, Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
 	// A deciding service pauses a run on which it is stuck: the runtime does that for all of them.
 	{Name: AdvantageCalculator, Deciding: true, Emits: []Type{GroupCompletedType, RunPausedType}, Purpose: "computes advantages when a group is complete"},
 	{Name: TrainerFeeder, Deciding: true, Emits: []Type{BatchReadyType, GroupDroppedType, RunPausedType}, Purpose: "composes batches for each feed"},
@@ -183,8 +183,10 @@ var Consumers = []ConsumerSpec{
 	{Name: "intake-closed-v1", Service: Intake, Stream: Streams[0].Name, Type: RunClosedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "generator-steps-v1", Service: Generator, Stream: Streams[0].Name, Type: StepScoredType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: TurnSampledType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
+	{Name: "scorer-steps-v1", Service: Scorer, Stream: Streams[0].Name, Type: StepFinishedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: WeightsSubmittedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: CatalogueStream, Type: RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: deliveries, MaxAckPending: 64},

@@ -23,6 +23,8 @@ const (
 	RolloutStartedType     Type = "rollout.started"
 	TurnSampledType        Type = "rollout.turn_sampled"
 	ToolsCompletedType     Type = "rollout.tools_completed"
+	StepFinishedType       Type = "rollout.step_finished"
+	StepScoredType         Type = "rollout.step_scored"
 	RolloutFinishedType    Type = "rollout.finished"
 	RolloutScoredType      Type = "rollout.scored"
 	RolloutFailedType      Type = "rollout.failed"
@@ -86,6 +88,8 @@ var definitions = map[Type]definition{
 	RolloutStartedType:     {payload: payload[RolloutStarted], outside: true, external: true},
 	TurnSampledType:        {payload: payload[TurnSampled], routed: true, outside: true, external: true},
 	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
+	StepFinishedType:       {payload: payload[StepFinished]},
+	StepScoredType:         {payload: payload[StepScored]},
 	RolloutFinishedType:    {payload: payload[RolloutFinished], outside: true, external: true},
 	RolloutScoredType:      {payload: payload[RolloutScored], outside: true, external: true},
 	RolloutFailedType:      {payload: payload[RolloutFailed], outside: true, external: true},

@@ -18,16 +18,21 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// config is the part of task.toml (schema 1.x) that Rondo reads; every other
-// key is ignored, as Harbor does.
+// config is task.toml (schema 1.4, with the older spellings). What is said of no account is declared all the same: a key that stands here
+// nowhere is warned of.
 type config struct {
-	SchemaVersion string `toml:"schema_version"`
-	Version       string `toml:"version"` // the old spelling of schema_version
-	Task          struct {
-		Name     string   `toml:"name"`
-		Keywords []string `toml:"keywords"`
+	SchemaVersion           string `toml:"schema_version"`
+	Version                 string `toml:"version"` // the old spelling of schema_version
+	Source                  any    `toml:"source"`  // of no account
+	MultiStepRewardStrategy string `toml:"multi_step_reward_strategy"`
+	Task                    struct {
+		Name        string   `toml:"name"`
+		Version     any      `toml:"version"`     // of no account
+		Description any      `toml:"description"` // of no account
+		Authors     any      `toml:"authors"`     // of no account
+		Keywords    []string `toml:"keywords"`
 	} `toml:"task"`
-	Metadata struct {
+	Metadata struct { // of no account but for these
 		Difficulty string   `toml:"difficulty"`
 		Tags       []string `toml:"tags"`
 		Rondo      struct {
@@ -41,42 +46,58 @@ type config struct {
 			Deterministic []string `toml:"deterministic"`
 		} `toml:"rondo"`
 	} `toml:"metadata"`
-	Artifacts []any `toml:"artifacts"`
-	Agent     struct {
-		TimeoutSec *float64 `toml:"timeout_sec"`
-		User       any      `toml:"user"`
-		network
-	} `toml:"agent"`
-	Verifier struct {
-		TimeoutSec      *float64          `toml:"timeout_sec"`
-		Env             map[string]string `toml:"env"`
-		User            any               `toml:"user"`
-		EnvironmentMode string            `toml:"environment_mode"`
-		Environment     map[string]any    `toml:"environment"`
-		Collect         []collect         `toml:"collect"`
-		network
-	} `toml:"verifier"`
-	Solution struct {
+	Artifacts []any         `toml:"artifacts"`
+	Agent     agentTable    `toml:"agent"`
+	Verifier  verifierTable `toml:"verifier"`
+	Solution  struct {
 		Env map[string]string `toml:"env"`
 	} `toml:"solution"`
 	Environment struct {
-		DockerImage   string            `toml:"docker_image"`
-		OS            string            `toml:"os"`
-		Workdir       string            `toml:"workdir"`
-		Env           map[string]string `toml:"env"`
-		CPUs          int               `toml:"cpus"`
-		MemoryMB      *int              `toml:"memory_mb"`
-		Memory        string            `toml:"memory"` // the old spelling, "2G"
-		GPUs          int               `toml:"gpus"`
-		GPUTypes      []string          `toml:"gpu_types"`
-		TPU           map[string]any    `toml:"tpu"`
-		AllowInternet bool              `toml:"allow_internet"`
-		MCPServers    []any             `toml:"mcp_servers"`
-		SkillsDir     string            `toml:"skills_dir"`
-		Healthcheck   *healthcheck      `toml:"healthcheck"`
+		BuildTimeoutSec any               `toml:"build_timeout_sec"` // of no account: nothing is built
+		DockerImage     string            `toml:"docker_image"`
+		OS              string            `toml:"os"`
+		Workdir         string            `toml:"workdir"`
+		Env             map[string]string `toml:"env"`
+		CPUs            int               `toml:"cpus"`
+		MemoryMB        *int              `toml:"memory_mb"`
+		Memory          string            `toml:"memory"` // the old spelling, "2G"
+		StorageMB       int               `toml:"storage_mb"`
+		Storage         string            `toml:"storage"` // the old spelling, "10G"
+		GPUs            int               `toml:"gpus"`
+		GPUTypes        []string          `toml:"gpu_types"`
+		TPU             map[string]any    `toml:"tpu"`
+		AllowInternet   bool              `toml:"allow_internet"`
+		MCPServers      []any             `toml:"mcp_servers"`
+		SkillsDir       string            `toml:"skills_dir"`
+		Healthcheck     *healthcheck      `toml:"healthcheck"`
 		network
 	} `toml:"environment"`
-	Steps []any `toml:"steps"`
+	Steps []stepTable `toml:"steps"`
+
+	unknown []string // keys that stand nowhere here
+}
+
+// agentTable is [agent], of the task or of a step.
+type agentTable struct {
+	TimeoutSec *float64 `toml:"timeout_sec"`
+	User       any      `toml:"user"`
+	network
+}
+
+// verifierTable is [verifier], of the task or of a step.
+type verifierTable struct {
+	TimeoutSec      *float64          `toml:"timeout_sec"`
+	Env             map[string]string `toml:"env"`
+	User            any               `toml:"user"`
+	EnvironmentMode string            `toml:"environment_mode"`
+	Environment     map[string]any    `toml:"environment"`
+	Collect         []collect         `toml:"collect"`
+	network
+}
+
+// separate: the verifier wants an environment of its own.
+func (v *verifierTable) separate() bool {
+	return v.EnvironmentMode == "separate" || len(v.Environment) > 0
 }
 
 const (
@@ -97,7 +118,15 @@ func readConfig(folder *node) (*config, error) {
 		return nil, err
 	}
 	cfg := &config{}
-	if err := toml.Unmarshal([]byte(text), cfg); err != nil {
+	err = toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(cfg)
+	var unknown *toml.StrictMissingError
+	if errors.As(err, &unknown) {
+		for _, e := range unknown.Errors {
+			cfg.unknown = append(cfg.unknown, strings.Join(e.Key(), "."))
+		}
+		err = nil
+	}
+	if err != nil {
 		return nil, tomlError(err)
 	}
 	return cfg, nil
@@ -133,7 +162,7 @@ func tomlType(goType string) string {
 		return "an integer"
 	case "bool":
 		return "a boolean"
-	case "struct", "map":
+	case "struct", "map", "tasks": // types of this package are tables
 		return "a table"
 	}
 	return "an array"
@@ -150,7 +179,7 @@ func (c *config) apply(task *Task) error {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
 	for _, check := range []func(*Task) error{
-		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setToolchains, c.setNeeds, c.setProtected, c.setDeterministic,
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setProtected, c.setDeterministic,
 	} {
 		if err := check(task); err != nil {
 			return err
@@ -182,11 +211,26 @@ func (c *config) setEnv(task *Task) (err error) {
 	if task.Env, err = environment("environment.env", c.Environment.Env); err != nil {
 		return err
 	}
-	if task.VerifierEnv, err = environment("verifier.env", c.Verifier.Env); err != nil {
+	if task.VerifierEnv, err = c.Verifier.environment("verifier"); err != nil {
 		return err
 	}
 	task.SolutionEnv, err = environment("solution.env", c.Solution.Env)
 	return err
+}
+
+// environment are the verifier's variables: those of its environment, and over them its own.
+func (v *verifierTable) environment(table string) (map[string]string, error) {
+	given := map[string]string{}
+	inner, _ := v.Environment["env"].(map[string]any)
+	for name, value := range inner {
+		text, ok := value.(string)
+		if !ok {
+			return nil, fmt.Errorf("%s.environment.env.%.100s: want a string", table, name)
+		}
+		given[name] = text
+	}
+	maps.Copy(given, v.Env)
+	return environment(table+".env", given)
 }
 
 var (
@@ -229,7 +273,7 @@ func (c *config) setMemory(task *Task) error {
 			return fmt.Errorf("environment.memory_mb: %d: want 1 to %d", task.MemoryMB, maxMemoryMB)
 		}
 	case c.Environment.Memory != "":
-		size, err := memoryMB(c.Environment.Memory)
+		size, err := sizeMB(c.Environment.Memory)
 		if err != nil {
 			return fmt.Errorf("environment.memory: %w", err)
 		}
@@ -238,8 +282,8 @@ func (c *config) setMemory(task *Task) error {
 	return nil
 }
 
-// memoryMB reads the old spelling: "512M", "2G", "2Gi".
-func memoryMB(text string) (int, error) {
+// sizeMB reads the old spelling: "512M", "2G", "2Gi".
+func sizeMB(text string) (int, error) {
 	digits := strings.TrimRight(text, "GgMmiB")
 	size, err := strconv.Atoi(digits)
 	if err != nil || size < 1 || size > maxMemoryMB {

@@ -49,7 +49,7 @@ func (t *Task) takeFrom(image sandbox.Image) error {
 	if err := checkWorkdir(workdir); err != nil {
 		return err
 	}
-	if err := t.config.checkArtifacts(workdir); err != nil {
+	if err := checkArtifacts("artifacts", t.config.Artifacts, workdir, t.warn); err != nil {
 		return err
 	}
 	if t.Snapshot == nil {

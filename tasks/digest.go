@@ -26,9 +26,12 @@ func digest(task *Task) (string, error) {
 		Image                         string          `json:",omitempty"` // so that tasks without any keep their digests
 		Protected                     []string        `json:",omitempty"`
 		Collect                       []verifier.Hook `json:",omitempty"`
+		RewardStrategy                string          `json:",omitempty"`
+		Steps                         []stepSettings  `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
 		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Collect,
+		task.RewardStrategy, settingsOf(task.Steps),
 	})
 	if err != nil {
 		return "", err
@@ -36,10 +39,7 @@ func digest(task *Task) (string, error) {
 	sum := sha256.New()
 	writePart(sum, "rondo task 1")
 	writePart(sum, string(settings))
-	for _, part := range []struct {
-		name string
-		fsys fs.FS
-	}{{"snapshot", task.Snapshot}, {"tests", task.Tests}, {"solution", task.Solution}} {
+	for _, part := range append([]part{{"snapshot", task.Snapshot}}, task.hidden()...) {
 		writePart(sum, part.name)
 		if part.fsys == nil {
 			continue
@@ -49,6 +49,40 @@ func digest(task *Task) (string, error) {
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// part is one of the trees of a task.
+type part struct {
+	name string
+	fsys fs.FS // nil where the task has none
+}
+
+// hidden are the trees that the agent does not see.
+func (t *Task) hidden() []part {
+	if len(t.Steps) == 0 {
+		return []part{{"tests", t.Tests}, {"solution", t.Solution}}
+	}
+	var parts []part
+	for _, s := range t.Steps {
+		parts = append(parts, part{"steps/" + s.Name + "/tests", s.Tests}, part{"steps/" + s.Name + "/solution", s.Solution})
+	}
+	return parts
+}
+
+// stepSettings are those of a step.
+type stepSettings struct {
+	Name, Instruction             string
+	AgentTimeout, VerifierTimeout int64
+	VerifierEnv                   map[string]string
+	MinReward                     map[string]float64
+	Collect                       []verifier.Hook
+}
+
+func settingsOf(steps []Step) (all []stepSettings) {
+	for _, s := range steps {
+		all = append(all, stepSettings{s.Name, s.Instruction, int64(s.AgentTimeout), int64(s.VerifierTimeout), s.VerifierEnv, s.MinReward, s.Collect})
+	}
+	return all
 }
 
 func digestTree(sum hash.Hash, fsys fs.FS) error {

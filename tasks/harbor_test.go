@@ -22,15 +22,16 @@ func TestHarborTasks(t *testing.T) {
 		}
 	}
 	want := map[string]struct{ verdict, field, text string }{
-		"old-spelling":       {VerdictOK, "", ""},
-		"current":            {VerdictOK, "", ""},
-		"collects":           {VerdictOK, "", ""},
+		"old-spelling":       {VerdictWarnings, "", "environment.storage: 10240 MiB"},
+		"current":            {VerdictWarnings, "", "environment.storage_mb: 4096 MiB"},
+		"collects":           {VerdictWarnings, "", "verifier.environment.memory_mb"},
 		"prepared":           {VerdictOK, "", ""},
 		"public-network":     {VerdictWarnings, "", "asks for a network"},
 		"apt-get":            {VerdictUnsupported, "environment/Dockerfile", "line 2: RUN"},
 		"image":              {VerdictUnsupported, "environment.docker_image", "container image ghcr.io/example/image:20260801"},
 		"compose":            {VerdictUnsupported, "environment/docker-compose.yaml", "compose"},
-		"steps":              {VerdictUnsupported, "steps", "one task folder of each"},
+		"steps":              {VerdictOK, "", ""},
+		"step-brings-files":  {VerdictUnsupported, "steps/only/workdir", "one task of each"},
 		"gpu":                {VerdictUnsupported, "environment.gpus", "no GPU"},
 		"allowlist":          {VerdictUnsupported, "agent.network_mode", "no network"},
 		"mcp":                {VerdictUnsupported, "environment.mcp_servers", "no network"},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
@@ -56,30 +57,29 @@ func (c *config) refuse(*Task) error {
 		return unsupported("schema_version", "%q is unknown, this Rondo reads 1.x", version)
 	case env.OS != "" && env.OS != "linux":
 		return unsupported("environment.os", "%q is not supported, only linux is", env.OS)
-	case env.GPUs > 0 || len(env.GPUTypes) > 0:
+	case env.GPUs > 0:
 		return unsupported("environment.gpus", "a sandbox has no GPU: set it to 0")
+	case len(env.GPUTypes) > 0:
+		return unsupported("environment.gpu_types", "a sandbox has no GPU: leave it out")
 	case len(env.TPU) > 0:
 		return unsupported("environment.tpu", "a sandbox has no TPU")
 	case len(env.MCPServers) > 0:
 		return unsupported("environment.mcp_servers", "not supported: a sandbox has no network")
 	}
-	for _, u := range []struct {
-		field string
-		user  any
-	}{{"agent.user", c.Agent.User}, {"verifier.user", c.Verifier.User}} {
-		if err := refuseUser(u.field, u.user); err != nil {
-			return err
-		}
+	if err := env.network.refuse("environment"); err != nil {
+		return err
 	}
-	for _, n := range []struct {
-		table string
-		network
-	}{{"environment", env.network}, {"agent", c.Agent.network}, {"verifier", c.Verifier.network}} {
-		if err := n.refuse(n.table); err != nil {
-			return err
-		}
+	if err := c.Agent.refuse("agent"); err != nil {
+		return err
 	}
-	return c.refuseVerifier()
+	return c.Verifier.refuse("verifier", env.Workdir)
+}
+
+func (a *agentTable) refuse(table string) error {
+	if err := refuseUser(table+".user", a.User); err != nil {
+		return err
+	}
+	return a.network.refuse(table)
 }
 
 // refuseUser refuses any user but root, who inside has no more rights than others: all that runs in a sandbox is one user.
@@ -93,38 +93,85 @@ func refuseUser(field string, user any) error {
 // honoured are the keys of [verifier.environment] that a fresh sandbox of the same kind fulfils, or to which it is indifferent.
 var honoured = []string{"env", "network_mode", "workdir", "os", "cpus", "memory_mb", "storage_mb", "build_timeout_sec"}
 
-// refuseVerifier checks the verifier's environment: it is a fresh sandbox in both modes.
-func (c *config) refuseVerifier() error {
-	mode := c.Verifier.EnvironmentMode
+// refuse checks the verifier's environment: it is a fresh sandbox in both modes.
+func (v *verifierTable) refuse(table, workdir string) error {
+	if err := refuseUser(table+".user", v.User); err != nil {
+		return err
+	}
+	if err := v.network.refuse(table); err != nil {
+		return err
+	}
+	mode := v.EnvironmentMode
 	switch {
 	case !slices.Contains([]string{"", "shared", "separate"}, mode):
-		return fmt.Errorf("verifier.environment_mode: %q: want shared or separate", mode)
-	case mode == "shared" && len(c.Verifier.Environment) > 0:
-		return fmt.Errorf("verifier.environment: a shared verifier has none of its own: leave it out, or set environment_mode to separate")
+		return fmt.Errorf("%s.environment_mode: %q: want shared or separate", table, mode)
+	case mode == "shared" && len(v.Environment) > 0:
+		return fmt.Errorf("%s.environment: a shared verifier has none of its own: leave it out, or set environment_mode to separate", table)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.Verifier.Environment)) {
-		value := c.Verifier.Environment[key]
+	for _, key := range slices.Sorted(maps.Keys(v.Environment)) {
+		value := v.Environment[key]
 		switch {
 		case !slices.Contains(honoured, key), key == "network_mode" && value == "allowlist", key == "os" && value != "linux",
-			key == "workdir" && value != c.Environment.Workdir:
-			return unsupported("verifier.environment."+key, "the verifier runs in a fresh sandbox of the same kind as the agent's")
+			key == "workdir" && value != workdir:
+			return unsupported(table+".environment."+key, "the verifier runs in a fresh sandbox of the same kind as the agent's")
 		}
 	}
 	return nil
 }
 
+// warn says what of the verifier's environment is not honoured.
+func (v *verifierTable) warn(table string, task *Task) {
+	for _, key := range []string{"cpus", "memory_mb", "storage_mb"} {
+		if _, set := v.Environment[key]; set {
+			task.warn(table + ".environment." + key + ": the verifier's sandbox has as much as the agent's")
+		}
+	}
+	if v.Environment["network_mode"] == "public" {
+		task.warn(table + ".environment.network_mode: asks for a network: a sandbox has none")
+	}
+}
+
 // warn says what is not honoured and does not change what is measured.
 func (c *config) warn(task *Task) {
-	add := func(text string) { task.Warnings = append(task.Warnings, "task.toml: "+text) }
-	for _, mode := range []string{c.Environment.NetworkMode, c.Agent.NetworkMode, c.Verifier.NetworkMode} {
-		if mode == "public" || c.Environment.AllowInternet {
-			add("environment: asks for a network: a sandbox has none")
-			break
+	for _, asks := range []struct {
+		field string
+		asks  bool
+	}{
+		{"environment.allow_internet", c.Environment.AllowInternet}, {"environment.network_mode", c.Environment.NetworkMode == "public"},
+		{"agent.network_mode", c.Agent.NetworkMode == "public"}, {"verifier.network_mode", c.Verifier.NetworkMode == "public"},
+	} {
+		if asks.asks {
+			task.warn(asks.field + ": asks for a network: a sandbox has none")
 		}
 	}
 	if c.Environment.SkillsDir != "" {
-		add("environment.skills_dir: is not shown to the agent")
+		task.warn("environment.skills_dir: is not shown to the agent")
 	}
+	c.Verifier.warn("verifier", task)
+	for _, key := range c.unknown {
+		if inner, free := strings.CutPrefix(key, "metadata."); !free || strings.HasPrefix(inner, "rondo.") {
+			task.warn(fmt.Sprintf("%.100q: is no key that is known here: it is ignored", key))
+		}
+	}
+}
+
+// setStorage checks how much a task wants to write, which is the same for all of them.
+func (c *config) setStorage(task *Task) error {
+	size, key := c.Environment.StorageMB, "environment.storage_mb"
+	if c.Environment.Storage != "" && size == 0 {
+		var err error
+		key = "environment.storage"
+		if size, err = sizeMB(c.Environment.Storage); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	if size < 0 {
+		return fmt.Errorf("%s: %d: must not be negative", key, size)
+	}
+	if given := int(sandbox.DefaultDiskBytes >> 20); size > given {
+		task.warn(fmt.Sprintf("%s: %d MiB: what a sandbox writes is held to %d", key, size, given))
+	}
+	return nil
 }
 
 // collect is a hook that runs in the agent's workspace after the agent.
@@ -141,27 +188,33 @@ const (
 	defaultCollectTimeout = 60 * time.Second
 )
 
-func (c *config) setCollect(task *Task) error {
-	if len(c.Verifier.Collect) > maxHooks {
-		return fmt.Errorf("verifier.collect: %d hooks, the limit is %d", len(c.Verifier.Collect), maxHooks)
+func (c *config) setCollect(task *Task) (err error) {
+	task.Collect, err = c.Verifier.hooks("verifier.collect")
+	return err
+}
+
+// hooks are the commands of a table's key.
+func (v *verifierTable) hooks(key string) (hooks []verifier.Hook, err error) {
+	if len(v.Collect) > maxHooks {
+		return nil, fmt.Errorf("%s: %d hooks, the limit is %d", key, len(v.Collect), maxHooks)
 	}
-	for _, hook := range c.Verifier.Collect {
+	for _, hook := range v.Collect {
 		if hook.Service != "" && hook.Service != "main" {
-			return unsupported("verifier.collect.service", "%.40q: there are no services beside the agent's sandbox", hook.Service)
+			return nil, unsupported(key+".service", "%.40q: there are no services beside the agent's sandbox", hook.Service)
 		}
-		if err := refuseUser("verifier.collect.user", hook.User); err != nil {
-			return err
+		if err := refuseUser(key+".user", hook.User); err != nil {
+			return nil, err
 		}
 		if strings.TrimSpace(hook.Command) == "" || len(hook.Command) > maxCommand {
-			return fmt.Errorf("verifier.collect.command: want 1 to %d bytes", maxCommand)
+			return nil, fmt.Errorf("%s.command: want 1 to %d bytes", key, maxCommand)
 		}
-		limit, err := timeout("verifier.collect.timeout_sec", hook.TimeoutSec, defaultCollectTimeout)
+		limit, err := timeout(key+".timeout_sec", hook.TimeoutSec, defaultCollectTimeout)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		task.Collect = append(task.Collect, verifier.Hook{Command: hook.Command, Timeout: limit})
+		hooks = append(hooks, verifier.Hook{Command: hook.Command, Timeout: limit})
 	}
-	return nil
+	return hooks, nil
 }
 
 // healthcheck says when an environment is ready. Sandboxes start nothing by themselves, so it holds from the beginning or never: lint
@@ -169,6 +222,11 @@ func (c *config) setCollect(task *Task) error {
 type healthcheck struct {
 	Command    string   `toml:"command"`
 	TimeoutSec *float64 `toml:"timeout_sec"`
+	// Of no account, as nothing changes by waiting.
+	IntervalSec      any `toml:"interval_sec"`
+	StartPeriodSec   any `toml:"start_period_sec"`
+	StartIntervalSec any `toml:"start_interval_sec"`
+	Retries          any `toml:"retries"`
 }
 
 const defaultHealthTimeout = 30 * time.Second
@@ -187,8 +245,8 @@ func (c *config) setHealthcheck(task *Task) error {
 }
 
 // checkArtifacts refuses artifacts that do not lie in the workspace, of which all reaches the verifier.
-func (c *config) checkArtifacts(workdir string) error {
-	for _, artifact := range c.Artifacts {
+func checkArtifacts(key string, artifacts []any, workdir string, warn func(string)) error {
+	for _, artifact := range artifacts {
 		source, destination := "", ""
 		switch a := artifact.(type) {
 		case string:
@@ -197,20 +255,23 @@ func (c *config) checkArtifacts(workdir string) error {
 			source, _ = a["source"].(string)
 			destination, _ = a["destination"].(string)
 			if service, _ := a["service"].(string); service != "" && service != "main" {
-				return unsupported("artifacts.service", "%.40q: there are no services beside the agent's sandbox", service)
+				return unsupported(key+".service", "%.40q: there are no services beside the agent's sandbox", service)
+			}
+			if a["exclude"] != nil {
+				warn(key + ".exclude: all of the workspace reaches the verifier")
 			}
 		}
 		if source == "" {
-			return fmt.Errorf("artifacts: %.100q: want a path, or a table with its source", fmt.Sprint(artifact))
+			return fmt.Errorf("%s: %.100q: want a path, or a table with its source", key, fmt.Sprint(artifact))
 		}
 		if !path.IsAbs(source) {
 			source = path.Join(workdir, source)
 		}
 		if _, inside := below(workdir, path.Clean(source)); !inside {
-			return unsupported("artifacts", "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
+			return unsupported(key, "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
 		}
 		if destination != "" && path.Clean(destination) != path.Clean(source) {
-			return unsupported("artifacts.destination", "%.100q: artifacts stay where the agent put them", destination)
+			return unsupported(key+".destination", "%.100q: artifacts stay where the agent put them", destination)
 		}
 	}
 	return nil

@@ -17,27 +17,24 @@ const (
 func (r *Report) inspect(task *Task) {
 	r.Warnings = append(r.Warnings, task.Warnings...)
 	hidden := map[[sha256.Size]byte]string{}
-	for _, part := range []struct {
-		label string
-		fsys  fs.FS
-	}{{"tests", task.Tests}, {"solution", task.Solution}} {
+	for _, part := range task.hidden() {
 		if part.fsys == nil {
 			continue
 		}
 		err := eachFile(part.fsys, func(name string, data []byte) {
 			if len(data) >= smallestLeak {
-				hidden[sha256.Sum256(data)] = path.Join(part.label, name)
+				hidden[sha256.Sum256(data)] = path.Join(part.name, name)
 			}
 		})
 		if err != nil {
-			r.problem("read %s: %v", part.label, err)
+			r.problem("read %s: %v", part.name, err)
 		}
 	}
 	total := 0
 	err := eachFile(task.Snapshot, func(name string, data []byte) {
 		total += len(data)
 		source, leaked := hidden[sha256.Sum256(data)]
-		if leaked && strings.HasPrefix(source, "solution/") {
+		if leaked && strings.Contains("/"+source, "/solution/") {
 			r.problem("the snapshot shows the agent %s as %s", source, name)
 		} else if leaked {
 			r.warn("the snapshot shows the agent %s as %s", source, name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"time"
 
@@ -101,15 +100,17 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 		}
 	}
 	for range opts.Repeats {
-		r.Nothing = append(r.Nothing, p.score(ctx, nil, 0))
+		r.Nothing = append(r.Nothing, p.attempt(ctx, p.nothing, 0))
 	}
 	r.judge("doing nothing", r.Nothing, 0)
-	if p.solution == nil {
-		r.problem("solution/solve.sh: missing: nothing shows that the task can be solved")
-		return ctx.Err()
+	for _, s := range p.steps {
+		if s.solution == nil {
+			r.problem("%ssolution/solve.sh: missing: nothing shows that the task can be solved", s.folder())
+			return ctx.Err()
+		}
 	}
 	for range opts.Repeats {
-		r.Solution = append(r.Solution, p.solve(ctx))
+		r.Solution = append(r.Solution, p.attempt(ctx, p.applySolution, 1))
 	}
 	r.judge("the solution", r.Solution, 1)
 	return ctx.Err()
@@ -129,12 +130,13 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 
 // prover holds what all attempts at one task share.
 type prover struct {
-	task                      *Task
-	snapshot, tests, solution []byte
-	mounts                    []sandbox.Mount
-	env                       map[string]string // of the tool chains
-	limits                    sandbox.Limits
-	insecure                  bool
+	task     *Task
+	snapshot []byte
+	steps    []provedStep
+	mounts   []sandbox.Mount
+	env      map[string]string // of the tool chains
+	limits   sandbox.Limits
+	insecure bool
 }
 
 func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
@@ -150,21 +152,13 @@ func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, erro
 		p.mounts = append(p.mounts, mounts...)
 		maps.Copy(p.env, env)
 	}
-	for _, part := range []struct {
-		name string
-		fsys fs.FS
-		into *[]byte
-	}{{"snapshot", task.Snapshot, &p.snapshot}, {"tests", task.Tests, &p.tests}, {"solution", task.Solution, &p.solution}} {
-		if part.fsys == nil {
-			continue
-		}
-		packed, err := sandbox.Pack(part.fsys)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", part.name, err)
-		}
-		*part.into = packed
+	packed, err := sandbox.Pack(task.Snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	return p, nil
+	p.snapshot = packed
+	p.steps, err = provedSteps(task)
+	return p, err
 }
 
 // with gives the variables of the task, of more, and of the tool chains, which
@@ -177,12 +171,12 @@ func (p *prover) with(more map[string]string) map[string]string {
 	return env
 }
 
-// score runs the verifier over the snapshot with changes.
-func (p *prover) score(ctx context.Context, changes []byte, want float64) Attempt {
+// score runs the verifier of a step over the snapshot with changes.
+func (p *prover) score(ctx context.Context, step provedStep, changes []byte, want float64) (Attempt, map[string]float64) {
 	begin := time.Now()
 	outcome, err := verifier.Run(ctx, verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: p.tests, Protected: p.task.Protected, Collect: p.task.Collect,
-		Env: p.with(p.task.VerifierEnv), Mounts: p.mounts, Timeout: p.task.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: step.tests, Protected: p.task.Protected, Collect: step.Collect,
+		Env: p.with(step.VerifierEnv), Mounts: p.mounts, Timeout: step.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
 	if err != nil {
@@ -191,31 +185,22 @@ func (p *prover) score(ctx context.Context, changes []byte, want float64) Attemp
 		if errors.As(err, &failed) {
 			attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
 		}
-		return attempt
+		return attempt, nil
 	}
 	attempt.Reward = &outcome.Reward
 	if outcome.Reward != want {
 		attempt.Log = tail(outcome.Log)
 	}
-	return attempt
-}
-
-func (p *prover) solve(ctx context.Context) Attempt {
-	changes, err := p.applySolution(ctx)
-	if err != nil {
-		return Attempt{Class: "solution", Error: err.Error()}
-	}
-	return p.score(ctx, changes, 1)
+	return attempt, outcome.Components
 }
 
 // runSolution uses bash where there is one, as for the verifier.
 const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solution/solve.sh; else exec sh /solution/solve.sh; fi"
 
-// applySolution runs the reference fix in a sandbox of its own and gives what
-// it changed.
-func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
+// applySolution runs the reference fix of a step, in a sandbox of its own with the changes of those before, and gives what is changed then.
+func (p *prover) applySolution(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": p.solution},
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": step.solution},
 		Limits: p.limits, AllowInsecure: p.insecure,
 	})
 	if err != nil {
@@ -225,21 +210,22 @@ func (p *prover) applySolution(ctx context.Context) ([]byte, error) {
 	if err := sb.Unpack(ctx, sb.Workdir(), p.snapshot); err != nil {
 		return nil, err
 	}
-	if err := sb.SetBase(ctx); err != nil {
+	if err := errors.Join(sb.SetBase(ctx), sb.Apply(ctx, changes)); err != nil {
 		return nil, err
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(p.task.SolutionEnv), Wall: p.task.VerifierTimeout})
+	script := step.folder() + "solution/solve.sh"
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(p.task.SolutionEnv), Wall: step.VerifierTimeout})
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("run solution/solve.sh: %w", err)
+		return nil, fmt.Errorf("run %s: %w", script, err)
 	case result.TimedOut:
-		return nil, fmt.Errorf("run solution/solve.sh: timed out after %v", p.task.VerifierTimeout)
+		return nil, fmt.Errorf("run %s: timed out after %v", script, step.VerifierTimeout)
 	case result.ExitCode != 0:
-		return nil, fmt.Errorf("run solution/solve.sh: exit %d: %s", result.ExitCode, tail(result.Stderr))
+		return nil, fmt.Errorf("run %s: exit %d: %s", script, result.ExitCode, tail(result.Stderr))
 	}
-	changes, err := sb.Changes(ctx)
+	changes, err = sb.Changes(ctx)
 	if err == nil && changes == nil {
-		err = errors.New("run solution/solve.sh: it changed nothing")
+		err = fmt.Errorf("run %s: it changed nothing", script)
 	}
 	return changes, err
 }

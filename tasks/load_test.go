@@ -46,6 +46,16 @@ func with(changes fstest.MapFS) fstest.MapFS {
 
 func settings(text string) fstest.MapFS { return fstest.MapFS{"t/task.toml": file(text)} }
 
+// stepped is what makes a task of one step, with more settings of it.
+func stepped(more string, changes fstest.MapFS) fstest.MapFS {
+	all := fstest.MapFS{
+		"t/task.toml":                file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[[steps]]\nname = \"one\"\n" + more),
+		"t/steps/one/instruction.md": file("First."),
+	}
+	maps.Copy(all, changes)
+	return all
+}
+
 func TestLoadRefuses(t *testing.T) {
 	const named = "\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n"
 	cases := []struct {
@@ -62,8 +72,15 @@ func TestLoadRefuses(t *testing.T) {
 		{"binary instruction", fstest.MapFS{"t/instruction.md": file("\xff\xfe")}, []string{"instruction.md", "UTF-8"}},
 		{"huge instruction", fstest.MapFS{"t/instruction.md": file(strings.Repeat("x", maxInstruction+1))}, []string{"instruction.md", "limit"}},
 		{"no task.toml", fstest.MapFS{"t/task.toml": nil}, []string{`task "t"`, "task.toml", "missing"}},
-		{"steps folder", fstest.MapFS{"t/steps/one/instruction.md": file("x")}, []string{"multi-step"}},
-		{"steps table", settings("[[steps]]\nname = \"one\"" + named), []string{"multi-step"}},
+		{"steps folder", fstest.MapFS{"t/steps/one/instruction.md": file("x")}, []string{"no [[steps]]"}},
+		{"step without a folder", settings("[[steps]]\nname = \"one\"" + named), []string{"steps/one", "missing"}},
+		{"step without an instruction", stepped("", fstest.MapFS{"t/steps/one/instruction.md": nil, "t/steps/one/x": file("")}), []string{"steps/one/instruction.md", "missing"}},
+		{"step without tests", stepped("", fstest.MapFS{"t/tests/test.sh": nil}), []string{"steps/one/tests/test.sh", "missing"}},
+		{"step above", stepped("[[steps]]\nname = \"../x\"", nil), []string{"steps: 2", "name"}},
+		{"step twice", stepped("[[steps]]\nname = \"one\"", nil), []string{"steps: 2", "of its own"}},
+		{"strategy", fstest.MapFS{"t/task.toml": file("multi_step_reward_strategy = \"best\"\n[[steps]]\nname = \"one\"" + named)}, []string{"multi_step_reward_strategy", "mean or final"}},
+		{"least reward", stepped("min_reward = \"much\"", nil), []string{"step one", "min_reward"}},
+		{"least rewards", stepped("min_reward = { a = 1, b = nan }", nil), []string{"step one", "min_reward", "b"}},
 		{"no solution script is fine but a folder is not", fstest.MapFS{"t/solution/solve.sh": nil, "t/solution/solve.sh/x": file("")}, []string{"solution/solve.sh"}},
 
 		{"syntax", settings("[agent\n"), []string{"task.toml:1"}},
@@ -221,7 +238,7 @@ env = { MODE = "${MODE:-fast}", PLAIN = "$HOME" }
 	if task.AgentTimeout != 90*time.Second || task.VerifierTimeout != 1500*time.Millisecond || task.MemoryMB != 2048 {
 		t.Errorf("got %v, %v, %d MB", task.AgentTimeout, task.VerifierTimeout, task.MemoryMB)
 	}
-	if task.Workdir != "/workspace" || strings.Join(task.Toolchains, " ") != "go" || len(task.Warnings) != 1 {
+	if task.Workdir != "/workspace" || strings.Join(task.Toolchains, " ") != "go" || len(task.Warnings) != 2 {
 		t.Errorf("got %q %q %q", task.Workdir, task.Toolchains, task.Warnings)
 	}
 	if !maps.Equal(task.Env, map[string]string{"MODE": "fast", "PLAIN": "$HOME"}) || task.VerifierEnv["TEST_DIR"] != "/tests" {
@@ -324,6 +341,10 @@ func TestDigestCoversTheTask(t *testing.T) {
 		"verifier":    {"t/tests/test.sh": file("#!/bin/sh\n#\n")},
 		"solution":    {"t/solution/solve.sh": file("#!/bin/sh\n#\n")},
 		"no solution": {"t/solution/solve.sh": nil},
+		"one step":    stepped("", nil),
+		"its gate":    stepped("min_reward = 1", nil),
+		"its tests":   stepped("", fstest.MapFS{"t/steps/one/tests/more": file("x")}),
+		"its fix":     stepped("", fstest.MapFS{"t/steps/one/solution/solve.sh": file("x")}),
 		"setting":     {"t/task.toml": file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[environment]\nmemory_mb = 64")},
 	} {
 		got := digestOf(changes)

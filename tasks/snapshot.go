@@ -43,7 +43,7 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	if err != nil || task.Snapshot == nil {
 		return err
 	}
-	if err := cfg.checkArtifacts(task.Workdir); err != nil {
+	if err := checkArtifacts("artifacts", cfg.Artifacts, task.Workdir, task.warn); err != nil {
 		return fmt.Errorf("task.toml: %w", err)
 	}
 	return scrubHistory(task, cfg.Metadata.Rondo.Repository)

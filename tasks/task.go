@@ -56,6 +56,11 @@ type Task struct {
 	Image, ImageID, Root string
 	config               *config // what OpenImage has yet to heed
 
+	// Steps are given to the agent one after the other, and RewardStrategy makes one reward of their verdicts. Instruction is the first step's
+	// then, Tests are the last one's, and Solution is nil.
+	Steps          []Step
+	RewardStrategy string // one of events' Strategy constants
+
 	Snapshot fs.FS // the workspace as the agent finds it
 	Tests    fs.FS // /tests of the verifier; holds test.sh
 	Solution fs.FS // /solution of the reference fix; nil when the task has none
@@ -197,7 +202,13 @@ func readTask(fsys fs.FS, dir, name string) (*Task, error) {
 	if err := cfg.apply(task); err != nil {
 		return nil, fmt.Errorf("task.toml: %w", err)
 	}
-	for _, set := range []func(*Task, *node, *config) error{setInstruction, setSnapshot, setTests, setSolution} {
+	parts := []func(*Task, *node, *config) error{setInstruction, setSnapshot, setTests, setSolution}
+	if len(cfg.Steps) > 0 {
+		parts = []func(*Task, *node, *config) error{setSnapshot, setSteps}
+	} else if folder.child("steps") != nil {
+		return nil, errors.New("steps: task.toml has no [[steps]] that say in which order they come")
+	}
+	for _, set := range parts {
 		if err := set(task, folder, cfg); err != nil {
 			return nil, err
 		}
@@ -209,19 +220,20 @@ func readTask(fsys fs.FS, dir, name string) (*Task, error) {
 // maxInstruction bounds instruction.md, in bytes: it opens every conversation.
 const maxInstruction = 64 << 10
 
-func setInstruction(task *Task, folder *node, cfg *config) error {
-	if err := refuseSteps(folder, cfg); err != nil {
-		return err
-	}
-	text, err := folder.readText("instruction.md", maxInstruction)
+func setInstruction(task *Task, folder *node, _ *config) (err error) {
+	task.Instruction, err = readInstruction(folder)
+	return err
+}
+
+func readInstruction(dir *node) (string, error) {
+	text, err := dir.readText("instruction.md", maxInstruction)
 	if err != nil {
-		return err
+		return "", err
 	}
-	task.Instruction = strings.TrimSpace(dropCanary(text))
-	if task.Instruction == "" {
-		return errors.New("instruction.md: is empty: say there what the agent shall do")
+	if text = strings.TrimSpace(dropCanary(text)); text == "" {
+		return "", errors.New("instruction.md: is empty: say there what the agent shall do")
 	}
-	return nil
+	return text, nil
 }
 
 // dropCanary removes the leading lines that benchmark authors put in to find
@@ -236,34 +248,30 @@ func dropCanary(text string) string {
 	}
 }
 
-// refuseSteps refuses Harbor's multi-step tasks.
-func refuseSteps(folder *node, cfg *config) error {
-	if len(cfg.Steps) > 0 || folder.child("steps") != nil {
-		return unsupported("steps", "multi-step tasks are not supported: make one task folder of each step")
-	}
-	return nil
+func setTests(task *Task, folder *node, cfg *config) (err error) {
+	task.Tests, err = testsIn(folder.child("tests"), cfg.Verifier.separate())
+	return err
 }
 
-func setTests(task *Task, folder *node, cfg *config) error {
-	tests := folder.child("tests")
+// testsIn checks a folder of tests; separate says that they want an environment of their own.
+func testsIn(tests *node, separate bool) (fs.FS, error) {
 	if tests == nil || !tests.isDir() {
-		return errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
+		return nil, errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
 	}
-	if separate := cfg.Verifier.EnvironmentMode == "separate" || len(cfg.Verifier.Environment) > 0; separate && tests.child("Dockerfile") != nil {
-		return unsupported("verifier.environment_mode", "its image would be built of tests/Dockerfile, and no images are built here: use programs of the system in tests/test.sh")
+	if separate && tests.child("Dockerfile") != nil {
+		return nil, unsupported("verifier.environment_mode", "its image would be built of tests/Dockerfile, and no images are built here: use programs of the system in tests/test.sh")
 	}
 	script, err := tests.readText("test.sh", maxFile)
 	if err != nil {
-		return fmt.Errorf("tests/%w: a task needs a verifier that writes /logs/verifier/reward.json", err)
+		return nil, fmt.Errorf("tests/%w: a task needs a verifier that writes /logs/verifier/reward.json", err)
 	}
 	if strings.TrimSpace(script) == "" {
-		return errors.New("tests/test.sh: is empty: it must write /logs/verifier/reward.json")
+		return nil, errors.New("tests/test.sh: is empty: it must write /logs/verifier/reward.json")
 	}
 	if err := checkGrading(tests); err != nil {
-		return fmt.Errorf("tests/%s: %w", grade.File, err)
+		return nil, fmt.Errorf("tests/%s: %w", grade.File, err)
 	}
-	task.Tests, err = tests.tree("tests")
-	return err
+	return tests.tree("tests")
 }
 
 // checkGrading checks the list of tests that a task is graded by, if it has one.
@@ -283,15 +291,18 @@ func checkGrading(tests *node) error {
 	return err
 }
 
-func setSolution(task *Task, folder *node, _ *config) error {
-	solution := folder.child("solution")
+func setSolution(task *Task, folder *node, _ *config) (err error) {
+	task.Solution, err = solutionIn(folder)
+	return err
+}
+
+func solutionIn(dir *node) (fs.FS, error) {
+	solution := dir.child("solution")
 	if solution == nil || !solution.isDir() || solution.child("solve.sh") == nil {
-		return nil
+		return nil, nil
 	}
 	if _, err := solution.readText("solve.sh", maxFile); err != nil {
-		return fmt.Errorf("solution/%w", err)
+		return nil, fmt.Errorf("solution/%w", err)
 	}
-	var err error
-	task.Solution, err = solution.tree("solution")
-	return err
+	return solution.tree("solution")
 }

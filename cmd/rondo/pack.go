@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -33,11 +34,9 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		spec := events.TaskSpec{
 			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
 			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic,
-			CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
+			AgentTimeout: events.Duration(t.AgentTimeout), CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
 		}
-		for _, hook := range t.Collect {
-			spec.Collect = append(spec.Collect, events.Hook{Command: hook.Command, Timeout: events.Duration(hook.Timeout)})
-		}
+		spec.Collect = packHooks(t.Collect)
 		if spec.VerifierTimeout == 0 {
 			spec.VerifierTimeout = events.Duration(10 * time.Minute)
 		}
@@ -55,7 +54,36 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		if spec.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
 			return nil, err
 		}
+		if err := packSteps(ctx, store, t, &spec); err != nil {
+			return nil, err
+		}
 		specs = append(specs, spec)
 	}
 	return specs, nil
+}
+
+func packSteps(ctx context.Context, store storage.Store, t *tasks.Task, spec *events.TaskSpec) error {
+	spec.RewardStrategy = t.RewardStrategy
+	for _, s := range t.Steps {
+		tests, err := sandbox.Pack(s.Tests)
+		if err != nil {
+			return fmt.Errorf("pack the tests of step %s of task %s: %w", s.Name, t.Name, err)
+		}
+		step := events.StepSpec{
+			Name: s.Name, Instruction: s.Instruction, AgentTimeout: events.Duration(s.AgentTimeout), VerifierTimeout: events.Duration(s.VerifierTimeout),
+			VerifierEnv: s.VerifierEnv, MinReward: s.MinReward, Collect: packHooks(s.Collect),
+		}
+		if step.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
+			return err
+		}
+		spec.Steps = append(spec.Steps, step)
+	}
+	return nil
+}
+
+func packHooks(hooks []verifier.Hook) (packed []events.Hook) {
+	for _, hook := range hooks {
+		packed = append(packed, events.Hook{Command: hook.Command, Timeout: events.Duration(hook.Timeout)})
+	}
+	return packed
 }

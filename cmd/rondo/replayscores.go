@@ -152,6 +152,7 @@ func withTests(ctx context.Context, p *plane, show *progress, cfg events.RunConf
 			show.line("task %s begins with other files in %s: the recorded ones count", task.Name, dir)
 		}
 		task.Tests, task.VerifierEnv, task.VerifierTimeout, task.Digest = pack[at].Tests, pack[at].VerifierEnv, pack[at].VerifierTimeout, pack[at].Digest
+		task.Steps, task.RewardStrategy = pack[at].Steps, pack[at].RewardStrategy
 		cfg.Tasks[i] = task
 		replaced = append(replaced, task.Name)
 	}

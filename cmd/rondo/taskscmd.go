@@ -125,16 +125,28 @@ func newTasksShow(g *global) *cobra.Command {
 			}
 			if g.json {
 				return printJSON(w, map[string]any{
-					"name": t.Name, "digest": t.Digest, "instruction": t.Instruction, "difficulty": t.Difficulty, "keywords": t.Keywords,
+					"name": t.Name, "digest": t.Digest, "instruction": asked(t), "difficulty": t.Difficulty, "keywords": t.Keywords,
 					"workdir": t.Workdir, "toolchains": t.Toolchains, "verifier_timeout": t.VerifierTimeout.String(), "files": files, "warnings": t.Warnings,
 				})
 			}
-			fmt.Fprintf(w, "%s (%s) in %s, sha256 %s\n\n%s\n\nfiles:\n  %s\n", t.Name, t.Difficulty, t.Workdir, t.Digest, strings.TrimSpace(t.Instruction), strings.Join(files, "\n  "))
+			fmt.Fprintf(w, "%s (%s) in %s, sha256 %s\n\n%s\n\nfiles:\n  %s\n", t.Name, t.Difficulty, t.Workdir, t.Digest, asked(t), strings.Join(files, "\n  "))
 			return nil
 		},
 	}
 	packFlag(cmd, &dir)
 	return cmd
+}
+
+// asked is what a task asks of its agent, in each of its steps.
+func asked(t *tasks.Task) string {
+	if len(t.Steps) == 0 {
+		return t.Instruction
+	}
+	var all []string
+	for _, s := range t.Steps {
+		all = append(all, "step "+s.Name+": "+s.Instruction)
+	}
+	return strings.Join(all, "\n\n")
 }
 
 func listTasks(cmd *cobra.Command, g *global, list []*tasks.Task) error {
@@ -180,7 +192,7 @@ func snapshotFiles(t *tasks.Task) ([]string, error) {
 
 func newTasksRun(g *global) *cobra.Command {
 	s := defaultSettings()
-	var dir, workspace string
+	var dir, workspace, step string
 	cmd := &cobra.Command{
 		Use:   "run TASK",
 		Short: "Run a task's verifier over its snapshot, or over a working copy",
@@ -203,7 +215,11 @@ func newTasksRun(g *global) *cobra.Command {
 			if workspace != "" {
 				tree = os.DirFS(workspace)
 			}
-			outcome, err := verify(cmd.Context(), t, tree, s)
+			in, err := t.InStep(step)
+			if err != nil {
+				return err
+			}
+			outcome, err := verify(cmd.Context(), in, tree, s)
 			if err != nil {
 				return fmt.Errorf("task %s: %w", t.Name, err)
 			}
@@ -219,6 +235,7 @@ func newTasksRun(g *global) *cobra.Command {
 	}
 	packFlag(cmd, &dir)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "directory to score instead of the snapshot")
+	cmd.Flags().StringVar(&step, "step", "", "of a task of several steps: the one whose tests are run (the last)")
 	s.addSandboxFlags(cmd)
 	return cmd
 }

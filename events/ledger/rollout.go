@@ -41,8 +41,10 @@ func (l *Ledger) happened(e events.Event) error {
 	case events.TurnSampledType:
 		r.Turns++
 		r.at = events.StageTools
-	case events.ToolsCompletedType:
+	case events.ToolsCompletedType, events.StepScoredType:
 		r.at = events.StageGenerator
+	case events.StepFinishedType:
+		r.at = events.StageScorer
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
 		r.Finished, r.Turns, r.Tokens, r.Sampled, r.StopReason = true, finished.Turns, finished.Tokens, finished.Sampled, finished.StopReason

@@ -17,9 +17,14 @@ const systemPrompt = "You are a coding agent. The repository is your working dir
 func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
 	messages := []inference.Message{
 		{Role: "system", Content: fmt.Sprintf(systemPrompt, task.Workdir)},
-		{Role: "user", Content: task.Instruction},
+		{Role: "user", Content: task.InStep(0).Instruction},
 	}
-	for _, turn := range r.Turns {
+	asked := 0 // the step whose instruction stands last
+	for i, turn := range r.Turns {
+		if in := r.StepOf(i); in > asked {
+			asked = in
+			messages = append(messages, instruction(task, in))
+		}
 		m := inference.Message{Role: "assistant", Content: turn.Content}
 		for _, c := range turn.ToolCalls {
 			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
@@ -29,7 +34,15 @@ func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
 			messages = append(messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 		}
 	}
+	if asked < len(r.Steps) {
+		messages = append(messages, instruction(task, len(r.Steps)))
+	}
 	return messages
+}
+
+// instruction is what the agent is asked in a step behind the first.
+func instruction(task events.TaskSpec, step int) inference.Message {
+	return inference.Message{Role: "user", Content: task.InStep(step).Instruction}
 }
 
 // toolDefinitions is what every request of a run offers; it never changes.

@@ -2,7 +2,11 @@
 // trajectory file.
 package generator
 
-import "github.com/rondo-rl/rondo/events"
+import (
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
 
 // step is what a rollout needs from the generator next.
 type step int
@@ -10,26 +14,79 @@ type step int
 const (
 	nothing step = iota // somebody else's turn, or the rollout is over
 	sample              // ask for a turn
+	endStep             // end a step of the task, which is scored then
 	finish              // end the episode
 )
 
-// next decides from the folded chain alone, so that a repeated delivery finds what is still to do.
-func next(r *events.Rollout, limits events.Limits) (step, string) {
-	switch last := r.LastTurn(); {
-	case r.Over() || r.Finished != nil || r.AwaitsTools():
+// next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.
+func next(r *events.Rollout, task events.TaskSpec, limits events.Limits, now time.Time) (step, string) {
+	last := r.LastTurn()
+	switch {
+	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
 		return nothing, ""
 	case last == nil:
 		return sample, ""
+	case len(r.Steps) > 0 && r.StepBegin(len(r.Steps)) == len(r.Turns):
+		return between(r, task, limits)
+	}
+	stop := ends(r, task, limits, now)
+	switch {
+	case stop == "":
+		return sample, ""
+	case len(task.Steps) > 0:
+		return endStep, stop
+	}
+	return finish, stop
+}
+
+// ends says why the agent does not go on behind the last turn; "" when it does.
+func ends(r *events.Rollout, task events.TaskSpec, limits events.Limits, now time.Time) string {
+	last := r.LastTurn()
+	switch until := agentDeadline(r, task); {
 	case len(last.ToolCalls) == 0 && last.FinishReason == "length":
-		return finish, events.StopLength
+		return events.StopLength
 	case len(last.ToolCalls) == 0:
-		return finish, events.StopFinished
+		return events.StopFinished
+	case !until.IsZero() && !now.Before(until):
+		return events.StopTimeout
+	}
+	return exhausted(r, limits)
+}
+
+// exhausted names the budget of the whole rollout that is used up, "" for none.
+func exhausted(r *events.Rollout, limits events.Limits) string {
+	last := r.LastTurn()
+	switch {
 	case len(r.Turns) >= limits.Turns:
-		return finish, events.StopMaxTurns
+		return events.StopMaxTurns
 	case last.PromptTokens+last.CompletionTokens >= limits.Tokens:
-		return finish, events.StopMaxTokens
+		return events.StopMaxTokens
+	}
+	return ""
+}
+
+// between decides behind the verdict on a step: the next instruction follows, unless there is none, the verdict is too low, or a budget of the
+// rollout is used up.
+func between(r *events.Rollout, task events.TaskSpec, limits events.Limits) (step, string) {
+	ended := r.Steps[len(r.Steps)-1]
+	if len(r.Steps) >= len(task.Steps) || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
+		return finish, ended.StopReason
+	}
+	if stop := exhausted(r, limits); stop != "" {
+		return finish, stop
 	}
 	return sample, ""
+}
+
+// agentDeadline is when the time is over that the task gives its agent, from its first turn here on, in each step anew; zero for never.
+func agentDeadline(r *events.Rollout, task events.TaskSpec) time.Time {
+	begun := len(r.Steps)
+	first := max(r.StepBegin(begun), r.Copied)
+	limit := task.InStep(begun).AgentTimeout
+	if limit == 0 || first >= len(r.Turns) {
+		return time.Time{}
+	}
+	return r.Turns[first].StartedAt.Add(time.Duration(limit))
 }
 
 // route says who works on a turn: nobody, the runner that holds the sandbox, or the pool.

@@ -56,7 +56,7 @@ func TestNext(t *testing.T) {
 		"failed":            {events.Rollout{Failed: &events.RolloutFailed{}}, nothing, ""},
 		"scored":            {events.Rollout{Scored: &events.RolloutScored{}}, nothing, ""},
 	} {
-		if step, stop := next(&c.rollout, limits); step != c.step || stop != c.stop {
+		if step, stop := next(&c.rollout, events.TaskSpec{}, limits, time.Now()); step != c.step || stop != c.stop {
 			t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
 		}
 	}

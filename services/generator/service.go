@@ -23,7 +23,7 @@ type Options struct {
 // DefaultOptions suit a local inference server.
 func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * time.Minute} }
 
-// Service consumes rollout_started and tools_completed, and emits turn_sampled, rollout_finished,
+// Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
 // rollout_retried and rollout_failed.
 type Service struct {
 	log     *eventlog.Log
@@ -65,8 +65,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 
 // advance does one step.
 func (s *Service) advance(ctx context.Context, cfg events.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
-	step, stopReason := next(r, cfg.Limits)
-	if step == nothing {
+	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
@@ -76,10 +75,25 @@ func (s *Service) advance(ctx context.Context, cfg events.RunConfig, r *events.R
 	if err != nil {
 		return nil, err
 	}
-	if step == sample {
+	step, stopReason := next(r, task, cfg.Limits, time.Now())
+	switch step {
+	case nothing:
+		return nil, nil
+	case sample:
 		return s.sample(ctx, cfg, task, r, delivered)
 	}
-	last, err := s.finished(ctx, task, r, stopReason)
+	return s.end(ctx, task, r, step, stopReason)
+}
+
+// end makes the fact that ends a step, or the episode.
+func (s *Service) end(ctx context.Context, task events.TaskSpec, r *events.Rollout, what step, stopReason string) ([]events.Event, error) {
+	var last events.Event
+	var err error
+	if what == endStep {
+		last, err = stepFinished(r, stopReason)
+	} else {
+		last, err = s.finished(ctx, task, r, stopReason)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +106,16 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 	return []events.Event{fact}, err
 }
 
-// sample asks for one turn, and ends the episode with it when it was the last. Past the rollout's deadline it does
-// nothing: the sampler ends the rollout.
+// sample asks for one turn, and ends the step or the episode with it when it was the last. Past the rollout's deadline it does
+// nothing: the sampler ends the rollout. Past its agent's, what there is until then counts.
 func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
-	asking, cancel := untilDeadline(ctx, r)
+	asking, cancel := untilDeadline(ctx, r, task)
 	defer cancel()
 	t, err := s.ask(asking, cfg, task, r)
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
+		if step, stopReason := next(r, task, cfg.Limits, time.Now()); step != sample {
+			return s.end(ctx, task, r, step, stopReason)
+		}
 		return nil, nil
 	}
 	if err != nil {
@@ -113,13 +130,9 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 		return []events.Event{sampled}, nil
 	}
 	r.Turns = append(r.Turns, t)
-	_, stopReason := next(r, cfg.Limits)
-	last, err := s.finished(ctx, task, r, stopReason)
-	if err != nil {
-		// The turn is worth keeping; the repetition finds it on the log.
-		return []events.Event{sampled}, err
-	}
-	return []events.Event{sampled, last}, nil
+	what, stopReason := next(r, task, cfg.Limits, time.Now())
+	last, err := s.end(ctx, task, r, what, stopReason)
+	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
 }
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next

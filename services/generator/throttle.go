@@ -10,12 +10,16 @@ import (
 // held is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
 const held = 10 * time.Second
 
-// untilDeadline ends with the rollout's time, so that no request outlives its rollout.
-func untilDeadline(ctx context.Context, r *events.Rollout) (context.Context, context.CancelFunc) {
-	if r.Started.Deadline.IsZero() {
+// untilDeadline ends with the rollout's time, and with its agent's, so that no request outlives them.
+func untilDeadline(ctx context.Context, r *events.Rollout, task events.TaskSpec) (context.Context, context.CancelFunc) {
+	until := r.Started.Deadline
+	if agents := agentDeadline(r, task); until.IsZero() || !agents.IsZero() && agents.Before(until) {
+		until = agents
+	}
+	if until.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, r.Started.Deadline)
+	return context.WithDeadline(ctx, until)
 }
 
 // lastWord is how long before its deadline a rollout gives a server up that is away: what is given up then says why.

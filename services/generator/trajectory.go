@@ -27,6 +27,10 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 		add(storage.Message{Role: m.Role, Content: m.Content, PolicyVersion: -1})
 	}
 	for i, turn := range r.Turns {
+		if in := r.StepOf(i); i > 0 && in > r.StepOf(i-1) {
+			asked := instruction(task, in)
+			add(storage.Message{Role: asked.Role, Content: asked.Content, Turn: int32(turn.Turn), PolicyVersion: -1})
+		}
 		if i < known {
 			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment = nil, nil, nil, false
 		}
@@ -83,6 +87,15 @@ func textOnly(messages []storage.Message) []storage.Message {
 
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
+// stepFinished makes the fact that ends a step.
+func stepFinished(r *events.Rollout, stopReason string) (events.Event, error) {
+	ended := events.StepFinished{Step: len(r.Steps), StopReason: stopReason, Turns: len(r.Turns)}
+	if tools := r.LastTools(); tools != nil {
+		ended.Workspace = tools.Workspace
+	}
+	return r.Next(events.StepFinishedType, events.Ordinal(ended.Step), ended)
+}
+
 // finished writes the trajectory file and makes the fact that names it.
 func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.Rollout, stopReason string) (events.Event, error) {
 	t, err := trajectory(task, r, stopReason)
@@ -97,7 +110,7 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 	if err != nil {
 		return events.Event{}, err
 	}
-	fact.Turns = len(r.Turns) // those of the origin, too
+	fact.Turns, fact.Steps = len(r.Turns), len(r.Steps) // those of the origin, too
 	if tools := r.LastTools(); tools != nil {
 		fact.Workspace = tools.Workspace
 	}

@@ -103,8 +103,8 @@ func applySampled(tx *projection.Tx, s *state, e events.Event) error {
 	return answered(tx, e.Entity)
 }
 
-func applyProgress(tx *projection.Tx, s *state, e events.Event) error {
-	s.passed(e, events.StageTools)
+func applyProgress(tx *projection.Tx, s *state, e events.Event, stage string) error {
+	s.passed(e, stage)
 	return answered(tx, e.Entity)
 }
 

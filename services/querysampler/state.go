@@ -164,7 +164,9 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.TurnSampledType:
 		return applySampled(tx, s, e)
 	case events.ToolsCompletedType:
-		return applyProgress(tx, s, e)
+		return applyProgress(tx, s, e, events.StageTools)
+	case events.StepScoredType:
+		return applyProgress(tx, s, e, events.StageScorer)
 	case events.RolloutRetriedType:
 		return applyRetried(tx, s, e)
 	case events.RolloutFinishedType:

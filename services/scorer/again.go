@@ -22,7 +22,11 @@ var ErrNothingToVerify = errors.New("there is nothing to verify")
 // Where the verifier gives no verdict, the error is one that NoVerdict knows: it would be the same again.
 func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
 	if err := verifiable(task, r); err == nil {
-		return (&Service{log: log, opts: opts}).scoreWith(ctx, cfg, task, r, recorded)
+		s := &Service{log: log, opts: opts}
+		if r, err = s.stepsAgain(ctx, cfg, task, r); err != nil {
+			return events.RolloutScored{}, err
+		}
+		return s.scoreWith(ctx, cfg, task, r, recorded)
 	} else if r.Scored == nil || task.HasVerifier() {
 		return events.RolloutScored{}, err
 	}
@@ -42,7 +46,7 @@ func recorded(_ context.Context, _ events.RunConfig, _ events.TaskSpec, r *event
 
 // verifiable is ErrNothingToVerify where a verifier has nothing to look at.
 func verifiable(task events.TaskSpec, r *events.Rollout) error {
-	if r.Finished == nil || !task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil {
+	if r.Finished == nil || !task.HasVerifier() || events.External(r.ID) && (r.Finished.Workspace == nil || len(task.Steps) > 0) {
 		return fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
 	return nil

@@ -22,12 +22,18 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 	if r.Scored == nil && !noVerdict || runtime.OriginalSource(r.Outcome) != events.Scorer {
 		return nil, fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
-	now, _, err := (&Service{log: log, opts: opts}).verdict(ctx, cfg, task, &r.Rollout, recorded)
+	s := &Service{log: log, opts: opts}
+	var now events.RolloutScored
+	again, err := s.stepsAgain(ctx, cfg, task, &r.Rollout)
+	if err == nil {
+		now, _, err = s.verdict(ctx, cfg, task, again, recorded)
+	}
 	v := NoVerdict(err)
 	if err != nil && v == nil {
 		return nil, fmt.Errorf("verify rollout %s: %w", r.ID, err)
 	}
 	c := comparison{rollout: r.ID}
+	c.steps(r.Steps, again.Steps)
 	switch {
 	case noVerdict && v == nil:
 		c.value("outcome", r.Failed.Message, "reward "+number(now.Reward))
@@ -36,7 +42,7 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 	case !noVerdict:
 		c.value("reward", number(r.Scored.Reward), number(now.Reward))
 		c.value("exit_code", fmt.Sprint(r.Scored.ExitCode), fmt.Sprint(now.ExitCode))
-		c.components(r.Scored.Components, now.Components)
+		c.components("", r.Scored.Components, now.Components)
 	}
 	return c.changed, nil
 }
@@ -55,12 +61,12 @@ func (c *comparison) value(field, recorded, now string) {
 	}
 }
 
-func (c *comparison) components(recorded, now map[string]float64) {
+func (c *comparison) components(of string, recorded, now map[string]float64) {
 	all := map[string]float64{}
 	maps.Copy(all, recorded)
 	maps.Copy(all, now)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		c.value("components."+name, component(recorded, name), component(now, name))
+		c.value(of+"components."+name, component(recorded, name), component(now, name))
 	}
 }
 

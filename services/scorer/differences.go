@@ -2,6 +2,7 @@ package scorer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -16,31 +17,82 @@ import (
 // Feedback that came last need not be the one that counts: it may have reached the log while the scorer, which had read the one
 // before, stated the reward.
 func RewardDifferences(cfg events.RunConfig) func(e events.Event) ([]runtime.Difference, error) {
-	c := &rewards{scoring: cfg.Scorer, given: map[string][]float64{}}
+	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, steps: map[string]*stepped{}}
 	return c.event
 }
 
 // rewards is what is known of the rewards of rollouts in flight.
 type rewards struct {
 	scoring events.Scoring
+	tasks   events.RunConfig
 	given   map[string][]float64 // by users, by rollout
+	steps   map[string]*stepped  // by rollout
+}
+
+// stepped is a rollout of a task with several steps, and their verdicts until now.
+type stepped struct {
+	task   events.TaskSpec
+	ended  []events.EndedStep
+	source string // of the verdicts
 }
 
 func (c *rewards) event(e events.Event) ([]runtime.Difference, error) {
 	switch e.Type {
 	case events.RolloutStartedType:
 		c.given[e.Entity] = nil
+		return nil, c.started(e)
+	case events.StepScoredType:
+		return nil, c.step(e)
 	case events.FeedbackRecordedType:
 		return nil, c.feedback(e)
 	case events.RolloutFailedType:
-		delete(c.given, e.Entity)
+		c.forget(e.Entity)
 	case events.RolloutScoredType:
-		defer delete(c.given, e.Entity)
+		defer c.forget(e.Entity)
 		if runtime.OriginalSource(e) == events.Scorer {
 			return c.scored(e)
 		}
 	}
 	return nil, nil
+}
+
+func (c *rewards) forget(rollout string) {
+	delete(c.given, rollout)
+	delete(c.steps, rollout)
+}
+
+func (c *rewards) started(e events.Event) error {
+	started, err := events.Data[events.RolloutStarted](e)
+	if task, unknown := c.tasks.Task(started.Task); unknown == nil && len(task.Steps) > 0 {
+		c.steps[e.Entity] = &stepped{task: task}
+	}
+	return err
+}
+
+func (c *rewards) step(e events.Event) error {
+	verdict, err := events.Data[events.StepScored](e)
+	if s := c.steps[e.Entity]; s != nil {
+		s.ended, s.source = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step}, Verdict: &verdict}), e.Source
+	}
+	return err
+}
+
+// composed compares the components of a rollout with what the verdicts on its steps make of them. A replay that scored with other tests has
+// copied the verdicts on steps: there is nothing to compare.
+func (c *rewards) composed(e events.Event, scored events.RolloutScored, differs func(field, recorded, recomputed string)) {
+	s := c.steps[e.Entity]
+	if s == nil || s.source != e.Source {
+		return
+	}
+	components, err := s.task.Compose(s.ended)
+	if err != nil {
+		differs("components", "given", "none: "+err.Error())
+	}
+	for _, name := range slices.Sorted(maps.Keys(components)) {
+		if recorded, now := component(scored.Components, name), number(components[name]); recorded != now {
+			differs("components."+name, recorded, now)
+		}
+	}
 }
 
 func (c *rewards) feedback(e events.Event) error {
@@ -63,6 +115,7 @@ func (c *rewards) scored(e events.Event) (found []runtime.Difference, err error)
 	differs := func(field, recorded, recomputed string) {
 		found = append(found, runtime.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
 	}
+	c.composed(e, scored, differs)
 	reward, err := c.scoring.Reward(scored.Components)
 	switch {
 	case err != nil:

@@ -46,7 +46,7 @@ func (s *Service) judge(ctx context.Context, cfg events.RunConfig, task events.T
 		"model": j.Model, "temperature": 0, "max_tokens": judgeTokens,
 		"messages": []map[string]string{
 			{"role": "system", "content": fmt.Sprintf(judgeSystem, fence, j.Rubric)},
-			{"role": "user", "content": judged(fence, task.Instruction, c)},
+			{"role": "user", "content": judged(fence, task.Instructions(), c)},
 		},
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeTime)

@@ -35,7 +35,7 @@ type Options struct {
 	Snapshots *sandbox.Snapshots
 }
 
-// Service consumes rollout_finished and feedback_recorded, and emits rollout_scored, rollout_retried and rollout_failed.
+// Service consumes rollout_finished, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
 	log  *eventlog.Log
 	opts Options
@@ -63,13 +63,13 @@ func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
 	return s, err
 }
 
-// Handle scores the rollout of the input, which has finished or got feedback, unless it has its outcome already.
+// Handle scores the rollout of the input, which has finished, or a step of it, or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
 	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, runtime.Permanent(err)
 	}
-	if err != nil || r.Over() || r.Finished == nil {
+	if err != nil || r.Over() || r.Finished == nil && r.StepToScore() == nil {
 		return nil, err
 	}
 	cfg, err := s.log.Config(ctx, r.Run)
@@ -84,6 +84,11 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return []events.Event{fact}, err
 	case err != nil && !unknown:
 		return nil, err
+	case r.StepToScore() != nil:
+		return s.scoreStep(ctx, cfg, task, &r)
+	case events.External(r.ID) && len(task.Steps) > 0 && r.Finished.Workspace != nil:
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, fmt.Errorf("task %s has steps, which are scored one by one in Rondo's own rollouts alone", task.Name))
+		return []events.Event{fact}, err
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)
 	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(events.FeatureFeedbackRewards):
@@ -155,15 +160,11 @@ func class(cause error) string {
 // scoreWith verifies, composes the reward, and stores what the verifier wrote.
 func (s *Service) scoreWith(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (events.RolloutScored, error) {
 	scored, log, err := s.verdict(ctx, cfg, task, r, judge)
-	if err != nil || len(log) == 0 {
+	if err != nil {
 		return scored, err
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), log)
-	if err != nil {
-		return scored, fmt.Errorf("store verifier log: %w", err)
-	}
-	scored.Log = &ref
-	return scored, nil
+	scored.Log, err = s.keep(ctx, log)
+	return scored, err
 }
 
 // judging gives the score of a rollout's change and where the judge's answer is.
@@ -171,16 +172,11 @@ type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpe
 
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
 func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
-	spec, err := s.spec(ctx, cfg, task, r)
+	spec, err := s.spec(ctx, cfg, task, r.ID, r.Finished.Workspace)
 	if err != nil {
 		return scored, nil, err
 	}
-	spec.From, err = s.opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
-	if err != nil {
-		return scored, nil, fmt.Errorf("task %s: %w", task.Name, err)
-	}
-	defer spec.From.Release()
-	outcome, err := verifier.Run(ctx, spec)
+	outcome, flags, err := s.outcome(ctx, task, r, spec)
 	if err != nil {
 		return scored, nil, err
 	}
@@ -199,16 +195,22 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	if err != nil {
 		return scored, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: err, Log: outcome.Log}
 	}
-	flags, err := suspicions(spec.Changes, r.Turns, outcome)
-	if err != nil {
-		return scored, nil, err
-	}
 	return events.RolloutScored{
 		Reward: reward, Components: components, Judgement: scored.Judgement, ExitCode: outcome.ExitCode,
 		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
 		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(),
 		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
 	}, outcome.Log, nil
+}
+
+// verify runs a task's tests, over the snapshot that other verifiers use, too.
+func (s *Service) verify(ctx context.Context, task events.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
+	spec.From, err = s.opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
+	if err != nil {
+		return outcome, fmt.Errorf("task %s: %w", task.Name, err)
+	}
+	defer spec.From.Release()
+	return verifier.Run(ctx, spec)
 }
 
 // build is the version of this program.
@@ -220,9 +222,10 @@ var build = sync.OnceValue(func() string {
 	return info.Main.Version
 })
 
-func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (verifier.Spec, error) {
+// spec says what to score of a rollout: a workspace, nil for the task's snapshot.
+func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
 	spec := verifier.Spec{
-		Name: r.ID, Workdir: task.Workdir, Protected: task.Protected, Env: map[string]string{},
+		Name: rollout, Workdir: task.Workdir, Protected: task.Protected, Env: map[string]string{},
 		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
 		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
 	}
@@ -256,8 +259,8 @@ func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.Ta
 		return data
 	}
 	spec.Snapshot, spec.Tests = get("snapshot", task.Snapshot), get("tests", task.Tests)
-	if r.Finished.Workspace != nil {
-		spec.Changes = get("workspace", *r.Finished.Workspace)
+	if workspace != nil {
+		spec.Changes = get("workspace", *workspace)
 	}
 	return spec, err
 }

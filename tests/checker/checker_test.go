@@ -123,6 +123,7 @@ func goodRun(t *testing.T) *tape {
 	p.annotate("g000001-1", events.RolloutAnnotated{Turn: number(0), Reward: number(9.), Text: "too late"})
 	p.state(events.BatchConsumedType, "f", "1", events.BatchConsumed{Step: 1})
 	p.fork("g000001-0", "g000003")
+	p.steps("g000004")
 	return p
 }
 
@@ -136,6 +137,18 @@ func (p *tape) fork(origin, group string) {
 	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t", Origin: from})
 	p.state(events.RolloutCopiedType, id, "0", events.RolloutCopied{Turns: []events.TurnSampled{turn}, Tools: []events.ToolsCompleted{done}})
 	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
+}
+
+// steps states a group of one rollout that is in the second step of its task, and in flight.
+func (p *tape) steps(group string) {
+	id := events.RolloutID(group, 0)
+	p.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "t", Size: 1})
+	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t"})
+	p.state(events.TurnSampledType, id, "0", events.TurnSampled{Turn: 0})
+	p.state(events.StepFinishedType, id, "0", events.StepFinished{Step: 0, Turns: 1, StopReason: events.StopFinished})
+	p.state(events.StepScoredType, id, "0", events.StepScored{Step: 0, Components: map[string]float64{"reward": 1}})
+	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
+	p.state(events.StepFinishedType, id, "1", events.StepFinished{Step: 1, Turns: 2, StopReason: events.StopFinished})
 }
 
 func number[T any](v T) *T { return &v }

@@ -175,6 +175,20 @@ func TestPlantedFaults(t *testing.T) {
 		"turns of another rollout, but no fork": {RuleTurns, func(p *tape) {
 			edit(p, events.RolloutStartedType, "g000003-0", func(d *events.RolloutStarted) { d.Origin = nil })
 		}},
+		"turn before the verdict on a step": {RuleTurns, func(p *tape) { p.remove(events.StepScoredType, "g000004-0") }},
+		"verdict on a step that has not ended": {RuleTurns, func(p *tape) {
+			edit(p, events.StepScoredType, "g000004-0", func(d *events.StepScored) { d.Step = 1 })
+		}},
+		"step that ended after other turns": {RuleTurns, func(p *tape) {
+			edit(p, events.StepFinishedType, "g000004-0", func(d *events.StepFinished) { d.Turns = 3 })
+		}},
+		"end before the verdict on the last step": {RuleTurns, func(p *tape) {
+			p.state(events.RolloutFinishedType, "g000004-0", "0", events.RolloutFinished{Task: "t", Turns: 2, Steps: 2})
+		}},
+		"more steps than there were": {RuleTurns, func(p *tape) {
+			p.state(events.StepScoredType, "g000004-0", "1", events.StepScored{Step: 1})
+			p.state(events.RolloutFinishedType, "g000004-0", "0", events.RolloutFinished{Task: "t", Turns: 2, Steps: 3})
+		}},
 		"rollout that nobody started": {RuleLedger, func(p *tape) {
 			p.state(events.RolloutAnnotatedType, "g000007-0", "x", events.RolloutAnnotated{Text: "?"})
 		}},

@@ -16,6 +16,8 @@ type rolloutState struct {
 	// history holds a digest of each turn and of its answers, which forks must repeat.
 	history  [][]byte
 	awaiting []string // ids of the calls that the last turn asked for
+	steps    int      // of its task that the agent has ended
+	unscored bool     // the last of them
 	finished bool
 	outcome  events.Type
 	reward   float64
@@ -91,14 +93,26 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 			return err
 		}
 		return r.answered(tools)
+	case events.StepFinishedType:
+		ended, err := events.Data[events.StepFinished](e)
+		if err != nil {
+			return err
+		}
+		return r.stepFinished(ended)
+	case events.StepScoredType:
+		scored, err := events.Data[events.StepScored](e)
+		if err != nil {
+			return err
+		}
+		return r.stepScored(scored)
 	case events.RolloutFinishedType:
-		if r.finished || r.awaiting != nil {
-			return fmt.Errorf("it ends an episode that is over or waits for tools")
+		if r.finished || r.awaiting != nil || r.unscored {
+			return fmt.Errorf("it ends an episode that is over or waits for tools or for the verdict on a step")
 		}
 		finished, err := events.Data[events.RolloutFinished](e)
 		r.finished, r.episode = true, finished
-		if err == nil && r.turns > 0 && finished.Turns != r.turns {
-			err = fmt.Errorf("it says that there were %d turns, but there were %d", finished.Turns, r.turns)
+		if err == nil && r.turns > 0 && (finished.Turns != r.turns || finished.Steps != r.steps) {
+			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns, r.steps)
 		}
 		return err
 	case events.RolloutScoredType:
@@ -125,6 +139,8 @@ func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
 		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
 	case r.awaiting != nil:
 		return fmt.Errorf("turn %d comes before the tools of the last turn have answered", turn.Turn)
+	case r.unscored:
+		return fmt.Errorf("turn %d comes before the verdict on the step before it", turn.Turn)
 	case r.finished:
 		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
 	}
@@ -149,6 +165,22 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 	}
 	r.awaiting = nil
 	r.history = append(r.history, digest(tools))
+	return nil
+}
+
+func (r *rolloutState) stepFinished(ended events.StepFinished) error {
+	if r.finished || r.awaiting != nil || r.unscored || ended.Step != r.steps || ended.Turns != r.turns {
+		return fmt.Errorf("it ends step %d after %d turns, but there were %d steps and %d turns, or something is awaited", ended.Step, ended.Turns, r.steps, r.turns)
+	}
+	r.steps, r.unscored = r.steps+1, true
+	return nil
+}
+
+func (r *rolloutState) stepScored(scored events.StepScored) error {
+	if !r.unscored || scored.Step != r.steps-1 {
+		return fmt.Errorf("it scores step %d, which has not ended or has its verdict", scored.Step)
+	}
+	r.unscored = false
 	return nil
 }
 

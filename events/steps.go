@@ -1,0 +1,192 @@
+package events
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// This file is about tasks of several steps. Their agent is given one instruction after the other in the same workspace: when it has ended a
+// step, that is verified with the step's own tests, and the verdict decides whether the next instruction follows.
+
+// StepSpec is one step of a task.
+type StepSpec struct {
+	Name            string            `json:"name"`
+	Instruction     string            `json:"instruction"`
+	AgentTimeout    Duration          `json:"agent_timeout,omitempty"`
+	VerifierTimeout Duration          `json:"verifier_timeout"`
+	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
+	// MinReward are the least values of the verifier's components with which the next step follows. One that is not reported is too small.
+	MinReward map[string]float64 `json:"min_reward,omitempty"`
+	Collect   []Hook             `json:"collect,omitempty"`
+	Tests     storage.Ref        `json:"tests"`
+}
+
+// Strategies are what the components of the verdicts on its steps make of a task: the mean of each, or the last verdict's.
+const (
+	StrategyMean  = "mean"
+	StrategyFinal = "final"
+)
+
+// StepFinished ends a step of a task that has several.
+type StepFinished struct {
+	Step       int          `json:"step" jsonschema:"minimum=0"` // from 0
+	StopReason string       `json:"stop_reason"`
+	Turns      int          `json:"turns"` // of the rollout until now; the next step's first turn has this number
+	Workspace  *storage.Ref `json:"workspace,omitempty"`
+}
+
+// StepScored is the verifier's verdict on a step, before anything else happens in the rollout.
+type StepScored struct {
+	Step       int                `json:"step" jsonschema:"minimum=0"`
+	Components map[string]float64 `json:"components"`
+	ExitCode   int                `json:"exit_code"`
+	Log        *storage.Ref       `json:"log,omitempty"`
+	DurationMS float64            `json:"duration_ms"`
+	// Flags, Isolation, Filesystem, User and Build are as in RolloutScored.
+	Flags      []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
+	Isolation  string   `json:"isolation,omitempty"`
+	Filesystem string   `json:"filesystem,omitempty"`
+	User       string   `json:"user,omitempty"`
+	Build      string   `json:"build,omitempty"`
+}
+
+// EndedStep is a step of a rollout that its agent has ended.
+type EndedStep struct {
+	StepFinished
+	Verdict *StepScored // nil until it is scored
+}
+
+// InStep is the task as it is in one of its steps. A task without steps is the same throughout.
+func (t TaskSpec) InStep(step int) TaskSpec {
+	if step >= len(t.Steps) {
+		return t
+	}
+	s := t.Steps[step]
+	t.Instruction, t.AgentTimeout, t.VerifierTimeout, t.VerifierEnv, t.Collect, t.Tests = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv, s.Collect, s.Tests
+	return t
+}
+
+// Instructions are all that the task's agent may be asked.
+func (t TaskSpec) Instructions() string {
+	if len(t.Steps) == 0 {
+		return t.Instruction
+	}
+	var all []string
+	for _, s := range t.Steps {
+		all = append(all, s.Instruction)
+	}
+	return strings.Join(all, "\n\n")
+}
+
+// Passes tells whether the next step follows on a verdict.
+func (s StepSpec) Passes(components map[string]float64) bool {
+	for name, least := range s.MinReward {
+		if value, ok := components[name]; !ok || value < least {
+			return false
+		}
+	}
+	return true
+}
+
+// Compose makes a rollout's components of those of its steps' verdicts, by the task's strategy. A component that a step did not report counts as
+// 0 in a mean; steps that were never begun count nothing.
+func (t TaskSpec) Compose(steps []EndedStep) (map[string]float64, error) {
+	var verdicts []map[string]float64
+	for _, s := range steps {
+		if s.Verdict == nil {
+			return nil, fmt.Errorf("step %d has no verdict", s.Step)
+		}
+		verdicts = append(verdicts, s.Verdict.Components)
+	}
+	if len(verdicts) == 0 {
+		return nil, fmt.Errorf("no step has a verdict")
+	}
+	if t.RewardStrategy == StrategyFinal {
+		return maps.Clone(verdicts[len(verdicts)-1]), nil
+	}
+	composed := map[string]float64{}
+	for _, v := range verdicts {
+		for name, value := range v {
+			composed[name] += value
+		}
+	}
+	for name, sum := range composed {
+		if composed[name] = sum / float64(len(verdicts)); math.IsInf(composed[name], 0) {
+			return nil, fmt.Errorf("the mean of %.100q is not finite", name)
+		}
+	}
+	return composed, nil
+}
+
+// StepToScore is the last ended step where it awaits its verdict, else nil.
+func (r *Rollout) StepToScore() *EndedStep {
+	if n := len(r.Steps); n > 0 && r.Steps[n-1].Verdict == nil {
+		return &r.Steps[n-1]
+	}
+	return nil
+}
+
+// StepBegin is the number of the first turn of a step that was begun.
+func (r *Rollout) StepBegin(step int) int {
+	if step == 0 || step > len(r.Steps) {
+		return 0
+	}
+	return r.Steps[step-1].Turns
+}
+
+// StepOf is the step that a turn belongs to; a task without steps has one.
+func (r *Rollout) StepOf(turn int) int {
+	step := 0
+	for step < len(r.Steps) && turn >= r.Steps[step].Turns {
+		step++
+	}
+	return step
+}
+
+func (r *Rollout) stepFinished(e Event) error {
+	ended, err := Data[StepFinished](e)
+	if err == nil && (ended.Step != len(r.Steps) || r.StepToScore() != nil) {
+		return fmt.Errorf("%s: %w: it ends step %d after %d steps", e.ID, ErrMalformed, ended.Step, len(r.Steps))
+	}
+	r.Steps = append(r.Steps, EndedStep{StepFinished: ended})
+	return err
+}
+
+func (r *Rollout) stepScored(e Event) error {
+	verdict, err := data[StepScored](e)
+	if err != nil {
+		return err
+	}
+	last := r.StepToScore()
+	if last == nil || last.Step != verdict.Step {
+		return fmt.Errorf("%s: %w: it scores step %d, which has not ended or has its verdict", e.ID, ErrMalformed, verdict.Step)
+	}
+	last.Verdict = verdict
+	return nil
+}
+
+const (
+	maxSteps     = 1000
+	maxMinReward = 100 // components
+)
+
+func (t TaskSpec) validateSteps(check func(ok bool, format string, args ...any)) {
+	check(len(t.Steps) <= maxSteps, "steps: %d of them, at most %d", len(t.Steps), maxSteps)
+	check(slices.Contains([]string{"", StrategyMean, StrategyFinal}, t.RewardStrategy), "reward_strategy %.40q: must be %s or %s", t.RewardStrategy, StrategyMean, StrategyFinal)
+	for i, s := range t.Steps {
+		check(s.Name != "" && s.Instruction != "", "steps: %d: it needs a name and an instruction", i)
+		check(s.AgentTimeout >= 0 && s.VerifierTimeout >= 0, "steps: %d: timeouts %s and %s: must not be negative", i, time.Duration(s.AgentTimeout), time.Duration(s.VerifierTimeout))
+		check(len(s.MinReward) <= maxMinReward, "steps: %d: min_reward: %d components, at most %d", i, len(s.MinReward), maxMinReward)
+		for name, least := range s.MinReward {
+			check(!math.IsNaN(least), "steps: %d: min_reward.%.40s: must be a number", i, name)
+		}
+		err := s.Tests.Validate()
+		check(err == nil, "steps: %d: tests: %v", i, err)
+	}
+}

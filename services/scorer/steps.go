@@ -1,0 +1,120 @@
+package scorer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// scoreStep states the verdict on the step that a rollout has ended.
+func (s *Service) scoreStep(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+	ended := *r.StepToScore()
+	scored, log, err := s.stepVerdict(ctx, cfg, task, r, ended.StepFinished)
+	if err == nil {
+		scored.Log, err = s.keep(ctx, log)
+	}
+	if err == nil {
+		fact, err := r.Next(events.StepScoredType, events.Ordinal(ended.Step), scored)
+		return []events.Event{fact}, err
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return failed(cfg, r, err)
+}
+
+// stepVerdict runs the tests of a step over the workspace that its agent has left. What they wrote is not stored.
+func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
+	if ended.Step >= len(task.Steps) {
+		return scored, nil, fmt.Errorf("rollout %s was in step %d, but task %s has %d: score it with tests for all of its steps", r.ID, ended.Step+1, task.Name, len(task.Steps))
+	}
+	spec, err := s.spec(ctx, cfg, task.InStep(ended.Step), r.ID, ended.Workspace)
+	if err != nil {
+		return scored, nil, err
+	}
+	outcome, err := s.verify(ctx, task, spec)
+	if err != nil {
+		return scored, nil, err
+	}
+	flags, err := suspicions(spec.Changes, r.Turns[min(r.StepBegin(ended.Step), len(r.Turns)):min(ended.Turns, len(r.Turns))], outcome)
+	if err != nil {
+		return scored, nil, err
+	}
+	return events.StepScored{
+		Step: ended.Step, Components: outcome.Components, ExitCode: outcome.ExitCode, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(),
+	}, outcome.Log, nil
+}
+
+// keep stores what a verifier wrote; nil where that is nothing.
+func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
+	if len(log) == 0 {
+		return nil, nil
+	}
+	ref, err := storage.PutBlob(ctx, s.log.Store(), log)
+	if err != nil {
+		return nil, fmt.Errorf("store verifier log: %w", err)
+	}
+	return &ref, nil
+}
+
+// outcome is the verifier's for a whole rollout. The verdicts on the steps of a task that has several stand on the log: they make it, and the
+// verifier is not asked again.
+func (s *Service) outcome(ctx context.Context, task events.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, error) {
+	if len(task.Steps) == 0 {
+		outcome, err := s.verify(ctx, task, spec)
+		if err != nil {
+			return outcome, nil, err
+		}
+		flags, err := suspicions(spec.Changes, r.Turns, outcome)
+		return outcome, flags, err
+	}
+	components, err := task.Compose(r.Steps)
+	if err != nil {
+		return verifier.Outcome{}, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: fmt.Errorf("steps of task %s: %w", task.Name, err)}
+	}
+	last := r.Steps[len(r.Steps)-1].Verdict
+	outcome := verifier.Outcome{Components: components, ExitCode: last.ExitCode, Isolation: last.Isolation, Filesystem: last.Filesystem, User: last.User}
+	var flags []string
+	for _, step := range r.Steps {
+		outcome.Duration += time.Duration(step.Verdict.DurationMS * float64(time.Millisecond))
+		flags = append(flags, step.Verdict.Flags...)
+	}
+	slices.Sort(flags)
+	flags = slices.Compact(flags)
+	return outcome, flags[:min(len(flags), maxFlags)], nil
+}
+
+// maxFlags bounds the flags of a rollout, as its schema does.
+const maxFlags = 50
+
+// stepsAgain is a rollout with the verdicts that task's tests give its steps now. A step stays ended where it was, whatever its verdict is.
+func (s *Service) stepsAgain(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
+	again := *r
+	again.Steps = slices.Clone(r.Steps)
+	for i := range again.Steps {
+		scored, _, err := s.stepVerdict(ctx, cfg, task, r, again.Steps[i].StepFinished)
+		if err != nil {
+			return r, err
+		}
+		again.Steps[i].Verdict = &scored
+	}
+	return &again, nil
+}
+
+// steps compares the recorded verdicts on steps with those of now.
+func (c *comparison) steps(recorded, now []events.EndedStep) {
+	for i, step := range recorded {
+		if step.Verdict == nil || now[i].Verdict == nil {
+			continue
+		}
+		name := fmt.Sprintf("step %d ", step.Step)
+		c.value(name+"exit_code", fmt.Sprint(step.Verdict.ExitCode), fmt.Sprint(now[i].Verdict.ExitCode))
+		c.components(name, step.Verdict.Components, now[i].Verdict.Components)
+	}
+}

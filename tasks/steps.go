@@ -1,0 +1,215 @@
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+)
+
+// Step is one step of a task that has several: its own instruction, and what it is scored and solved by.
+type Step struct {
+	Name            string
+	Instruction     string // steps/<name>/instruction.md
+	AgentTimeout    time.Duration
+	VerifierTimeout time.Duration
+	VerifierEnv     map[string]string
+	MinReward       map[string]float64 // as in events.StepSpec
+	Collect         []verifier.Hook
+	Tests           fs.FS // the task's tests with those of the step over them
+	Solution        fs.FS // nil when the step has none
+}
+
+// InStep is a task as it is in one of its steps, for who runs that alone; "" is the last step, and of a task without steps itself.
+func (t *Task) InStep(name string) (*Task, error) {
+	if name == "" && len(t.Steps) > 0 {
+		name = t.Steps[len(t.Steps)-1].Name
+	}
+	if name == "" {
+		return t, nil
+	}
+	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("task %s has no step %q", t.Name, name)
+	}
+	s, in := t.Steps[i], *t
+	in.Instruction, in.AgentTimeout, in.VerifierTimeout, in.VerifierEnv = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv
+	in.Collect, in.Tests, in.Solution, in.Steps = s.Collect, s.Tests, s.Solution, nil
+	return &in, nil
+}
+
+// stepTable is an element of [[steps]]. What it leaves out is as the task has it.
+type stepTable struct {
+	Name        string        `toml:"name"`
+	Agent       agentTable    `toml:"agent"`
+	Verifier    verifierTable `toml:"verifier"`
+	MinReward   any           `toml:"min_reward"`
+	Healthcheck *healthcheck  `toml:"healthcheck"`
+	Artifacts   []any         `toml:"artifacts"`
+}
+
+const (
+	maxSteps     = 1000
+	maxMinReward = 100 // components
+)
+
+// setSteps reads the steps of a task that has several. Such a task has no instruction and no solution of its own, and tests only for its steps to
+// share.
+func setSteps(task *Task, folder *node, cfg *config) error {
+	if len(cfg.Steps) > maxSteps {
+		return fmt.Errorf("task.toml: steps: %d, the limit is %d", len(cfg.Steps), maxSteps)
+	}
+	switch task.RewardStrategy = cfg.MultiStepRewardStrategy; task.RewardStrategy {
+	case "":
+		task.RewardStrategy = events.StrategyMean
+	case events.StrategyMean, events.StrategyFinal:
+	default:
+		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy, events.StrategyMean, events.StrategyFinal)
+	}
+	for i := range cfg.Steps {
+		s := &cfg.Steps[i]
+		if !validName.MatchString(s.Name) || slices.ContainsFunc(task.Steps, func(other Step) bool { return other.Name == s.Name }) {
+			return fmt.Errorf("task.toml: steps: %d: name %.120q: want one of its own, %s", i+1, s.Name, validName)
+		}
+		step, err := s.settings(task, cfg)
+		if err != nil {
+			return fmt.Errorf("task.toml: step %s: %w", s.Name, err)
+		}
+		if err := step.read(folder, s, cfg); err != nil {
+			return err
+		}
+		task.Steps = append(task.Steps, step)
+	}
+	last := task.Steps[len(task.Steps)-1]
+	task.Instruction, task.Tests = task.Steps[0].Instruction, last.Tests
+	return nil
+}
+
+// settings checks a step's table, over those of its task.
+func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
+	step.Name = s.Name
+	if s.Healthcheck != nil {
+		return step, unsupported("steps.healthcheck", "a sandbox starts no service that a step could wait for")
+	}
+	if err := errors.Join(s.Agent.refuse("steps.agent"), s.Verifier.refuse("steps.verifier", cfg.Environment.Workdir)); err != nil {
+		return step, err
+	}
+	if step.AgentTimeout, err = timeout("agent.timeout_sec", s.Agent.TimeoutSec, task.AgentTimeout); err != nil {
+		return step, err
+	}
+	if step.VerifierTimeout, err = timeout("verifier.timeout_sec", s.Verifier.TimeoutSec, task.VerifierTimeout); err != nil {
+		return step, err
+	}
+	own, err := s.Verifier.environment("verifier")
+	if err != nil {
+		return step, err
+	}
+	step.VerifierEnv = maps.Clone(task.VerifierEnv)
+	maps.Copy(step.VerifierEnv, own)
+	hooks, err := s.Verifier.hooks("steps.verifier.collect")
+	if err != nil {
+		return step, err
+	}
+	step.Collect = slices.Concat(task.Collect, hooks)
+	if step.MinReward, err = minReward(s.MinReward); err != nil {
+		return step, err
+	}
+	s.warn(task)
+	return step, checkArtifacts("steps.artifacts", s.Artifacts, task.Workdir, task.warn)
+}
+
+func (s *stepTable) warn(task *Task) {
+	if s.Agent.NetworkMode == "public" || s.Verifier.NetworkMode == "public" {
+		task.warn("steps: " + s.Name + " asks for a network: a sandbox has none")
+	}
+	s.Verifier.warn("steps.verifier", task)
+}
+
+// minReward reads a number, which the component "reward" must reach, or a table with one for each component.
+func minReward(value any) (map[string]float64, error) {
+	table, ok := value.(map[string]any)
+	switch {
+	case value == nil:
+		return nil, nil
+	case !ok:
+		table = map[string]any{events.RewardComponent: value}
+	case len(table) > maxMinReward:
+		return nil, fmt.Errorf("min_reward: %d components, the limit is %d", len(table), maxMinReward)
+	}
+	least := map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		switch v := table[name].(type) {
+		case float64:
+			least[name] = v
+		case int64:
+			least[name] = float64(v)
+		default:
+			return nil, fmt.Errorf("min_reward: %.100q: want a number, or a table of numbers", fmt.Sprint(value))
+		}
+		if math.IsNaN(least[name]) || math.IsInf(least[name], 0) {
+			return nil, fmt.Errorf("min_reward: %.100q: want a finite number", name)
+		}
+	}
+	return least, nil
+}
+
+// read takes over the files of a step.
+func (s *Step) read(folder *node, table *stepTable, cfg *config) error {
+	at := "steps/" + s.Name
+	dir := folder.at(at)
+	if dir == nil || !dir.isDir() {
+		return fmt.Errorf("%s: missing: each step of task.toml has a folder of its name", at)
+	}
+	if dir.child("workdir") != nil {
+		return unsupported(at+"/workdir", "files that a step brings into the workspace are not supported: put them into the snapshot, or make one task of each step")
+	}
+	var err error
+	if s.Instruction, err = readInstruction(dir); err != nil {
+		return fmt.Errorf("%s/%w", at, err)
+	}
+	tests, own := folder.child("tests"), dir.child("tests")
+	switch {
+	case tests == nil || !tests.isDir():
+		tests = own
+	case own != nil && own.isDir():
+		tests = tests.under(own)
+	}
+	separate := cfg.Verifier.separate() || table.Verifier.separate()
+	if s.Tests, err = testsIn(tests, separate); err != nil {
+		return fmt.Errorf("%s/%w", at, err)
+	}
+	if s.Solution, err = solutionIn(dir); err != nil {
+		return fmt.Errorf("%s/%w", at, err)
+	}
+	return nil
+}
+
+// under is a folder with another one laid over it.
+func (n *node) under(over *node) *node {
+	if !n.isDir() || !over.isDir() {
+		return over
+	}
+	both := newDir(n.name)
+	maps.Copy(both.children, n.children)
+	for name, child := range over.children {
+		if below := both.children[name]; below != nil {
+			child = below.under(child)
+		}
+		both.children[name] = child
+	}
+	return both
+}
+
+// warn notes what of task.toml is not honoured, once.
+func (t *Task) warn(text string) {
+	if text = "task.toml: " + strings.TrimSpace(text); !slices.Contains(t.Warnings, text) {
+		t.Warnings = append(t.Warnings, text)
+	}
+}

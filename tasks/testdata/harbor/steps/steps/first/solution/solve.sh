@@ -1,0 +1,2 @@
+#!/bin/bash
+sed -i "s/wold/world/" greet.sh

@@ -1,0 +1,2 @@
+#!/bin/bash
+sed -i "s/world/everybody/" greet.sh

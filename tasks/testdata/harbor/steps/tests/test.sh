@@ -1,0 +1,3 @@
+#!/bin/bash
+. /tests/lib.sh
+[ "$(sh greet.sh)" = "Hello, $WANT!" ] && reward 1 || reward 0
