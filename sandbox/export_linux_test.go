@@ -27,9 +27,9 @@ func NewAt(ctx context.Context, level string, spec Spec) (*Sandbox, error) {
 	return create(ctx, spec, level)
 }
 
-// HasLandlock tells whether the kernel has what adds to namespaces, or with scoped all that the middle level takes.
-func HasLandlock(scoped bool) bool {
-	_, err := jail.NewLandlock(jail.Rules{Scoped: scoped})
+// HasLandlock tells whether the kernel has what the middle level takes.
+func HasLandlock() bool {
+	_, err := jail.NewLandlock(jail.Rules{Scoped: true})
 	return err == nil
 }
 

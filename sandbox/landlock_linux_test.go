@@ -24,7 +24,7 @@ func init() {
 func needLandlock(t *testing.T) {
 	t.Helper()
 	switch {
-	case sandbox.HasLandlock(true):
+	case sandbox.HasLandlock():
 	case os.Getenv("RONDO_REQUIRE_ALL") == "1":
 		t.Fatal("Landlock is required by RONDO_REQUIRE_ALL=1")
 	default:

@@ -203,8 +203,8 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	}, outcome.Log, nil
 }
 
-// verify runs a task's tests, over the snapshot that other verifiers use, too.
-func (s *Service) verify(ctx context.Context, task events.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
+// runTests runs a task's tests, over the snapshot that other verifiers use, too.
+func (s *Service) runTests(ctx context.Context, task events.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
 	spec.From, err = s.opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
 	if err != nil {
 		return outcome, fmt.Errorf("task %s: %w", task.Name, err)

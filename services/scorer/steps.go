@@ -37,7 +37,7 @@ func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task ev
 	if err != nil {
 		return scored, nil, err
 	}
-	outcome, err := s.verify(ctx, task, spec)
+	outcome, err := s.runTests(ctx, task, spec)
 	if err != nil {
 		return scored, nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
 // verifier is not asked again.
 func (s *Service) outcome(ctx context.Context, task events.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, error) {
 	if len(task.Steps) == 0 {
-		outcome, err := s.verify(ctx, task, spec)
+		outcome, err := s.runTests(ctx, task, spec)
 		if err != nil {
 			return outcome, nil, err
 		}
