@@ -75,6 +75,7 @@ func (c *config) refuse(*Task) error {
 	return c.Verifier.refuse("verifier", env.Workdir)
 }
 
+// refuse checks what the agent's table asks of its sandbox.
 func (a *agentTable) refuse(table string) error {
 	if err := refuseUser(table+".user", a.User); err != nil {
 		return err

@@ -113,10 +113,7 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 	defer cancel()
 	t, err := s.ask(asking, cfg, task, r)
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		if step, stopReason := next(r, task, cfg.Limits, time.Now()); step != sample {
-			return s.end(ctx, task, r, step, stopReason)
-		}
-		return nil, nil
+		return s.late(ctx, cfg, task, r)
 	}
 	if err != nil {
 		return s.failed(ctx, cfg, r, delivered, err)
@@ -133,6 +130,16 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 	what, stopReason := next(r, task, cfg.Limits, time.Now())
 	last, err := s.end(ctx, task, r, what, stopReason)
 	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
+}
+
+// late ends the step or the episode where a turn was given up because the agent's time is over; behind the rollout's deadline it does nothing.
+func (s *Service) late(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+	until, deadline := agentDeadline(r, task), r.Started.Deadline
+	if until.IsZero() || !deadline.IsZero() && !until.Before(deadline) {
+		return nil, nil
+	}
+	step, stopReason := next(r, task, cfg.Limits, until)
+	return s.end(ctx, task, r, step, stopReason)
 }
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next

@@ -55,7 +55,7 @@ class Trajectory:
     reward: float | None = None
     components: Mapping[str, float] = field(default_factory=dict)
     policy_version: int = 0
-    #: finished, or the limit that it ran into: max_turns, max_tokens, length.
+    #: finished, or the limit that it ran into: max_turns, max_tokens, length, timeout.
     stop_reason: str = "finished"
     failure: str = ""
 
