@@ -253,6 +253,8 @@ func (p *plane) close() {
 		p.store.Close()
 	}
 	if p.lock != nil {
+		// Closing alone would leave it to a process that is being started, and has not closed what it inherited.
+		_ = unix.Flock(int(p.lock.Fd()), unix.LOCK_UN)
 		p.lock.Close()
 	}
 }
