@@ -60,8 +60,9 @@ func (s *Snapshot) hold() (release func()) {
 	return func() { s.from.drop(s.place) }
 }
 
-// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than most bytes, those that were not used for the longest
-// time and are not used now are thrown away. What a process left there half unpacked is cleared away.
+// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than
+// most bytes, those that were not used for the longest time and are not used now are thrown away. What a process left there half unpacked is
+// cleared away.
 func OpenSnapshots(dir string, role Role, most int64) (*Snapshots, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
