@@ -32,9 +32,8 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		}
 		spec := events.TaskSpec{
 			Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
-			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB, Protected: t.Protected,
-			Deterministic: t.Deterministic,
-			CPUs:          t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
+			Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: events.Duration(t.VerifierTimeout), MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic,
+			CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID,
 		}
 		for _, hook := range t.Collect {
 			spec.Collect = append(spec.Collect, events.Hook{Command: hook.Command, Timeout: events.Duration(hook.Timeout)})
