@@ -34,7 +34,8 @@ func TestRoles(t *testing.T) {
 			if sb.FSMode() != want || sb.User() != sandbox.UserOwn {
 				t.Errorf("role %d over a snapshot of role %d: %s of %s, want %s", role, from, sb.FSMode(), sb.User(), want)
 			}
-			got := output(t, sb, "mv dir moved; echo y >> moved/file; echo > new; mkdir folder; echo y >> /var/cache/lent/cached && echo > /var/cache/lent/new && echo lent; stat -c '%U %a %n' . moved/file new folder; id -u")
+			got := output(t, sb, "mv dir moved; echo y >> moved/file; echo > new; mkdir folder; "+
+				"echo y >> /var/cache/lent/cached && echo > /var/cache/lent/new && echo lent; stat -c '%U %a %n' . moved/file new folder; id -u")
 			if got != "lent\nroot 755 .\nroot 644 moved/file\nroot 644 new\nroot 755 folder\n0" {
 				t.Errorf("role %d over a snapshot of role %d: %s", role, from, got)
 			}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,8 @@ type Snapshots struct {
 	dir  string
 	role Role
 	most int64
+	// over: more than most is there, as far as is known. To look takes a while where there are many.
+	over atomic.Bool
 	mu   sync.Mutex
 	used map[string]*unpacked // by digest
 }
@@ -57,8 +60,9 @@ func (s *Snapshot) hold() (release func()) {
 	return func() { s.from.drop(s.place) }
 }
 
-// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than most bytes, those that were not used for the longest
-// time and are not used now are thrown away. What a process left there half unpacked is cleared away.
+// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than
+// most bytes, those that were not used for the longest time and are not used now are thrown away. What a process left there half unpacked is
+// cleared away.
 func OpenSnapshots(dir string, role Role, most int64) (*Snapshots, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -70,6 +74,7 @@ func OpenSnapshots(dir string, role Role, most int64) (*Snapshots, error) {
 		}
 	}
 	s := &Snapshots{dir: dir, role: role, most: most, used: map[string]*unpacked{}}
+	s.over.Store(true)
 	half, err := filepath.Glob(filepath.Join(dir, "*"+halfSuffix))
 	if err != nil {
 		return nil, err
@@ -130,7 +135,7 @@ func (s *Snapshots) drop(u *unpacked) {
 		u.lock.Close()
 	}
 	u.mu.Unlock()
-	if unused {
+	if unused && s.over.Load() {
 		s.evict()
 	}
 }
@@ -303,6 +308,7 @@ type kept struct {
 // next time.
 func (s *Snapshots) evict() {
 	all, total := s.list()
+	defer func() { s.over.Store(total > s.most) }()
 	slices.SortFunc(all, func(a, b kept) int { return a.used.Compare(b.used) })
 	for _, k := range all {
 		if total <= s.most {

@@ -126,8 +126,9 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 		return Outcome{}, applyError(err)
 	}
 	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Role: sandbox.RoleVerifier, Workdir: spec.Workdir, Snapshot: spec.From, Root: spec.Root, Mounts: spec.Mounts, ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
-		Limits: spec.Limits, AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
+		Name: spec.Name, Role: sandbox.RoleVerifier, Workdir: spec.Workdir, Snapshot: spec.From, Root: spec.Root, Mounts: spec.Mounts,
+		ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
+		Limits:   spec.Limits, AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
 	})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
