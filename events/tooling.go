@@ -218,7 +218,7 @@ type ToolState struct {
 	// Shell is where the next command begins, nil where nothing differs from the sandbox's own folder and environment.
 	Shell *ShellState `json:"shell,omitempty"`
 	Todos []Todo      `json:"todos,omitempty"`
-	// Background: a command was started that may still run.
+	// Background: a command or a server was started that may still run.
 	Background bool `json:"background,omitempty"`
 }
 
