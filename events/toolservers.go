@@ -105,7 +105,8 @@ func (t Tooling) validateServers(taken map[string]bool) (errs []error) {
 	return errs
 }
 
-func (s ToolServer) validate() error {
+// Check reports what is wrong with all but its tools.
+func (s ToolServer) Check() error {
 	switch {
 	case !toolName.MatchString(s.Name):
 		return fmt.Errorf("name: use letters, digits, - and _, at most 64")
@@ -115,15 +116,18 @@ func (s ToolServer) validate() error {
 		return fmt.Errorf("url %q: give one such as https://example.com/mcp, without credentials and query", withoutSecrets(s.URL))
 	case s.Timeout < 0 || time.Duration(s.Timeout) > maxToolTimeout:
 		return fmt.Errorf("timeout %s: must be 0 to %s", time.Duration(s.Timeout), maxToolTimeout)
-	case len(s.Tools) == 0:
-		return fmt.Errorf("it has no tools: `rondo run open` lists them; where it cannot, write them down as its tools")
-	case len(s.Tools) > MaxServerTools:
-		return fmt.Errorf("%d tools, at most %d", len(s.Tools), MaxServerTools)
+	case s.URL == "":
+		return checkCommand(s.Command)
 	}
-	if s.URL == "" {
-		if err := checkCommand(s.Command); err != nil {
-			return err
-		}
+	return nil
+}
+
+func (s ToolServer) validate() error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if len(s.Tools) == 0 || len(s.Tools) > MaxServerTools {
+		return fmt.Errorf("%d tools, want 1 to %d: `rondo run open` lists them; where it cannot, write them down in the run file", len(s.Tools), MaxServerTools)
 	}
 	there := map[string]bool{}
 	for _, t := range s.Tools {

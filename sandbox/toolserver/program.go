@@ -1,6 +1,7 @@
 package toolserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,13 @@ type program struct {
 	pipes *sandbox.Pipes
 	hang  func() // hangs up, once
 
-	mu   sync.Mutex // of what follows
-	left int        // bytes that it may write until the next call
-	why  error      // the first failure of reading or writing
+	mu    sync.Mutex // of what follows
+	bytes int        // that it may write until the next call
+	lines int
+	why   error // the first failure of reading or writing
 }
 
-var errSentTooMuch = fmt.Errorf("it wrote more than %d MiB for one call", maxSent>>20)
+var errSentTooMuch = fmt.Errorf("it wrote more than %d MiB or %d messages for one call", maxSent>>20, maxLines)
 
 // start starts a server in the sandbox.
 func (s *Sessions) start(ctx context.Context, server events.ToolServer) (*link, mcp.Transport, error) {
@@ -35,7 +37,7 @@ func (s *Sessions) start(ctx context.Context, server events.ToolServer) (*link, 
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &program{name: server.Name, pipes: pipes, left: maxSent, hang: sync.OnceFunc(func() { _ = pipes.Close() })} // the sandbox ends it otherwise
+	p := &program{name: server.Name, pipes: pipes, bytes: maxSent, lines: maxLines, hang: sync.OnceFunc(func() { _ = pipes.Close() })} // the sandbox ends it otherwise
 	return &link{under: p}, &mcp.IOTransport{Reader: p, Writer: p, MaxLineLength: maxMessage}, nil
 }
 
@@ -43,8 +45,9 @@ func (s *Sessions) start(ctx context.Context, server events.ToolServer) (*link, 
 func (p *program) Read(into []byte) (int, error) {
 	n, err := p.pipes.Read(into)
 	p.mu.Lock()
-	p.left -= n
-	if err == nil && p.left < 0 {
+	p.bytes -= n
+	p.lines -= bytes.Count(into[:n], []byte("\n"))
+	if err == nil && (p.bytes < 0 || p.lines < 0) {
 		n, err = 0, errSentTooMuch
 	}
 	p.mu.Unlock()
@@ -69,7 +72,7 @@ func (p *program) note(err error) error {
 func (p *program) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left = maxSent
+	p.bytes, p.lines = maxSent, maxLines
 }
 
 // Close is for the session, which closes what it reads and what it writes.
@@ -87,6 +90,7 @@ func (p *program) judge(err error) error {
 	switch {
 	case errors.Is(p.why, sandbox.ErrClosed):
 		return p.why
+	case errors.Is(err, errNotReady):
 	case errors.Is(p.why, io.EOF):
 		return &fault{fmt.Sprintf("the server %s has ended with exit code %d%s", p.name, p.pipes.ExitCode(), again)}
 	case p.why != nil:

@@ -22,10 +22,14 @@ import (
 const (
 	// startTime bounds starting a server, or finding it, until it can be asked.
 	startTime = 30 * time.Second
-	// maxMessage bounds one message of a server, in bytes, and maxSent what a program writes from one call to the next.
+	// maxMessage bounds one message of a server, in bytes, maxSent what a program writes from one call to the next, and maxLines the
+	// messages in it.
 	maxMessage = 4 << 20
 	maxSent    = 8 << 20
+	maxLines   = 4000
 )
+
+var errNotReady = fmt.Errorf("it was not ready within %s", startTime)
 
 // ErrUnreachable says that a server outside cannot be asked, which is not what the caller did.
 var ErrUnreachable = errors.New("unreachable")
@@ -150,7 +154,7 @@ func (s *Sessions) link(ctx context.Context, server events.ToolServer) (*link, e
 		return nil, context.Cause(ctx)
 	}
 	if late {
-		err = fmt.Errorf("the server %s was not ready within %s", server.Name, startTime)
+		err = errNotReady
 	}
 	return nil, l.under.judge(err)
 }

@@ -3,6 +3,7 @@ package toolrunner
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
@@ -19,10 +20,14 @@ func (o Options) sessions(sb *sandbox.Sandbox, run string) *toolserver.Sessions 
 // ListTools asks the servers of a run that is about to be opened for their tools, where its configuration has none of them: servers outside
 // themselves, the others in a sandbox of the run's first task, whose snapshot is in the store.
 func ListTools(ctx context.Context, store storage.Store, opts Options, run string, cfg *events.RunConfig) error {
+	cfg.Tools.Servers = slices.Clone(cfg.Tools.Servers) // other runs may be opened by the same
 	for i := range cfg.Tools.Servers {
 		server := &cfg.Tools.Servers[i]
 		if len(server.Tools) > 0 {
 			continue
+		}
+		if err := server.Check(); err != nil {
+			return fmt.Errorf("tools.servers: %d (%.80q): %w", i, server.Name, err)
 		}
 		listed, err := listTools(ctx, store, opts, run, cfg.Tasks, *server)
 		if err != nil {
