@@ -67,10 +67,10 @@ func (s ToolServer) Wall() time.Duration { return cmp.Or(time.Duration(s.Timeout
 // Choose takes what a server listed as its tools: those that are offered, in the server's order.
 func (s *ToolServer) Choose(listed []ServerTool) error {
 	s.Tools = listed
-	s.Tools = s.Offered()
 	if err := s.validate(); err != nil {
 		return fmt.Errorf("tools.servers: %.80q: %w", s.Name, err)
 	}
+	s.Tools = s.Offered()
 	return nil
 }
 
