@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -29,10 +30,13 @@ func served(server events.ToolServer, t events.ServerTool) (tool, error) {
 	takes, err := describe(&d, t.Arguments())
 	return tool{Definition: d, stays: !server.Outside(), run: func(ctx context.Context, w *work, arguments string) (observation, error) {
 		arguments = orEmpty(arguments)
-		if refused, err := takes.refused(arguments); err != nil {
-			return observation{}, err
-		} else if refused != nil {
-			return *refused, nil
+		if !json.Valid([]byte(arguments)) {
+			return refusal("the arguments are not JSON"), nil
+		}
+		if checkable(t.Parameters, arguments) { // otherwise the server says what is wrong
+			if refused, err := takes.refused(arguments); err != nil || refused != nil {
+				return *cmp.Or(refused, &observation{}), err
+			}
 		}
 		answer, err := w.servers(ctx, server, t.Name, json.RawMessage(arguments))
 		return observation{content: answer.Content, failed: answer.Failed}, err
