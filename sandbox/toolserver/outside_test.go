@@ -179,7 +179,7 @@ func TestHostileServersOutside(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			until(r, func() error { _, err := fmt.Fprint(w, strings.Repeat(" ", 1<<16)); return err })
 		}, "more than 4 MiB"},
-		"an endless stream of messages": {stream("data: " + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}` + "\n\n"), "more than 4 MiB"},
+		"an endless stream of messages": {stream("data: " + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"` + strings.Repeat("m", 1<<14) + `"}}` + "\n\n"), "more than 4 MiB"},
 		"an endless event":              {stream("data: " + strings.Repeat("a", 1<<16)), "more than 4 MiB"},
 		"no answer":                     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer within"},
 		"an error": {func(w http.ResponseWriter, r *http.Request) {
