@@ -35,17 +35,16 @@ type outside struct {
 	much atomic.Bool // an answer was too large
 }
 
-// dial makes what a session with a server outside runs over. No redirect is followed: a server that sends its clients elsewhere would get
-// them to show the key there.
+// dial makes what a session with a server outside runs over.
 func (s *Sessions) dial(_ context.Context, server events.ToolServer) (*link, mcp.Transport, error) {
 	o := &outside{name: server.Name, key: s.keyOf(server)}
-	client := &http.Client{Transport: o, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &link{under: o}, &mcp.StreamableClientTransport{
-		Endpoint: server.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
 	}, nil
 }
 
-// RoundTrip sends one request with the key, and bounds the answer. What says that the server cannot be asked now is an error.
+// RoundTrip sends one request with the key, and bounds the answer. What says that the server cannot be asked now is an error, and so is a
+// redirect: a server that sends its clients elsewhere would get them to show the key there.
 func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := request.Context(), context.CancelFunc(func() {})
 	if request.Method == http.MethodDelete {
@@ -72,10 +71,10 @@ func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 func (o *outside) renew() { o.much.Store(false) }
 
 func (o *outside) judge(err error) error {
-	switch {
-	case o.much.Load():
+	if o.much.Load() {
 		return &fault{fmt.Sprintf("the server %s answered more than %d MiB", o.name, maxMessage>>20)}
-	case errors.Is(err, ErrUnreachable), errors.Is(err, mcp.ErrSessionMissing):
+	}
+	if errors.Is(err, ErrUnreachable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
