@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type outside struct {
 	name string
 	key  string
 	much atomic.Bool // an answer was too large
+	torn atomic.Bool // an answer broke off
 }
 
 // dial makes what a session with a server outside runs over.
@@ -64,20 +66,29 @@ func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 		response.Body.Close()
 		return nil, fmt.Errorf("%w: it answered %s", ErrUnreachable, http.StatusText(code))
 	}
-	response.Body = &bounded{ReadCloser: response.Body, left: maxMessage, much: &o.much}
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); code == http.StatusOK && kind != "application/json" && kind != "text/event-stream" {
+		response.Body.Close()
+		return nil, fmt.Errorf("%w: it answered with %.80q, which is none of a server of tools", ErrUnreachable, kind)
+	}
+	response.Body = &bounded{ReadCloser: response.Body, left: maxMessage, of: o}
 	return response, nil
 }
 
-func (o *outside) renew() { o.much.Store(false) }
+func (o *outside) renew() {
+	o.much.Store(false)
+	o.torn.Store(false)
+}
 
 func (o *outside) judge(err error) error {
-	if o.much.Load() {
+	switch {
+	case o.much.Load():
 		return &fault{fmt.Sprintf("the server %s answered more than %d MiB", o.name, maxMessage>>20)}
-	}
-	if errors.Is(err, ErrUnreachable) {
+	case errors.Is(err, ErrUnreachable):
 		return err
+	case o.torn.Load(), errors.Is(err, mcp.ErrSessionMissing), errors.Is(err, mcp.ErrConnectionClosed):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return &fault{fmt.Sprintf("the server %s answers what cannot be understood: %v", o.name, err)}
 }
 
 // close has nothing to do: requests end with the calls that they are for.
@@ -87,14 +98,17 @@ func (o *outside) close() {}
 type bounded struct {
 	io.ReadCloser
 	left int
-	much *atomic.Bool
+	of   *outside
 }
 
 func (b *bounded) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	if b.left -= n; b.left < 0 {
-		b.much.Store(true)
+		b.of.much.Store(true)
 		return 0, errors.New("the answer is too large")
+	}
+	if err != nil && err != io.EOF {
+		b.of.torn.Store(true)
 	}
 	return n, err
 }

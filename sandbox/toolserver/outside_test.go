@@ -121,6 +121,14 @@ func broken(then http.HandlerFunc) http.Handler {
 	})
 }
 
+// result is an answer to the third request, the first behind those that begin a session.
+func result(result string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":3,"result":%s}`, result)
+	}
+}
+
 // TestServersThatCannotBeAsked are of the infrastructure, and tell no key.
 func TestServersThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
@@ -132,8 +140,13 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 		"Temporary Redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/?"+key, http.StatusTemporaryRedirect)
 		},
-		"Forbidden":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, key, http.StatusForbidden) },
-		"unsupported content": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "<html>%s</html>", key) },
+		"Forbidden":                    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, key, http.StatusForbidden) },
+		`it answered with "text/html"`: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "<html>%s</html>", key) },
+		"unexpected EOF": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, `{"jsonrpc":`)
+		},
 		"EOF": func(w http.ResponseWriter, _ *http.Request) {
 			if connection, _, err := http.NewResponseController(w).Hijack(); err == nil {
 				connection.Close()
@@ -181,7 +194,11 @@ func TestHostileServersOutside(t *testing.T) {
 		}, "more than 4 MiB"},
 		"an endless stream of messages": {stream("data: " + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"` + strings.Repeat("m", 1<<14) + `"}}` + "\n\n"), "more than 4 MiB"},
 		"an endless event":              {stream("data: " + strings.Repeat("a", 1<<16)), "more than 4 MiB"},
-		"no answer":                     {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer within"},
+		"no content":                    {result(`{"content":[null]}`), "cannot be understood"},
+		"a number":                      {result(`5`), "cannot be understood"},
+		"an unknown kind":               {result(`{"content":[{"type":"video"}]}`), "cannot be understood"},
+		"a question":                    {result(`{"resultType":"input_required","inputRequests":{}}`), "asks for something"},
+		"silence":                       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer within"},
 		"an error": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"not so, %s"}}`, key)
@@ -190,7 +207,7 @@ func TestHostileServersOutside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, server := at(t, broken(c.then))
-			if strings.HasPrefix(name, "no ") {
+			if name == "silence" {
 				server.Timeout = events.Duration(200 * time.Millisecond)
 			}
 			if got, err := asks(t, s, server, ""); err != nil || !got.Failed || !strings.Contains(got.Content, c.want) || strings.Contains(got.Content, key) {
@@ -203,20 +220,14 @@ func TestHostileServersOutside(t *testing.T) {
 // TestListings that cannot be recorded are refused.
 func TestListings(t *testing.T) {
 	t.Parallel()
-	listing := func(result string) http.Handler {
-		return broken(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":3,"result":%s}`, result)
-		})
-	}
 	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, events.MaxServerTools)
-	for want, result := range map[string]string{
+	for want, listed := range map[string]string{
 		"lists no tools":          `{"tools":[]}`,
 		"more than 128 tools":     `{"tools":[` + many + `{"name":"b","inputSchema":{"type":"object"}}]}`,
 		"shows the key":           `{"tools":[{"name":"a","description":"ask with ` + key + `","inputSchema":{"type":"object"}}]}`,
 		"answered: no such thing": `null,"error":{"code":-32601,"message":"no such thing"}`,
 	} {
-		s, server := at(t, listing(result))
+		s, server := at(t, broken(result(listed)))
 		if listed, err := s.List(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v, %v", want, listed, err)
 		}

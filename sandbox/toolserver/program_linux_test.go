@@ -105,7 +105,7 @@ func TestHostilePrograms(t *testing.T) {
 	t.Parallel()
 	sb := inside(t)
 	for kind, want := range map[string]string{
-		"babbling": "it wrote more than 8 MiB or 4000 messages for one call",
+		"babbling": "it wrote more than 8 MiB or 2000 messages for one call",
 		"giant":    "maximum line length",
 		"garbage":  "invalid character",
 	} {

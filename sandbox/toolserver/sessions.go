@@ -26,7 +26,7 @@ const (
 	// messages in it.
 	maxMessage = 4 << 20
 	maxSent    = 8 << 20
-	maxLines   = 4000
+	maxLines   = 2000
 )
 
 var errNotReady = fmt.Errorf("it was not ready within %s", startTime)
@@ -155,6 +155,9 @@ func (s *Sessions) link(ctx context.Context, server events.ToolServer) (*link, e
 	}
 	if late {
 		err = errNotReady
+	}
+	if server.Outside() {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return nil, l.under.judge(err)
 }
