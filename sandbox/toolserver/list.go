@@ -3,7 +3,6 @@ package toolserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,11 +17,11 @@ const maxPages = 32
 // List asks a server for all its tools. Nothing but their number is checked.
 func (s *Sessions) List(ctx context.Context, server events.ToolServer) (listed []events.ServerTool, err error) {
 	err = s.with(ctx, server, startTime, func(ctx context.Context, session *mcp.ClientSession) error {
-		listed, err = list(ctx, session)
+		listed, err = list(ctx, server.Name, session)
 		return err
 	})
 	if err == nil && len(listed) == 0 {
-		err = errors.New("it lists no tools")
+		err = &fault{fmt.Sprintf("the server %s lists no tools", server.Name)}
 	}
 	if err != nil {
 		return nil, s.failed(server, err)
@@ -34,7 +33,7 @@ func (s *Sessions) List(ctx context.Context, server events.ToolServer) (listed [
 	return listed, nil
 }
 
-func list(ctx context.Context, session *mcp.ClientSession) (listed []events.ServerTool, err error) {
+func list(ctx context.Context, name string, session *mcp.ClientSession) (listed []events.ServerTool, err error) {
 	cursor := ""
 	for range maxPages {
 		page, err := session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
@@ -45,13 +44,13 @@ func list(ctx context.Context, session *mcp.ClientSession) (listed []events.Serv
 			listed = append(listed, described(t))
 		}
 		if len(listed) > events.MaxServerTools {
-			return nil, &fault{fmt.Sprintf("it lists more than %d tools", events.MaxServerTools)}
+			return nil, &fault{fmt.Sprintf("the server %s lists more than %d tools", name, events.MaxServerTools)}
 		}
 		if cursor = page.NextCursor; cursor == "" {
 			return listed, nil
 		}
 	}
-	return nil, &fault{fmt.Sprintf("it lists its tools in more than %d parts", maxPages)}
+	return nil, &fault{fmt.Sprintf("the server %s lists its tools in more than %d parts", name, maxPages)}
 }
 
 // described is a tool as it is recorded.

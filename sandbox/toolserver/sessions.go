@@ -211,6 +211,10 @@ func (s *Sessions) keyOf(server events.ToolServer) string {
 
 // failed names the server in an error, which does not tell its key.
 func (s *Sessions) failed(server events.ToolServer, err error) error {
+	var wrong *fault
+	if errors.As(err, &wrong) {
+		return errors.New(s.clean(server, wrong.text))
+	}
 	if text := err.Error(); s.clean(server, text) != text {
 		unreachable := errors.Is(err, ErrUnreachable)
 		if err = errors.New(s.clean(server, text)); unreachable {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +30,7 @@ func (a *agent) openPipes(request wire.Request) error {
 	if err != nil {
 		_ = closeAll([]*os.File{in, out})
 		if code, text := launchFailure(err, request.Argv); code != 0 {
-			return fmt.Errorf("%w: %s", wire.ErrInvalid, text)
+			return fmt.Errorf("%w: %s", wire.ErrInvalid, strings.TrimSpace(text))
 		}
 		return err
 	}
