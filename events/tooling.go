@@ -41,6 +41,8 @@ type Tooling struct {
 	Rename map[string]string `json:"rename,omitempty" yaml:"rename"`
 	// Add are the run's own.
 	Add []AddedTool `json:"add,omitempty" yaml:"add"`
+	// Servers are those of the Model Context Protocol whose tools are offered, too.
+	Servers []ToolServer `json:"servers,omitempty" yaml:"servers"`
 	// Cache lets the answers of read-only tools be used again where nothing has changed; nil is true.
 	Cache *bool `json:"cache,omitempty" yaml:"cache"`
 }
@@ -136,7 +138,7 @@ func (c *RunConfig) validateTools() (errs []error) {
 			check(false, "add: %d (%.80q): %w", i, a.Name, err)
 		}
 	}
-	return errs
+	return append(errs, t.validateServers(taken)...)
 }
 
 func (a AddedTool) validate() error {
@@ -147,19 +149,37 @@ func (a AddedTool) validate() error {
 		return fmt.Errorf("description of %d bytes: say what the tool does, in 1 to %d", len(a.Description), maxToolText)
 	case a.Timeout < 0 || time.Duration(a.Timeout) > maxToolTimeout:
 		return fmt.Errorf("timeout %s: must be 0 to %s", time.Duration(a.Timeout), maxToolTimeout)
-	case len(a.Command) == 0 || a.Command[0] == "" || len(a.Command) > maxToolCommand:
-		return fmt.Errorf("command of %d words: name the program and its arguments, at most %d words", len(a.Command), maxToolCommand)
 	}
-	for _, word := range a.Command {
+	if err := checkCommand(a.Command); err != nil {
+		return err
+	}
+	return a.Arguments().check()
+}
+
+func checkCommand(command []string) error {
+	if len(command) == 0 || command[0] == "" || len(command) > maxToolCommand {
+		return fmt.Errorf("command of %d words: name the program and its arguments, at most %d words", len(command), maxToolCommand)
+	}
+	for _, word := range command {
 		if len(word) > maxToolWordSize || strings.ContainsRune(word, 0) {
 			return fmt.Errorf("command: a word of %d bytes, or with a zero byte (limit %d)", len(word), maxToolWordSize)
 		}
 	}
-	schema, err := json.Marshal(a.Parameters)
+	return nil
+}
+
+// Arguments is what the tool takes.
+func (a AddedTool) Arguments() ToolArguments { return ToolArguments(a.Parameters) }
+
+// ToolArguments is a JSON Schema of a tool's arguments, an object; nil takes none.
+type ToolArguments map[string]any
+
+func (a ToolArguments) check() error {
+	schema, err := json.Marshal(a)
 	if err != nil || len(schema) > maxToolSchema {
 		return fmt.Errorf("parameters of %d bytes: must be a JSON Schema of at most %d", len(schema), maxToolSchema)
 	}
-	if a.Parameters != nil && a.Parameters["type"] != "object" {
+	if a != nil && a["type"] != "object" {
 		return fmt.Errorf("parameters: their type must be object")
 	}
 	if _, err := a.Schema(); err != nil {
@@ -169,7 +189,7 @@ func (a AddedTool) validate() error {
 }
 
 // Schema is what the arguments must meet. It refers to no other document.
-func (a AddedTool) Schema() (*jsonschema.Schema, error) {
+func (a ToolArguments) Schema() (*jsonschema.Schema, error) {
 	encoded, err := a.Document()
 	if err != nil {
 		return nil, err
@@ -187,13 +207,11 @@ func (a AddedTool) Schema() (*jsonschema.Schema, error) {
 }
 
 // Document is the schema as JSON.
-func (a AddedTool) Document() (json.RawMessage, error) { return json.Marshal(a.parameters()) }
-
-func (a AddedTool) parameters() map[string]any {
-	if a.Parameters == nil {
-		return map[string]any{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
+func (a ToolArguments) Document() (json.RawMessage, error) {
+	if a == nil {
+		a = ToolArguments{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
 	}
-	return a.Parameters
+	return json.Marshal(a)
 }
 
 // ToolState is what tools remember of a rollout from turn to turn, beside the workspace.
@@ -201,7 +219,7 @@ type ToolState struct {
 	// Shell is where the next command begins, nil where nothing differs from the sandbox's own folder and environment.
 	Shell *ShellState `json:"shell,omitempty"`
 	Todos []Todo      `json:"todos,omitempty"`
-	// Background: a command was started that may still run.
+	// Background: a command or a server was started that may still run.
 	Background bool `json:"background,omitempty"`
 }
 

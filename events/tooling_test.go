@@ -1,6 +1,7 @@
 package events
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,12 @@ func TestTooling(t *testing.T) {
 		change(&a)
 		return Tooling{Add: []AddedTool{a}}
 	}
+	served := func(change func(*ToolServer)) Tooling {
+		s := ToolServer{Name: "docs", Command: []string{"docs"}, Tools: []ServerTool{{Name: "find"}, {Name: "a.b"}}, Only: []string{"find"}}
+		change(&s)
+		return Tooling{Servers: []ToolServer{s}}
+	}
+	outside := func(url string) Tooling { return served(func(s *ToolServer) { s.Command, s.URL = nil, url }) }
 	for want, tooling := range map[string]Tooling{
 		"": {Set: ToolsComposer, Only: []string{"grep", "todo_write"}, Rename: map[string]string{"grep": "search"}, Add: []AddedTool{{Name: "grep", Description: "x", Command: []string{"x"}}}},
 		`tools.set "all": must be basic or composer`:             {Set: "all"},
@@ -33,7 +40,32 @@ func TestTooling(t *testing.T) {
 		`tools.add: 0 ("check"): parameters of 2`: tool(func(a *AddedTool) {
 			a.Parameters["description"] = strings.Repeat("x", 20<<10)
 		}),
-		"tools.add: 33 tools, at most 32": {Add: make([]AddedTool, 33)},
+		"tools.add: 33 tools, at most 32":                          {Add: make([]AddedTool, 33)},
+		`tools.servers: 0 ("a b"): name`:                           served(func(s *ToolServer) { s.Name = "a b" }),
+		`tools.servers: 0 ("docs"): give the command`:              served(func(s *ToolServer) { s.URL = "https://example.com" }),
+		`tools.servers: 0 ("docs"): command: a word of`:            served(func(s *ToolServer) { s.Command = []string{"a\x00b"} }),
+		`tools.servers: 0 ("docs"): timeout 1h0m0s`:                served(func(s *ToolServer) { s.Timeout = Duration(3600e9) }),
+		`tools.servers: 0 ("docs"): 0 tools, want 1 to 128`:        served(func(s *ToolServer) { s.Tools = nil }),
+		`tools.servers: 0 ("docs"): 129 tools`:                     served(func(s *ToolServer) { s.Tools = make([]ServerTool, 129) }),
+		`tools.servers: 0 ("docs"): only: the server has no`:       served(func(s *ToolServer) { s.Only = []string{"fly"} }),
+		`tools.servers: 0 ("docs"): two tools are called "a.b"`:    served(func(s *ToolServer) { s.Tools[0].Name = "a.b" }),
+		`("docs"): tool "a.b": the model would know it as`:         served(func(s *ToolServer) { s.Only = nil }),
+		`("docs"): tool "find": description of 4097 bytes`:         served(func(s *ToolServer) { s.Tools[0].Description = strings.Repeat("x", 4097) }),
+		`("docs"): tool "find": parameters: their type`:            served(func(s *ToolServer) { s.Tools[0].Parameters = map[string]any{} }),
+		`tools.servers: 0 ("docs"): url "builtin": give one`:       outside("builtin"),
+		`tools.servers: 0 ("docs"): url "…@example.com": give one`: outside("https://me:word@example.com"),
+		"tools.servers: 9 of them, at most 8":                      {Servers: make([]ToolServer, 9)},
+		`tools.servers: 1 ("docs"): two servers have the name`:     {Servers: append(served(func(*ToolServer) {}).Servers, served(func(*ToolServer) {}).Servers...)},
+		`two tools are called "docs__find"`: {
+			Add:     []AddedTool{{Name: "docs__find", Description: "x", Command: []string{"x"}}},
+			Servers: served(func(*ToolServer) {}).Servers,
+		},
+		"described in 4": served(func(s *ToolServer) {
+			s.Tools, s.Only = nil, nil
+			for i := range 100 {
+				s.Tools = append(s.Tools, ServerTool{Name: fmt.Sprint(i), Description: strings.Repeat("x", 4<<10)})
+			}
+		}),
 	} {
 		cfg := validConfig()
 		cfg.Tools = tooling

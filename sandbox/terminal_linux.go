@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and io.EOF when it has ended; Write types.
-type Terminal struct {
+// attached is a program inside whose input and output are here. Read gives what it writes, and io.EOF when it has ended; Write is its input.
+type attached struct {
 	sandbox *Sandbox
 	id      uint64
 	rest    []byte // read from inside and not yet from here
@@ -17,29 +17,41 @@ type Terminal struct {
 	code    int
 }
 
+// Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and io.EOF when it has ended; Write types.
+type Terminal struct{ attached }
+
 // Terminal starts a program at a terminal, without a limit on its time. Stdin, Wall and Background of the command mean nothing.
 // It ends with its sandbox.
 func (s *Sandbox) Terminal(ctx context.Context, c Command, rows, columns int) (*Terminal, error) {
+	t, err := s.attach(ctx, c, wire.Request{Op: wire.OpTerminal, Rows: cells(rows), Columns: cells(columns)})
+	if err != nil {
+		return nil, fmt.Errorf("at a terminal: %w", err)
+	}
+	return &Terminal{t}, nil
+}
+
+// attach starts a program whose input and output will be here.
+func (s *Sandbox) attach(ctx context.Context, c Command, how wire.Request) (attached, error) {
 	request, _, err := s.request(c)
 	if err != nil {
-		return nil, err
+		return attached{}, err
 	}
-	request.Op, request.Rows, request.Columns = wire.OpTerminal, cells(rows), cells(columns)
+	request.Op, request.Rows, request.Columns = how.Op, how.Rows, how.Columns
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
 	kills := s.group.oomKills()
 	response, _, err := s.conn.call(ctx, request, 0, nil)
 	if err != nil {
-		return nil, s.failed("run "+c.Argv[0]+" at a terminal", err, kills)
+		return attached{}, s.failed("run "+c.Argv[0], err, kills)
 	}
-	return &Terminal{sandbox: s, id: response.ID}, nil
+	return attached{sandbox: s, id: response.ID}, nil
 }
 
 // cells is a size that a terminal can have.
 func cells(n int) uint16 { return uint16(max(1, min(n, 4096))) }
 
 // Read waits for output.
-func (t *Terminal) Read(into []byte) (int, error) {
+func (t *attached) Read(into []byte) (int, error) {
 	for len(t.rest) == 0 && !t.ended {
 		response, shown, err := t.call(wire.Request{Op: wire.OpScreen, Max: wire.MaxTerminalRead}, nil)
 		if err != nil {
@@ -58,8 +70,8 @@ func (t *Terminal) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// Write types what a person would.
-func (t *Terminal) Write(keys []byte) (int, error) {
+// Write gives the program input, as a person would at a terminal.
+func (t *attached) Write(keys []byte) (int, error) {
 	if _, _, err := t.call(wire.Request{Op: wire.OpType}, keys); err != nil {
 		return 0, err
 	}
@@ -73,13 +85,13 @@ func (t *Terminal) Resize(rows, columns int) error {
 }
 
 // ExitCode is that of Result, once Read has answered io.EOF.
-func (t *Terminal) ExitCode() int { return t.code }
+func (t *attached) ExitCode() int { return t.code }
 
-func (t *Terminal) call(request wire.Request, keys []byte) (wire.Response, []byte, error) {
+func (t *attached) call(request wire.Request, keys []byte) (wire.Response, []byte, error) {
 	request.Target = t.id
 	response, shown, err := t.sandbox.conn.call(context.Background(), request, wire.MaxTerminalRead, keys) // closing the sandbox ends it
 	if err != nil {
-		err = fmt.Errorf("terminal of sandbox %s: %w", t.sandbox.spec.Name, err)
+		err = fmt.Errorf("program of sandbox %s: %w", t.sandbox.spec.Name, err)
 	}
 	return response, shown, err
 }

@@ -71,6 +71,24 @@ func (*Terminal) Resize(int, int) error { return ErrUnsupported }
 // ExitCode is 0.
 func (*Terminal) ExitCode() int { return 0 }
 
+// Pipes cannot be had on this system.
+type Pipes struct{}
+
+// Pipes answers ErrUnsupported.
+func (*Sandbox) Pipes(context.Context, Command) (*Pipes, error) { return nil, ErrUnsupported }
+
+// Read answers ErrUnsupported.
+func (*Pipes) Read([]byte) (int, error) { return 0, ErrUnsupported }
+
+// Write answers ErrUnsupported.
+func (*Pipes) Write([]byte) (int, error) { return 0, ErrUnsupported }
+
+// ExitCode is 0.
+func (*Pipes) ExitCode() int { return 0 }
+
+// Close does nothing.
+func (*Pipes) Close() error { return nil }
+
 // ReadFile answers ErrUnsupported.
 func (*Sandbox) ReadFile(context.Context, string, int64) ([]byte, error) { return nil, ErrUnsupported }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
 
 	"github.com/rondo-rl/rondo/inference/fleet"
 )
@@ -19,6 +20,10 @@ func (s *settings) newFleet(l *slog.Logger, metrics prometheus.Registerer) (*fle
 	opts.Slots = max(1, s.generatorSlots, s.gateway.slots)
 	opts.Builtin, opts.Logger, opts.Metrics, opts.Keys = s.builtin, l, metrics, s.keys
 	return fleet.New(opts)
+}
+
+func (s *settings) addKeysFlag(f *pflag.FlagSet) {
+	f.StringVar(&s.endpointKeys, "endpoint-keys", "", "YAML file of which inference servers, judges and servers of tools are shown which key (or one key for all of the first two in "+endpointKey+")")
 }
 
 // readKeys reads the keys of inference servers.

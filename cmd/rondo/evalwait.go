@@ -19,6 +19,9 @@ import (
 func (e *evaluator) open(ctx context.Context, name string, f *runFile) error {
 	recorded, err := e.p.log.RecordedConfig(ctx, name)
 	if errors.Is(err, eventlog.ErrNotFound) {
+		if err = listServers(ctx, e.p, name, f, e.s); err != nil {
+			return err
+		}
 		if _, err = openPacked(ctx, e.p, name, f); err == nil {
 			e.show.line("run %s: %d tasks, %d attempts each, by %s", name, len(f.Tasks), f.GroupSize*f.Epochs, f.Model())
 		}
@@ -27,6 +30,7 @@ func (e *evaluator) open(ctx context.Context, name string, f *runFile) error {
 	if err != nil {
 		return err
 	}
+	asListed(&f.RunConfig, recorded)
 	was, err := json.Marshal(recorded)
 	if err != nil {
 		return err

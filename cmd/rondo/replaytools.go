@@ -22,6 +22,7 @@ type toolsReplayed struct {
 	Rollouts int    `json:"rollouts"`
 	Turns    int    `json:"turns"`
 	Calls    int    `json:"calls"`
+	Outside  int    `json:"outside"`  // calls of servers outside of the sandbox, which are not made again
 	Verified int    `json:"verified"` // rollouts whose verifier ran again
 	// Different are the rollouts in which anything came out differently, and Differences counts what did.
 	Different   int               `json:"different"`
@@ -119,6 +120,7 @@ func (t *toolsReplayed) add(r repeated) {
 	t.Rollouts++
 	t.Turns += r.Turns
 	t.Calls += r.Calls
+	t.Outside += r.Outside
 	if r.verified {
 		t.Verified++
 	}
@@ -157,6 +159,9 @@ func printToolsReplayed(w io.Writer, g *global, t toolsReplayed) error {
 	}
 	for _, e := range t.Errors {
 		fmt.Fprintf(w, "not run again: %s\n", e)
+	}
+	if t.Outside > 0 {
+		fmt.Fprintf(w, "%d calls of servers outside of the sandbox were not made again: their answers are taken as recorded\n", t.Outside)
 	}
 	_, err := fmt.Fprintf(w, "%s (%.1f s)\n", t.line(), t.Seconds)
 	return err

@@ -23,6 +23,7 @@ func newRun(g *global) *cobra.Command {
 
 func newRunOpen(g *global) *cobra.Command {
 	var file, tasksDir string
+	s := defaultSettings()
 	cmd := &cobra.Command{
 		Use:   "open RUN [--file run.yaml] [--tasks DIR]",
 		Short: "Open a run: its tasks go to the store, its configuration to the log",
@@ -35,7 +36,10 @@ system whose estimator it wants; parameters beside a preset win. ` + "`rondo adv
   endpoint: builtin
   advantage:
     preset: verl
-    params: {eps: 1e-4}`,
+    params: {eps: 1e-4}
+
+Where the run file names servers of tools (tools.servers) without what they offer, they are asked here: one that is a command is started in
+a sandbox of the run's first task, on this machine. What they answer is part of the run.`,
 		Example: `  rondo run open first --file run.yaml
   rondo run open first --tasks ./my-tasks`,
 		Args: cobra.ExactArgs(1),
@@ -56,7 +60,7 @@ system whose estimator it wants; parameters beside a preset win. ` + "`rondo adv
 				return err
 			}
 			defer p.close()
-			answer, err := openRun(cmd.Context(), p, args[0], &f)
+			answer, err := openRun(cmd.Context(), p, args[0], &f, s)
 			if err != nil {
 				return err
 			}
@@ -69,11 +73,13 @@ system whose estimator it wants; parameters beside a preset win. ` + "`rondo adv
 	}
 	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
 	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders (default: the sample pack)")
+	s.addSandboxFlags(cmd)
+	s.addKeysFlag(cmd.Flags())
 	return cmd
 }
 
-// openRun packs the tasks and states the opening at the door.
-func openRun(ctx context.Context, p *plane, run string, f *runFile) (events.DoorAnswer, error) {
+// openRun packs the tasks, asks servers for their tools and states the opening at the door.
+func openRun(ctx context.Context, p *plane, run string, f *runFile, s settings) (events.DoorAnswer, error) {
 	if !events.ValidRun(run) {
 		return events.DoorAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
@@ -85,6 +91,9 @@ func openRun(ctx context.Context, p *plane, run string, f *runFile) (events.Door
 		if f.Tasks, err = packTasks(ctx, p.store, list); err != nil {
 			return events.DoorAnswer{}, err
 		}
+	}
+	if err := listServers(ctx, p, run, f, s); err != nil {
+		return events.DoorAnswer{}, fmt.Errorf("run %s: %w", run, err)
 	}
 	return openPacked(ctx, p, run, f)
 }

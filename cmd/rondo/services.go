@@ -53,7 +53,7 @@ type settings struct {
 	gateway        gatewaySettings
 	endpointKeys   string       // a file
 	servers        *fleet.Fleet // which generator and gateway share
-	keys           fleet.Keys   // of inference servers, and of judges
+	keys           fleet.Keys   // of inference servers, of judges, and of servers of tools
 	index          indexerSettings
 }
 
@@ -79,7 +79,7 @@ func (s *settings) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.pool, "pool", s.pool, "pool of the tool runner")
 	f.StringSliceVar(&s.labels, "label", nil, "label of the tool runner, for tasks that ask for it; may be repeated")
 	f.IntVar(&s.capacity, "capacity", s.capacity, "sandboxes that the tool runner holds between turns, some megabytes each")
-	f.StringVar(&s.endpointKeys, "endpoint-keys", "", "YAML file of which inference servers are shown which key (or one key for all of them in "+endpointKey+")")
+	s.addKeysFlag(f)
 	f.Float64Var(&s.trainer.LearningRate, "learning-rate", s.trainer.LearningRate, "of the reference trainer")
 }
 
@@ -124,7 +124,7 @@ var parts = map[string]part{
 			return err
 		}
 		return toolrunner.Run(ctx, env, toolrunner.Options{
-			Slots: s.toolSlots, Pool: s.pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache,
+			Slots: s.toolSlots, Pool: s.pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.allowInsecure, ToolchainCache: s.toolchainCache, Keys: s.keys,
 		})
 	},
 	events.Scorer: func(ctx context.Context, env runtime.Env, s settings) error {

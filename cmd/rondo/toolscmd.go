@@ -16,7 +16,8 @@ import (
 
 // toolsOptions are the flags of `rondo tools`.
 type toolsOptions struct {
-	set, file   string
+	set         string
+	file, run   string
 	mcp, openai bool
 }
 
@@ -24,15 +25,17 @@ func newTools(g *global) *cobra.Command {
 	var o toolsOptions
 	cmd := &cobra.Command{Use: "tools", Short: "The tools that agents are offered", Args: cobra.NoArgs}
 	list := &cobra.Command{
-		Use: "list", Short: "List the tools of a set, or of a run file", Args: cobra.NoArgs,
-		Long: `List shows the tools of a set, or those that a run file chooses, in the order in which a prompt has them. With --json it prints
+		Use: "list", Short: "List the tools of a set, of a run file or of a run", Args: cobra.NoArgs,
+		Long: `List shows the tools of a set, or those that a run file or a run chooses, in the order in which a prompt has them. What servers
+offer whose tools the file does not name is known when the run is open. With --json it prints
 their definitions: as the table has them, as chat endpoints take them (--openai), or as the Model Context Protocol lists them (--mcp).`,
 		Example: `  rondo tools list
   rondo tools list --set basic
   rondo tools list --file run.yaml --openai --json
+  rondo tools list --run first
   rondo tools list --mcp --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := o.definitions()
+			all, err := o.definitions(cmd, g)
 			if err != nil {
 				return err
 			}
@@ -47,7 +50,7 @@ their definitions: as the table has them, as chat endpoints take them (--openai)
 		Example: `  rondo tools show grep
   rondo tools show read_lints --mcp --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := o.definitions()
+			all, err := o.definitions(cmd, g)
 			if err != nil {
 				return err
 			}
@@ -64,24 +67,21 @@ their definitions: as the table has them, as chat endpoints take them (--openai)
 	for _, c := range []*cobra.Command{list, show} {
 		c.Flags().StringVar(&o.set, "set", events.ToolsComposer, "set of tools: "+events.ToolsBasic+" or "+events.ToolsComposer)
 		c.Flags().StringVar(&o.file, "file", "", "run file (YAML) whose tools to take")
+		c.Flags().StringVar(&o.run, "run", "", "run whose tools to take")
 		c.Flags().BoolVar(&o.mcp, "mcp", false, "with --json, in the form of the Model Context Protocol")
 		c.Flags().BoolVar(&o.openai, "openai", false, "with --json, in the form of OpenAI's chat completions")
 		c.MarkFlagsMutuallyExclusive("mcp", "openai")
-		c.MarkFlagsMutuallyExclusive("set", "file")
+		c.MarkFlagsMutuallyExclusive("set", "file", "run")
 	}
 	cmd.AddCommand(list, show)
 	return cmd
 }
 
-// definitions are those of the run file, or all of the set.
-func (o *toolsOptions) definitions() ([]tools.Definition, error) {
-	cfg := events.RunConfig{Features: []string{events.FeatureCodebaseSearch}, Tools: events.Tooling{Set: o.set}}
-	if o.file != "" {
-		f, err := readRunFile(o.file)
-		if err != nil {
-			return nil, err
-		}
-		cfg = f.RunConfig
+// definitions are those of the run or the run file, or all of the set.
+func (o *toolsOptions) definitions(cmd *cobra.Command, g *global) ([]tools.Definition, error) {
+	cfg, err := o.config(cmd, g)
+	if err != nil {
+		return nil, err
 	}
 	if err := cfg.CheckTools(); err != nil {
 		return nil, err
@@ -91,6 +91,31 @@ func (o *toolsOptions) definitions() ([]tools.Definition, error) {
 		return nil, err
 	}
 	return set.Definitions(), nil
+}
+
+func (o *toolsOptions) config(cmd *cobra.Command, g *global) (events.RunConfig, error) {
+	switch {
+	case o.run != "":
+		p, err := connectRun(cmd.Context(), g, o.run)
+		if err != nil {
+			return events.RunConfig{}, err
+		}
+		defer p.close()
+		return p.log.RecordedConfig(cmd.Context(), o.run)
+	case o.file != "":
+		f, err := readRunFile(o.file)
+		if err != nil {
+			return events.RunConfig{}, err
+		}
+		f.Tools.Servers = slices.DeleteFunc(f.Tools.Servers, func(s events.ToolServer) bool {
+			if len(s.Tools) == 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the tools of server %s are listed when the run is opened\n", clean(s.Name))
+			}
+			return len(s.Tools) == 0
+		})
+		return f.RunConfig, nil
+	}
+	return events.RunConfig{Features: []string{events.FeatureCodebaseSearch}, Tools: events.Tooling{Set: o.set}}, nil
 }
 
 // toolEntry is a tool as --json prints it.
@@ -137,7 +162,8 @@ func listTools(w io.Writer, all []tools.Definition) error {
 		if d.Follows != tools.FromSandbox {
 			cached = "yes"
 		}
-		first, _, _ := strings.Cut(d.Description, ". ")
+		line, _, _ := strings.Cut(clean(d.Description), "\n")
+		first, _, _ := strings.Cut(line, ". ")
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", d.Name, changes, cached, strings.TrimSuffix(first, "."))
 	}
 	return t.Flush()
@@ -152,6 +178,6 @@ func showTool(w io.Writer, d tools.Definition) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s\n\n%s\n\n%s\n", d.Name, d.Description, parameters)
+	_, err = fmt.Fprintf(w, "%s\n\n%s\n\n%s\n", d.Name, clean(d.Description), parameters)
 	return err
 }

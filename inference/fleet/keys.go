@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// Keys are the keys of inference servers. A run file names no key: which one a server is shown follows from its URL alone, so that
+// Keys are the keys of inference servers, judges and servers of tools. A run file names no key: which one a server is shown follows from its URL alone, so that
 // who opens runs can send no key to a host of his own.
 type Keys struct {
 	everywhere string
@@ -83,6 +83,9 @@ func ReadKeys(text []byte) (Keys, error) {
 	})
 	return keys, nil
 }
+
+// OfURLs are the keys without the one that is shown to every server: those for what is no inference server.
+func (k Keys) OfURLs() Keys { return Keys{list: k.list} }
 
 // For is the key that a server is shown on behalf of a run, "" for none.
 func (k Keys) For(run, endpoint string) string {

@@ -51,6 +51,9 @@ func TestKeysStayWithTheirHosts(t *testing.T) {
 			t.Errorf("run %s at %s is shown %q, want %q", c.run, c.url, got, c.want)
 		}
 	}
+	if got := Everywhere("sk").OfURLs().For("r", "http://anywhere"); got != "" {
+		t.Errorf("what is no inference server is shown the key of all inference servers")
+	}
 	if got := Everywhere(" sk \n").For("r", "http://anywhere"); got != "sk" {
 		t.Errorf("one key for all is %q", got)
 	}

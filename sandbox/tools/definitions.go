@@ -19,7 +19,9 @@ type Definition struct {
 	Idempotent bool
 	// Destructive tools may take away what was there.
 	Destructive bool
-	// Effect is what a call may change where the tool is not read-only.
+	// Outside: the call is done by a server outside of the sandbox.
+	Outside bool
+	// Effect is what a call may change in the sandbox where the tool is not read-only.
 	Effect Effect
 	// Follows is what the answer of a read-only tool follows from, beside the arguments.
 	Follows Follows
@@ -87,7 +89,7 @@ type MCP struct {
 	Annotations MCPAnnotations  `json:"annotations"`
 }
 
-// MCPAnnotations are hints at what a call does. No tool reaches out of its sandbox: OpenWorldHint is false.
+// MCPAnnotations are hints at what a call does. OpenWorldHint is of tools that are not in the sandbox.
 type MCPAnnotations struct {
 	ReadOnlyHint    bool `json:"readOnlyHint"`
 	DestructiveHint bool `json:"destructiveHint"`
@@ -99,6 +101,6 @@ type MCPAnnotations struct {
 func (d Definition) MCP() MCP {
 	return MCP{
 		Name: d.Name, Description: d.Description, InputSchema: d.Parameters,
-		Annotations: MCPAnnotations{ReadOnlyHint: d.ReadOnly, DestructiveHint: d.Destructive, IdempotentHint: d.Idempotent || d.ReadOnly},
+		Annotations: MCPAnnotations{ReadOnlyHint: d.ReadOnly, DestructiveHint: d.Destructive, IdempotentHint: d.Idempotent || d.ReadOnly, OpenWorldHint: d.Outside},
 	}
 }

@@ -95,6 +95,15 @@ func (m memory) determines(f Follows) bool {
 	return false
 }
 
+// begins notes, before any of the calls beside it, that from now on something may change the sandbox at any time.
+func (w *work) begins(t *tool) {
+	if t == nil || !t.stays {
+		return
+	}
+	w.state.Background = true
+	w.memory.effect, w.memory.lost = Anything, true
+}
+
 // changed notes what a call may have changed. What a file tool makes of a known tree is known, too, where it did not fail half way.
 func (w *work) changed(t *tool, call Call, failed bool) {
 	m := &w.memory
@@ -117,6 +126,9 @@ func (w *work) changed(t *tool, call Call, failed bool) {
 
 // effectOf is the effect of a call: a file tool that is told of a file outside of the workspace may change anything.
 func (t *tool) effectOf(workdir string, call Call) Effect {
+	if t.stays {
+		return Anything
+	}
 	if t.ReadOnly {
 		return Nothing
 	}

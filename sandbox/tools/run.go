@@ -65,6 +65,8 @@ type Work struct {
 	Sandbox *sandbox.Sandbox
 	// Search is needed where codebase_search is offered.
 	Search Search
+	// Servers is needed where tools of servers are offered.
+	Servers Servers
 	// State is what the turn before left, and becomes what this one leaves.
 	State *events.ToolState
 	// Known answers calls that were made before; nil runs all of them.
@@ -73,10 +75,11 @@ type Work struct {
 
 // work is Work under way.
 type work struct {
-	sb     *sandbox.Sandbox
-	search Search
-	state  *events.ToolState
-	memory memory
+	sb      *sandbox.Sandbox
+	search  Search
+	servers Servers
+	state   *events.ToolState
+	memory  memory
 }
 
 // runner executes a call; its error is of the infrastructure.
@@ -125,7 +128,7 @@ func orEmpty(arguments string) string {
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
 // stand in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
-	w := &work{sb: shared.Sandbox, search: shared.Search, state: shared.State, memory: newMemory(shared.Known)}
+	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known)}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
@@ -141,6 +144,9 @@ func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, err
 }
 
 func (s *Set) together(ctx context.Context, w *work, calls []Call, results []Result, first int) error {
+	for _, call := range calls {
+		w.begins(s.lookup(call.Name))
+	}
 	var group sync.WaitGroup
 	failures := make([]error, len(calls))
 	for i, call := range calls {

@@ -41,6 +41,15 @@ func NewSet(cfg events.RunConfig) (*Set, error) {
 		}
 		s.tools = append(s.tools, t)
 	}
+	for _, server := range cfg.Tools.Servers {
+		for _, offered := range server.Offered() {
+			t, err := served(server, offered)
+			if err != nil {
+				return nil, fmt.Errorf("tools: %s: %w", server.Called(offered.Name), err)
+			}
+			s.tools = append(s.tools, t)
+		}
+	}
 	return s, nil
 }
 
@@ -71,6 +80,12 @@ func (s *Set) Definitions() []Definition {
 func (s *Set) readOnly(call Call) bool {
 	t := s.lookup(call.Name)
 	return t == nil || t.ReadOnly
+}
+
+// Outside reports whether a call is done outside of the sandbox: it leaves nothing in it, and done again it may answer anything.
+func (s *Set) Outside(call Call) bool {
+	t := s.lookup(call.Name)
+	return t != nil && t.Outside
 }
 
 func (s *Set) lookup(name string) *tool {

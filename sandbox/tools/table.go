@@ -14,6 +14,7 @@ type tool struct {
 	run       runner
 	key       string          // in the table; "" of a run's own tools
 	arguments map[string]bool // their names
+	stays     bool            // what does the work goes on in the sandbox after the call
 }
 
 // Arguments of several tools.

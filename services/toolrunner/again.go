@@ -13,12 +13,15 @@ import (
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // Repeated is what running a rollout's tools again has shown.
 type Repeated struct {
 	Turns, Calls int
+	// Outside are the calls of servers outside of the sandbox, which are not made again: what they answered is taken as recorded.
+	Outside int
 	// Changed are the parts of results and workspaces that are not as recorded; none says that all came out the same.
 	Changed []runtime.Changed
 }
@@ -30,6 +33,8 @@ type Repeated struct {
 // sandbox with the recorded workspace, as the recorded runner may have had to do, and the one with fewer differences counts. After a
 // workspace that differs the next turn begins with the recorded one, so that one difference does not hide, or cause, others.
 //
+// Calls of servers outside of the sandbox are not made again: the world there is another one by now. Servers inside are started anew.
+//
 // Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
 func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (Repeated, error) {
 	var found Repeated
@@ -38,7 +43,11 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 		return found, err
 	}
 	searcher.storeless = true
-	a := &again{store: log.Store(), opts: opts, cfg: cfg, task: task, rollout: r.ID, searcher: searcher}
+	set, err := tools.NewSet(cfg)
+	if err != nil {
+		return found, err
+	}
+	a := &again{store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
 	defer a.end()
 	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
 		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {
@@ -54,8 +63,10 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 		if err != nil {
 			return found, fmt.Errorf("rollout %s: turn %d: %w", r.ID, turn.Turn, err)
 		}
+		inside := a.inside(turn)
 		found.Turns++
-		found.Calls += len(turn.ToolCalls)
+		found.Calls += len(inside)
+		found.Outside += len(turn.ToolCalls) - len(inside)
 		found.Changed = append(found.Changed, changed...)
 	}
 	return found, nil
@@ -66,25 +77,38 @@ type again struct {
 	store   storage.Store
 	opts    Options
 	cfg     events.RunConfig
+	set     *tools.Set
 	task    events.TaskSpec
+	run     string
 	rollout string
 	before  *storage.Ref     // the recorded workspace before the turn
 	state   events.ToolState // what the tools remembered before it
-	box     *sandbox.Sandbox // with this workspace, nil where one has to be made
+	box     *repeating       // with this workspace, nil where one has to be made
 
 	searcher *searcher
 }
 
 func (a *again) end() {
 	if a.box != nil {
-		a.box.Close()
+		a.box.end()
 		a.box = nil
 	}
 }
 
+// repeating is a sandbox in which turns run again, with its servers.
+type repeating struct {
+	*sandbox.Sandbox
+	servers *toolserver.Sessions
+}
+
+func (r *repeating) end() {
+	r.servers.Close()
+	r.Close()
+}
+
 // attempt is how one turn came out in a sandbox.
 type attempt struct {
-	box     *sandbox.Sandbox
+	box     *repeating
 	changed []runtime.Changed
 	same    bool // the workspace
 }
@@ -101,7 +125,7 @@ func (a *again) turn(ctx context.Context, turn events.TurnSampled, recorded even
 		}
 		a.box = best.box // the continued one where both are the same: it still has what is outside of the workspace
 		if fresh.box != nil {
-			fresh.box.Close()
+			fresh.box.end()
 		}
 	}
 	if !best.same {
@@ -115,19 +139,17 @@ func (a *again) turn(ctx context.Context, turn events.TurnSampled, recorded even
 }
 
 // try runs one turn in a sandbox, nil for a new one, and reports what differs.
-func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnSampled, recorded events.ToolsCompleted) (t attempt, err error) {
+func (a *again) try(ctx context.Context, box *repeating, turn events.TurnSampled, recorded events.ToolsCompleted) (t attempt, err error) {
 	t.box = box
 	if box == nil {
-		if t.box, err = restore(ctx, a.store, a.opts, a.task, a.rollout, a.before); err != nil {
+		sb, err := restore(ctx, a.store, a.opts, a.task, a.rollout, a.before)
+		if err != nil {
 			return t, err
 		}
+		t.box = &repeating{sb, a.opts.sessions(sb, a.run)}
 	}
 	state := a.state
-	set, err := tools.NewSet(a.cfg)
-	if err != nil {
-		return t, err
-	}
-	ran, err := set.Run(ctx, tools.Work{Sandbox: t.box, Search: a.searcher.offered(a.cfg, a.task), State: &state}, called(turn.ToolCalls))
+	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task), Servers: t.box.servers.Call, State: &state}, a.inside(turn))
 	if err != nil {
 		return t, err
 	}
@@ -135,14 +157,20 @@ func (a *again) try(ctx context.Context, box *sandbox.Sandbox, turn events.TurnS
 	if err != nil {
 		return t, err
 	}
-	workspace, err := a.compareWorkspace(ctx, t.box, recorded.Workspace)
+	workspace, err := a.compareWorkspace(ctx, t.box.Sandbox, recorded.Workspace)
 	t.same = len(workspace) == 0
-	t.changed = append(compareResults(recorded.Results, results), workspace...)
+	inside := slices.DeleteFunc(slices.Clone(recorded.Results), func(r events.ToolResult) bool { return a.set.Outside(tools.Call{Name: r.Name}) })
+	t.changed = append(compareResults(inside, results), workspace...)
 	t.changed = append(t.changed, compareState(recorded.State, state.OrNil())...)
 	for i := range t.changed {
 		t.changed[i].Rollout, t.changed[i].Turn = a.rollout, &turn.Turn
 	}
 	return t, err
+}
+
+// inside are the calls of a turn that are made again.
+func (a *again) inside(turn events.TurnSampled) []tools.Call {
+	return slices.DeleteFunc(called(turn.ToolCalls), a.set.Outside)
 }
 
 func compareResults(recorded, now []events.ToolResult) (changed []runtime.Changed) {

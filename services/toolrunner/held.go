@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -50,10 +51,11 @@ func stateAfter(turn int, workspace *storage.Ref) state {
 // box is a sandbox that belongs to a rollout.
 type box struct {
 	*sandbox.Sandbox
-	key  string
-	left state
-	idle time.Time
-	end  func()
+	servers *toolserver.Sessions
+	key     string
+	left    state
+	idle    time.Time
+	end     func()
 }
 
 // held keeps one sandbox per rollout between its turns. A taken box belongs to its taker.
@@ -91,8 +93,10 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 		return nil, err
 	}
 	unwatch := h.endings.watch(r.Run, r.Tail)
-	return &box{Sandbox: sb, key: key, left: before, end: func() {
+	servers := h.opts.sessions(sb, r.Run)
+	return &box{Sandbox: sb, servers: servers, key: key, left: before, end: func() {
 		unwatch()
+		servers.Close()
 		sb.Close()
 	}}, nil
 }

@@ -12,8 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -31,6 +33,8 @@ type Options struct {
 	AllowInsecure bool
 	// ToolchainCache is where toolchains keep their warmed caches.
 	ToolchainCache string
+	// Keys are what servers of tools outside of the sandbox are shown: those that are for their URLs.
+	Keys fleet.Keys
 	// Snapshots holds unpacked snapshots that sandboxes share; nil gives each a copy.
 	Snapshots *sandbox.Snapshots
 }
@@ -169,7 +173,7 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
 	}
 	state := toolState(r)
-	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), State: &state, Known: known}
+	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known}
 	ran, err := set.Run(ctx, turn, called(last.ToolCalls))
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
@@ -248,6 +252,9 @@ func newRecalled(r prometheus.Registerer) (*prometheus.CounterVec, error) {
 func class(err error) string {
 	if errors.Is(err, sandbox.ErrIsolation) {
 		return events.ClassIsolation
+	}
+	if errors.Is(err, toolserver.ErrUnreachable) {
+		return events.ClassEndpoint
 	}
 	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
 		if errors.Is(err, lost) {

@@ -44,7 +44,7 @@ type agent struct {
 	workspace *os.Root
 	base      *archive.Base
 	running   sync.Map // request id of an exec -> its cancel channel
-	// atTerminals are the programs at terminals, by the id of the request that started them.
+	// atTerminals are the programs at terminals and at pipes, by the id of the request that started them.
 	atTerminals sync.Map
 }
 
@@ -257,7 +257,7 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 	switch request.Op {
 	case wire.OpExec:
 		return a.exec(request, body)
-	case wire.OpTerminal, wire.OpScreen, wire.OpType, wire.OpResize:
+	case wire.OpTerminal, wire.OpPipes, wire.OpScreen, wire.OpType, wire.OpResize, wire.OpHangUp:
 		return a.terminals(request, body)
 	case wire.OpCancel:
 		a.cancel(request.Target)

@@ -225,6 +225,15 @@ func (r *reaper) killLeftovers(before map[key]bool) int {
 	return len(found)
 }
 
+// kill ends a command's process group, unless its number belongs to another command by now.
+func (r *reaper) kill(c *command) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other := r.awaited[c.pid]; other == nil || other == c {
+		_ = unix.Kill(-c.pid, unix.SIGKILL)
+	}
+}
+
 // killAll ends every process but this one and waits until they are gone.
 func (r *reaper) killAll() {
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {

@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a program at a pseudo terminal of its own.
+// terminal is a program whose input and output the owner has: at a pseudo terminal of its own, or at two pipes.
 type terminal struct {
-	master  *os.File
+	command *command
+	in, out *os.File // both are the pseudo terminal's
 	reading sync.Mutex
 	ended   chan struct{}
 	status  unix.WaitStatus // once ended is closed
@@ -22,8 +23,14 @@ type terminal struct {
 
 // terminals serves the operations on terminals, which are named by the request that opened them.
 func (a *agent) terminals(request wire.Request, body []byte) (response wire.Response, out [][]byte, err error) {
-	if request.Op == wire.OpTerminal {
+	switch request.Op {
+	case wire.OpTerminal:
 		return response, nil, a.openTerminal(request)
+	case wire.OpPipes:
+		return response, nil, a.openPipes(request)
+	case wire.OpHangUp:
+		a.hangUp(request.Target)
+		return response, nil, nil
 	}
 	known, ok := a.atTerminals.Load(request.Target)
 	if !ok {
@@ -32,10 +39,10 @@ func (a *agent) terminals(request wire.Request, body []byte) (response wire.Resp
 	t := known.(*terminal)
 	switch request.Op {
 	case wire.OpType:
-		_, err = t.master.Write(body)
+		_, err = t.in.Write(body)
 		return response, nil, err
 	case wire.OpResize:
-		return response, nil, resize(t.master, request.Rows, request.Columns)
+		return response, nil, resize(t.out, request.Rows, request.Columns)
 	}
 	return t.read(request.Max)
 }
@@ -63,7 +70,7 @@ func (a *agent) openTerminal(request wire.Request) (err error) {
 	if err != nil {
 		return fmt.Errorf("open a terminal: %w", err)
 	}
-	t := &terminal{master: master, ended: make(chan struct{})}
+	t := &terminal{command: c, in: master, out: master, ended: make(chan struct{})}
 	a.atTerminals.Store(request.ID, t)
 	go func() {
 		t.status = <-c.ended
@@ -108,13 +115,19 @@ func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err 
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	buffer := make([]byte, min(limit, wire.MaxTerminalRead))
-	n, err := t.master.Read(buffer)
+	n, err := t.out.Read(buffer)
 	if n > 0 {
 		return response, [][]byte{buffer[:n]}, nil
 	}
-	if err != nil && !errors.Is(err, syscall.EIO) && err != io.EOF { // EIO: nobody has the other side open any more
+	if err != nil && !over(err) {
 		return response, nil, err
 	}
 	<-t.ended
 	return wire.Response{Exec: &wire.Exec{ExitCode: exitCode(t.status)}}, nil, nil
+}
+
+// over tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended
+// and left its pipe to others, or the owner has hung up.
+func over(err error) bool {
+	return err == io.EOF || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
 }

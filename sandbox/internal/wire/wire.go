@@ -39,11 +39,13 @@ const (
 	OpApply   Op = "apply"
 	OpKill    Op = "kill" // every process but init
 
-	// A program at a terminal of its own. The others name it by the id of the request that started it, in Target.
+	// A program at a terminal of its own, or at pipes. The others name it by the id of the request that started it, in Target.
 	OpTerminal Op = "terminal"
+	OpPipes    Op = "pipes"  // its standard error goes nowhere
 	OpScreen   Op = "screen" // waits for output; when there is no more, Exec says how the program ended
 	OpType     Op = "type"   // the body is input
 	OpResize   Op = "resize"
+	OpHangUp   Op = "hangup" // ends it
 )
 
 // MaxTerminalRead bounds the output that one OpScreen answers, in bytes.

@@ -1,0 +1,40 @@
+package tools
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// described is what the tools have in common whose arguments a run's configuration describes.
+type described struct {
+	schema func() (*jsonschema.Schema, error) // compiled by the first call: most turns call few tools
+}
+
+// describe adds a schema to a definition.
+func describe(d *Definition, arguments events.ToolArguments) (t described, err error) {
+	t.schema = sync.OnceValues(arguments.Schema)
+	d.Parameters, err = arguments.Document()
+	return t, err
+}
+
+// refused says why arguments are not what the tool takes, nil where they are.
+func (t described) refused(arguments string) (*observation, error) {
+	schema, err := t.schema()
+	if err != nil {
+		return nil, err
+	}
+	given, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
+	if err != nil {
+		why := refusal("the arguments are not JSON: %v", err)
+		return &why, nil
+	}
+	if err := schema.Validate(given); err != nil {
+		_, why, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
+		refused := refusal("the arguments are not what this tool takes:\n%s", why)
+		return &refused, nil
+	}
+	return nil, nil
+}
