@@ -119,7 +119,7 @@ func TestToolServers(t *testing.T) {
 	first, stop := service(t, log, withKeys)
 	read := `{"target_file":"a.txt"}`
 	turn(t, log, "r", 0, pool, calls(0,
-		"read_file", read, "counter__count", "{}", "wiki__look", `{"page":1}`, "wiki__look", `{"page":"one"}`, "counter__count", "", "read_file", read, "wiki__edit", "{}")...)
+		"read_file", read, "counter__count", "{}", "wiki__look", `{"page":1}`, "wiki__look", `{"page":"one"}`, "read_file", read, "wiki__edit", "{}")...)
 	done := answers(t, log, "r", 0)
 	for i, want := range []struct {
 		content, cache string
@@ -129,7 +129,6 @@ func TestToolServers(t *testing.T) {
 		{"call 1", events.CacheBypass, false},
 		{"look 1 by Bearer [redacted]", events.CacheBypass, false},
 		{"error: the arguments are not what this tool takes:", events.CacheBypass, true},
-		{"call 2", events.CacheBypass, false},
 		{"1|one\n", events.CacheBypass, false},
 		{`error: there is no tool "wiki__edit"`, events.CacheBypass, true},
 	} {
@@ -141,7 +140,7 @@ func TestToolServers(t *testing.T) {
 		t.Errorf("the turn leaves %+v, workspace %v", done.State, done.Workspace)
 	}
 	turn(t, log, "r", 1, events.RunnerRoute(first.runner, events.Needs{}), calls(1, "counter__count", "{}", "read_file", read)...)
-	if got := answers(t, log, "r", 1).Results; got[0].Content != "call 3" || got[1].Cache != events.CacheBypass {
+	if got := answers(t, log, "r", 1).Results; got[0].Content != "call 2" || got[1].Cache != events.CacheBypass {
 		t.Errorf("the next turn is answered %+v", got)
 	}
 	stop()
@@ -169,7 +168,7 @@ func repeatServers(t *testing.T, log *eventlog.Log, outside *wiki) {
 		t.Fatal(err)
 	}
 	found := repeat(t, log, r)
-	if len(found.Changed) > 0 || found.Outside != 3 || found.Calls != 8 || outside.calls.Load() != asked {
+	if len(found.Changed) > 0 || found.Outside != 3 || found.Calls != 7 || outside.calls.Load() != asked {
 		t.Errorf("%d calls outside while repeating, %+v", outside.calls.Load()-asked, found)
 	}
 }
