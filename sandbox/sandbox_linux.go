@@ -101,6 +101,9 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	if err := s.boot(ctx); err != nil {
 		err = errors.Join(explain(err), s.process.lastWords())
 		_ = s.Close()
+		if first.waited && errors.Is(err, errFirstEnded) {
+			return launch(ctx, spec, level, own) // it ended while it waited; another one that did may follow, but in the end comes a new one
+		}
 		return nil, err
 	}
 	if err := s.begin(ctx); err != nil {

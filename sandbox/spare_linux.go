@@ -3,14 +3,13 @@ package sandbox
 import (
 	"errors"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // first is a sandbox's first process, in its group, that waits to be told what to be.
 type first struct {
 	process *process
 	group   *cgroup
+	waited  bool // it was ready before it was asked for
 }
 
 // spares holds one first process of each user ready while several sandboxes are open, as to start one takes longer than all that follows.
@@ -30,7 +29,8 @@ func takeSpare(level string, user uint32, limits Limits) (*first, error) {
 		spares.Unlock()
 		if ready != nil {
 			spare := <-ready
-			if spare != nil && spare.process.lives() && spare.group.limit(limits) == nil {
+			if spare != nil && spare.group.limit(limits) == nil {
+				spare.waited = true
 				return spare, nil
 			}
 			spare.discard()
@@ -45,7 +45,7 @@ func startFirst(level string, user uint32, limits Limits) (*first, error) {
 	if err != nil {
 		return nil, errors.Join(err, group.remove())
 	}
-	return &first{process, group}, nil
+	return &first{process: process, group: group}, nil
 }
 
 func (f *first) discard() {
@@ -56,13 +56,6 @@ func (f *first) discard() {
 	f.process.kill()
 	f.process.stderr.Close()
 	_ = f.group.remove()
-}
-
-// lives tells whether a process has not ended yet.
-func (p *process) lives() bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, p.pid(), &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo == 0
 }
 
 // spareNext counts a sandbox, and has a first process started for the one after it if there are others.
