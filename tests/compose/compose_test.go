@@ -35,8 +35,6 @@ func TestComposeUp(t *testing.T) {
 	s.compose(append(up, "--build")...)
 
 	s.shows(1)
-	s.locked()
-	s.gateway()
 	keys := s.keysOf(events.Generator)
 	s.kill("nats")
 	s.kill("s3")
@@ -55,6 +53,8 @@ func TestComposeUp(t *testing.T) {
 	s.compose(up...)
 	s.connect(keys)     // they are good for as long as their volume
 	s.shows(before + 1) // a new container, which shows what was there before too
+	s.locked()
+	s.gateway()
 
 	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
 	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {
