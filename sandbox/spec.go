@@ -113,6 +113,9 @@ const (
 	RoleVerifier             // runs a task's tests
 )
 
+// SnapshotBytes is what a service's unpacked snapshots may take on the disk beside those in use.
+const SnapshotBytes = 8 << 30
+
 // Users that a sandbox's processes can be to the host; see Sandbox.User.
 const (
 	UserOwn    = "own"

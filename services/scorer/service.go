@@ -44,23 +44,11 @@ type Service struct {
 // Run is the service.
 func Run(ctx context.Context, env runtime.Env, opts Options) error {
 	var err error
-	if opts.Snapshots, err = openSnapshots(env); err != nil {
+	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier, sandbox.SnapshotBytes); err != nil {
 		return err
 	}
 	s := &Service{log: env.Log, opts: opts}
 	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Scorer, Slots: opts.Slots, Handle: s.Handle})
-}
-
-// snapshotBytes bounds what unpacked snapshots that no verifier uses take on the disk.
-const snapshotBytes = 8 << 30
-
-// openSnapshots opens a folder beside that of the tool runner, whose files are another user's.
-func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
-	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier, snapshotBytes)
-	if errors.Is(err, sandbox.ErrUnsupported) {
-		return nil, nil // what needs a sandbox will say so
-	}
-	return s, err
 }
 
 // Handle scores the rollout of the input, which has finished, or a step of it, or got feedback, unless it has its outcome already.

@@ -3,17 +3,14 @@ package toolrunner
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
@@ -99,18 +96,6 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 		servers.Close()
 		sb.Close()
 	}}, nil
-}
-
-// snapshotBytes bounds what unpacked snapshots that no sandbox uses take on the disk.
-const snapshotBytes = 8 << 30
-
-// openSnapshots opens the service's own folder of snapshots.
-func openSnapshots(env runtime.Env) (*sandbox.Snapshots, error) {
-	s, err := sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, snapshotBytes)
-	if errors.Is(err, sandbox.ErrUnsupported) {
-		return nil, nil // what needs a sandbox will say so
-	}
-	return s, err
 }
 
 // restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,7 +86,7 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Snapshots, err = openSnapshots(env); err != nil {
+	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, sandbox.SnapshotBytes); err != nil {
 		return nil, err
 	}
 	return &Service{
