@@ -18,13 +18,13 @@ func TestQueriesAndFeedback(t *testing.T) {
 	servicetest.OpenRun(t, log, "old", cfg)
 	servicetest.CloseRun(t, log, "old")
 	servicetest.StartRollout(t, log, "r", "g000001-0", "a")
+	servicetest.OpenRun(t, log, "full", cfg)
+	shrink(t, log, "full")
 	start(t, log)
 	o := outsider{t, log, "r"}
 	query := events.QuerySubmitted{Instruction: "Fix my bug.", Task: "a", Verify: true, Session: "anna", Consent: true}
 	o.must(events.QuerySubmittedType, "q-anna-1", query)
 	o.must(events.QuerySubmittedType, "q-anna-1", query)
-	servicetest.OpenRun(t, log, "full", cfg)
-	shrink(t, log, "full")
 	if n := len(servicetest.All(t, log, "r", events.QuerySubmittedType)); n != 1 {
 		t.Errorf("the query stands %d times", n)
 	}
