@@ -1,6 +1,6 @@
-# Two images of one static binary:
+# Two images:
 #
-#   rondo    everything that runs nobody else's code: the binary on busybox (the default)
+#   rondo    everything that runs nobody else's code: the static binary on busybox (the default)
 #   runner   Debian with a Go tool chain, for the tool runner and the scorer: what tasks may use in their sandboxes is
 #            what this image has in /usr. Derive from it to add what your own tasks need.
 #
@@ -26,7 +26,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    go build -trimpath -ldflags="-s -w" -o /rondo ./cmd/rondo
+    go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/...
 
 FROM busybox:${BUSYBOX}-musl AS rondo
 # A volume that is mounted first where the image has a folder belongs to the folder's owner: /auth is where compose.yaml has keys made.
@@ -37,7 +37,7 @@ RUN echo 'rondo:x:10001:10001::/var/lib/rondo:/bin/false' >> /etc/passwd \
  && chown -R 10001:10001 /var/lib/rondo /auth
 # For inference servers and buckets behind TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /rondo /usr/local/bin/rondo
+COPY --from=build /out/rondo /usr/local/bin/
 USER 10001:10001
 WORKDIR /var/lib/rondo
 ENV RONDO_DIR=/var/lib/rondo RONDO_METRICS_LISTEN=:9100
@@ -52,7 +52,7 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /usr/local/go /usr/local/go
 # Only for the health check; it is not in /usr, where sandboxes would see it.
 COPY --from=rondo /bin/busybox /opt/busybox/
-COPY --from=build /rondo /usr/local/bin/rondo
+COPY --from=build /out/ /usr/local/bin/
 USER 10001:10001
 WORKDIR /var/lib/rondo
 ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/busybox \

@@ -16,6 +16,9 @@ import (
 
 func probe(ctx context.Context) (Report, error) {
 	report := Report{Isolation: IsolationNone, Cgroup: "none"}
+	if program, err := firstProgram(); err == nil {
+		report.FirstProcess = program.name
+	}
 	snapshot, done, err := emptySnapshot(ctx)
 	if err != nil {
 		report.Detail = err.Error()
@@ -49,7 +52,7 @@ func emptySnapshot(ctx context.Context) (snapshot *Snapshot, done func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := os.MkdirTemp("", "rondo-probe-")
+	dir, err := os.MkdirTemp("", groupPrefix+"-"+self()+"-") // the reaper knows whose it is
 	if err != nil {
 		return nil, nil, err
 	}

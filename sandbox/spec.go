@@ -276,7 +276,9 @@ type Report struct {
 	Isolation  string // one of Isolations
 	Filesystem string // as Sandbox.FSMode, of workspaces that begin with a snapshot
 	Cgroup     string // as Sandbox.Cgroup
-	Detail     string // why not more, and what to do about it
+	// FirstProcess is the program that sandboxes have as their first process: rondo-sandbox-init, or this one where that cannot be used, with why.
+	FirstProcess string
+	Detail       string // why not more, and what to do about it
 }
 
 // Pack writes a tree as a snapshot: a zstd-compressed tar with sorted names, constant times and owners, and permissions reduced

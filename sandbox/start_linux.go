@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -38,10 +36,10 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts this program again in a group, as the first process of new namespaces, or of none, and where the owner is root as a user. It
+// start starts a program in a group, as the first process of new namespaces, or of none, and where the owner is root as a user. It
 // waits for what boot sends.
 func start(level string, user uint32, group *cgroup) (*process, error) {
-	program, err := executable()
+	program, err := firstProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +55,7 @@ func start(level string, user uint32, group *cgroup) (*process, error) {
 	}
 	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
 	p.command = &exec.Cmd{
-		Path: fmt.Sprintf("/proc/self/fd/%d", program.Fd()), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
+		Path: program.path(), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
 		ExtraFiles: []*os.File{inner},
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
@@ -138,35 +136,6 @@ func fork(p *process, group *cgroup) error {
 	}
 	return <-done
 }
-
-// executable is this program in sealed memory: readable for the mapped user wherever the file lies, still there when the file
-// is replaced, and beyond the reach of anything inside. Where the system forbids programs in memory it is the file itself.
-var executable = sync.OnceValues(func() (*os.File, error) {
-	file, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return nil, fmt.Errorf("open this program: %w", err)
-	}
-	fd, err := unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 there is no such flag, and none is needed
-		fd, err = unix.MemfdCreate("rondo", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if errors.Is(err, unix.EACCES) { // vm.memfd_noexec=2
-		return file, nil
-	}
-	defer file.Close()
-	if err != nil {
-		return nil, fmt.Errorf("copy this program to memory: %w", err)
-	}
-	memory := os.NewFile(uintptr(fd), "rondo")
-	if _, err := io.Copy(memory, file); err != nil {
-		return nil, errors.Join(fmt.Errorf("copy this program to memory: %w", err), memory.Close())
-	}
-	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, errors.Join(fmt.Errorf("seal this program: %w", err), memory.Close())
-	}
-	return memory, nil
-})
 
 func (p *process) pid() int { return p.command.Process.Pid }
 

@@ -44,7 +44,8 @@ of the kernel's own. Nothing is left behind.`,
 }
 
 func printBenchSandbox(w io.Writer, r sandboxbench.Result) error {
-	fmt.Fprintf(w, "isolation %s, file system %s, cgroup %s; %s, %d CPUs; medians of %d pairs\n\n", r.Isolation, r.FSMode, r.Cgroup, r.Go, r.CPUs, r.Pairs)
+	fmt.Fprintf(w, "isolation %s, file system %s, cgroup %s; %s, %d CPUs; medians of %d pairs\n", r.Isolation, r.FSMode, r.Cgroup, r.Go, r.CPUs, r.Pairs)
+	fmt.Fprintf(w, "first process: %s\n\n", r.FirstProcess)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WORK\tms\tBESIDE\tms\tRATIO\tOF PROCESSOR TIME")
 	if r.NoBubblewrap == "" {

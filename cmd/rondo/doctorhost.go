@@ -23,7 +23,7 @@ func trySandbox(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{trouble("sandbox", err, "tool runners and scorers need a machine where this works; the other services do not")}
 	}
-	f := ok("sandbox", "a program ran: isolation %s, file system %s, cgroup %s, %d CPUs", report.Isolation, report.Filesystem, report.Cgroup, runtime.NumCPU())
+	f := ok("sandbox", "a program ran: isolation %s, file system %s, cgroup %s, %d CPUs, first process %s", report.Isolation, report.Filesystem, report.Cgroup, runtime.NumCPU(), report.FirstProcess)
 	if report.Cgroup == "none" {
 		f.Level, f.Do = levelWarning, "give this user a delegated cgroup (systemd-run --user --scope -p Delegate=yes rondo …) for hard memory limits"
 		f.Found += "; " + report.Detail

@@ -27,9 +27,11 @@ type Result struct {
 	Isolation string `json:"isolation"`
 	FSMode    string `json:"fs_mode"`
 	Cgroup    string `json:"cgroup"`
-	Go        string `json:"go"`
-	CPUs      int    `json:"cpus"`
-	Pairs     int    `json:"pairs"`
+	// FirstProcess is as sandbox.Report.FirstProcess.
+	FirstProcess string `json:"first_process"`
+	Go           string `json:"go"`
+	CPUs         int    `json:"cpus"`
+	Pairs        int    `json:"pairs"`
 
 	// A sandbox is made, runs `true` and is destroyed; bwrap does the same. Without bwrap its figures are 0.
 	Create      float64 `json:"create_ms"`
@@ -60,7 +62,7 @@ func Run(ctx context.Context, o Options, progress func(line string)) (Result, er
 		return Result{}, err
 	}
 	r := Result{
-		Isolation: report.Isolation, FSMode: report.Filesystem, Cgroup: report.Cgroup, Go: runtime.Version(), CPUs: runtime.NumCPU(), Pairs: o.Pairs,
+		Isolation: report.Isolation, FSMode: report.Filesystem, Cgroup: report.Cgroup, FirstProcess: report.FirstProcess, Go: runtime.Version(), CPUs: runtime.NumCPU(), Pairs: o.Pairs,
 	}
 	bwrap, err := bubblewrap(ctx)
 	if err != nil {

@@ -52,11 +52,10 @@ func binary(dir string) (string, error) {
 	if built := os.Getenv("RONDO_BINARY"); built != "" {
 		return built, nil
 	}
-	path := filepath.Join(dir, "rondo")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/rondo-rl/rondo/cmd/rondo").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", dir+"/", "github.com/rondo-rl/rondo/cmd/...").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build rondo: %w\n%s", err, out)
 	}
-	return path, nil
+	return filepath.Join(dir, "rondo"), nil
 }
 
 // Missing ends a test that needs what this machine lacks.
