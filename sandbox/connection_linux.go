@@ -48,8 +48,6 @@ func newConnection(file *os.File) *connection {
 	return &connection{file: file, reader: bufio.NewReaderSize(file, 32<<10), waiting: map[uint64]*call{}}
 }
 
-var errFirstEnded = errors.New("its first process ended")
-
 // boot sends files and the description of the sandbox, and waits until it stands.
 func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) error {
 	if deadline, ok := ctx.Deadline(); ok {
@@ -68,7 +66,7 @@ func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot,
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return errors.Join(fmt.Errorf("%w: %w", errFirstEnded, err), sent)
+		return errors.Join(fmt.Errorf("its first process ended: %w", err), sent)
 	case response.Error != nil:
 		return response.Error
 	case sent != nil:

@@ -109,19 +109,19 @@ func (s *Sandbox) HostUser(t *testing.T) uint32 {
 	return user
 }
 
-// Spare is the process that is ready for the next agent's sandbox; 0 for none.
-func Spare() int {
+// Spares are the processes that are ready for next sandboxes.
+func Spares() (pids []int) {
 	spares.Lock()
 	defer spares.Unlock()
 	for _, ready := range spares.ready {
 		select {
 		case spare := <-ready:
 			ready <- spare
-			return spare.process.pid()
+			pids = append(pids, spare.process.pid())
 		default:
 		}
 	}
-	return 0
+	return pids
 }
 
 // PID is the sandbox's first process, as the host sees it.

@@ -38,7 +38,7 @@ var firstProgram = sync.OnceValues(func() (program, error) {
 		return program{}, ownErr
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no %s lies beside it", agent.InitName)
+		err = fmt.Errorf("no %s lies beside it: `go build -o DIR ./cmd/...` makes both", agent.InitName)
 	}
 	return program{own, fmt.Sprintf("rondo itself (%v)", err)}, nil
 })

@@ -42,7 +42,7 @@ type Sandbox struct {
 	closed    error
 }
 
-// New makes a sandbox, about 10 ms. Where the kernel refuses, the error says what and why, unless spec.AllowInsecure is set.
+// New makes a sandbox. Where the kernel refuses, the error says what and why, unless spec.AllowInsecure is set.
 func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 	spec = spec.withDefaults()
 	if err := spec.validate(); err != nil {
@@ -93,7 +93,8 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	if level == IsolationNamespaces && os.Geteuid() == 0 {
 		s.user = spec.Role.hostUser()
 	}
-	first, err := takeSpare(level, s.user, spec.Limits)
+	of := kind{level: level, user: s.user, host: spec.host(level)}
+	first, err := takeSpare(of, spec.Limits)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -101,8 +102,8 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	if err := s.boot(ctx); err != nil {
 		err = errors.Join(explain(err), s.process.lastWords())
 		_ = s.Close()
-		if first.waited && errors.Is(err, errFirstEnded) {
-			return launch(ctx, spec, level, own) // it ended while it waited; another one that did may follow, but in the end comes a new one
+		if first.waited && ctx.Err() == nil {
+			return launch(ctx, spec, level, own) // perhaps it is that it waited; another one that did may follow, but in the end comes a new one
 		}
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	}
 	if level == IsolationNamespaces {
 		s.counted = true
-		spareNext(s.user)
+		spareNext(of)
 	}
 	return s, nil
 }
@@ -148,14 +149,11 @@ func (s *Sandbox) begin(ctx context.Context) error {
 
 func (s *Sandbox) boot(ctx context.Context) error {
 	boot := wire.Boot{
-		Name: s.spec.Name, Workdir: s.spec.Workdir, Root: s.spec.Root, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
-		Insecure: s.private, Landlock: s.isolation == IsolationLandlock, SwitchUser: s.private == "" && os.Geteuid() == 0,
+		Name: s.spec.Name, Workdir: s.spec.Workdir, DiskBytes: s.spec.Limits.DiskBytes, PIDs: s.spec.Limits.PIDs,
+		Insecure: s.private, Landlock: s.isolation == IsolationLandlock,
 	}
 	if !s.group.limitsMemory() {
 		boot.PollMemory = s.spec.Limits.MemoryBytes
-	}
-	for _, mount := range s.spec.Mounts {
-		boot.Mounts = append(boot.Mounts, wire.Mount(mount))
 	}
 	var archives [][]byte
 	for target, data := range s.spec.ReadOnly {

@@ -2,8 +2,53 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 	"sync"
+	"syscall"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
+
+// kind is what a first process must know from its start: whose it is, and what of the host it prepares to show.
+type kind struct {
+	level string
+	user  uint32
+	host  wire.Host
+}
+
+// host is what a sandbox sees of the host.
+func (s Spec) host(level string) wire.Host {
+	namespaces := level == IsolationNamespaces
+	host := wire.Host{Root: s.Root, Namespaces: namespaces, SwitchUser: namespaces && os.Geteuid() == 0}
+	for _, mount := range s.Mounts {
+		host.Mounts = append(host.Mounts, wire.Mount(mount))
+	}
+	return host
+}
+
+// key is equal for kinds of which one can stand for the other: what they show must be the same files, and not only be called the same.
+func (k kind) key() string {
+	var key strings.Builder
+	fmt.Fprintf(&key, "%d %+v", k.user, k.host)
+	for _, path := range k.paths() {
+		var found syscall.Stat_t
+		if syscall.Stat(path, &found) == nil {
+			fmt.Fprintf(&key, " %d:%d", found.Dev, found.Ino)
+		}
+	}
+	return key.String()
+}
+
+// paths are those of the host that are shown.
+func (k kind) paths() []string {
+	paths := []string{k.host.Root + "/"}
+	for _, mount := range k.host.Mounts {
+		paths = append(paths, mount.Source)
+	}
+	return paths
+}
 
 // first is a sandbox's first process, in its group, that waits to be told what to be.
 type first struct {
@@ -12,20 +57,24 @@ type first struct {
 	waited  bool // it was ready before it was asked for
 }
 
-// spares holds one first process of each user ready while several sandboxes are open, as to start one takes longer than all that follows.
-// They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
+// maxSpares bounds how many kinds of first processes are held ready.
+const maxSpares = 4
+
+// spares holds one first process of each kind ready while several sandboxes are open, as to start one, and to prepare what all sandboxes of
+// its kind have, takes longer than all that follows. They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
 var spares = struct {
 	sync.Mutex
 	open  int
-	ready map[uint32]chan *first // gives the process once it has started, or nil
-}{ready: map[uint32]chan *first{}}
+	ready map[string]chan *first // by the kind's key; gives the process once it has started, or nil
+}{ready: map[string]chan *first{}}
 
 // takeSpare gives a first process under limits: one that is ready, or will be before any other, or else a new one.
-func takeSpare(level string, user uint32, limits Limits) (*first, error) {
-	if level == IsolationNamespaces && limits.CPUs == 0 { // a spare is in no group of processor time
+func takeSpare(of kind, limits Limits) (*first, error) {
+	if of.level == IsolationNamespaces && limits.CPUs == 0 { // a spare is in no group of processor time
+		key := of.key()
 		spares.Lock()
-		ready := spares.ready[user]
-		delete(spares.ready, user)
+		ready := spares.ready[key]
+		delete(spares.ready, key)
 		spares.Unlock()
 		if ready != nil {
 			spare := <-ready
@@ -36,16 +85,22 @@ func takeSpare(level string, user uint32, limits Limits) (*first, error) {
 			spare.discard()
 		}
 	}
-	return startFirst(level, user, limits)
+	return startFirst(of, limits)
 }
 
-func startFirst(level string, user uint32, limits Limits) (*first, error) {
+func startFirst(of kind, limits Limits) (*first, error) {
 	group := newCgroup(limits)
-	process, err := start(level, user, group)
+	process, err := start(of.level, of.user, group)
 	if err != nil {
 		return nil, errors.Join(err, group.remove())
 	}
-	return &first{process: process, group: group}, nil
+	f := &first{process: process, group: group}
+	if err := wire.Write(process.control, of.host); err != nil {
+		err = errors.Join(err, process.lastWords())
+		f.discard()
+		return nil, fmt.Errorf("tell a sandbox's first process what to show: %w", err)
+	}
+	return f, nil
 }
 
 func (f *first) discard() {
@@ -58,18 +113,26 @@ func (f *first) discard() {
 	_ = f.group.remove()
 }
 
-// spareNext counts a sandbox, and has a first process started for the one after it if there are others.
-func spareNext(user uint32) {
+// spareNext counts a sandbox, and has a first process started for the next one of its kind if there are others.
+func spareNext(of kind) {
+	key := of.key()
 	spares.Lock()
 	defer spares.Unlock()
 	spares.open++
-	if spares.open == 1 || spares.ready[user] != nil {
+	if spares.open == 1 || spares.ready[key] != nil {
 		return
 	}
+	if len(spares.ready) == maxSpares {
+		for other, ready := range spares.ready { // any of them
+			delete(spares.ready, other)
+			(<-ready).discard()
+			break
+		}
+	}
 	ready := make(chan *first, 1)
-	spares.ready[user] = ready
+	spares.ready[key] = ready
 	go func() {
-		spare, _ := startFirst(IsolationNamespaces, user, Spec{}.withDefaults().Limits) // whoever needs one then will learn why there is none
+		spare, _ := startFirst(of, Spec{}.withDefaults().Limits) // whoever needs one then will learn why there is none
 		ready <- spare
 	}()
 }

@@ -1,7 +1,10 @@
 package sandbox_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -21,11 +24,17 @@ func made(t *testing.T, spec sandbox.Spec) *sandbox.Sandbox {
 
 func ready(t *testing.T) (pid int) {
 	t.Helper()
-	eventually(t, "a first process is ready", func() bool {
-		pid = sandbox.Spare()
-		return pid != 0
+	return kinds(t, 1)[0]
+}
+
+// kinds waits until a first process is ready of each of so many kinds.
+func kinds(t *testing.T, count int) (pids []int) {
+	t.Helper()
+	eventually(t, "first processes are ready", func() bool {
+		pids = sandbox.Spares()
+		return len(pids) == count
 	})
-	return pid
+	return pids
 }
 
 // TestSpares: while sandboxes are open the next one's first process is ready, under that one's own limits; a dead one is passed over; and
@@ -33,7 +42,7 @@ func ready(t *testing.T) (pid int) {
 func TestSpares(t *testing.T) {
 	sandboxtest.Require(t)
 	one := made(t, sandbox.Spec{})
-	if sandbox.Spare() != 0 {
+	if len(sandbox.Spares()) != 0 {
 		t.Error("a single sandbox has a spare process")
 	}
 	two := made(t, sandbox.Spec{})
@@ -59,10 +68,44 @@ func TestSpares(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := syscall.Kill(pid, 0); err != syscall.ESRCH || sandbox.Spare() != 0 {
+	if err := syscall.Kill(pid, 0); err != syscall.ESRCH || len(sandbox.Spares()) != 0 {
 		t.Errorf("after the last sandbox: %v", err)
 	}
 	if groups := sandbox.GroupsOf(os.Getpid()); len(groups) > 0 {
 		t.Errorf("groups are left: %v", groups)
+	}
+}
+
+// TestSparesOfAKind: a first process that waits is not taken for a sandbox that sees other files of the host.
+func TestSparesOfAKind(t *testing.T) {
+	sandboxtest.Require(t)
+	folder := filepath.Join(t.TempDir(), "data")
+	fill := func(text string) {
+		if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "text"), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill("old")
+	if err := os.Chmod(filepath.Dir(filepath.Dir(folder)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	made(t, sandbox.Spec{})
+	made(t, sandbox.Spec{})
+	plain := ready(t)
+	data := sandbox.Spec{Mounts: []sandbox.Mount{{Source: folder, Target: "/data"}}}
+	if sb := made(t, data); sb.PID() == plain || output(t, sb, "cat /data/text") != "old" {
+		t.Errorf("process %d, which was to show nothing, shows %q", plain, output(t, sb, "cat /data/text"))
+	}
+	waiting := kinds(t, 2)
+	if sb := made(t, data); sb.PID() == plain || !slices.Contains(waiting, sb.PID()) || output(t, sb, "cat /data/text") != "old" {
+		t.Errorf("process %d of %v shows %q", sb.PID(), waiting, output(t, sb, "cat /data/text"))
+	}
+	waiting = kinds(t, 2)
+	if err := os.Rename(folder, folder+".old"); err != nil {
+		t.Fatal(err)
+	}
+	fill("new")
+	if sb := made(t, data); slices.Contains(waiting, sb.PID()) || output(t, sb, "cat /data/text") != "new" {
+		t.Errorf("process %d of %v shows %q", sb.PID(), waiting, output(t, sb, "cat /data/text"))
 	}
 }

@@ -28,6 +28,7 @@ const queue = 64
 
 type agent struct {
 	conn    *os.File
+	host    wire.Host
 	boot    wire.Boot
 	private *private // nil where namespaces isolate
 	work    *workers // looks at files
@@ -111,6 +112,10 @@ func (a *agent) start() error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
+	root, err := a.prepare()
+	if err != nil {
+		return err
+	}
 	files, err := wire.ReceiveFiles(a.conn) // which may be long in coming
 	if err != nil {
 		return fmt.Errorf("wait for a sandbox: %w", err)
@@ -120,10 +125,10 @@ func (a *agent) start() error {
 		return fmt.Errorf("read the sandbox's description: %w", err)
 	}
 	a.boot.Files = files
-	if a.boot.Insecure == "" {
-		err = jail.Build(a.boot)
+	if root != nil {
+		err = root.Complete(a.boot)
 	} else {
-		a.private, err = newPrivate(a.boot)
+		a.private, err = newPrivate(a.boot, a.host.Mounts)
 	}
 	if err != nil {
 		return err
@@ -150,6 +155,21 @@ func (a *agent) start() error {
 	return nil
 }
 
+// prepare does what can be done before it is known what for, and gives a root to complete where there are namespaces.
+func (a *agent) prepare() (*jail.Root, error) {
+	if _, err := wire.Read(a.conn, &a.host, func() (int64, error) { return 0, nil }); err != nil {
+		return nil, fmt.Errorf("read what the sandbox sees of the host: %w", err)
+	}
+	if !a.host.Namespaces {
+		return nil, nil
+	}
+	root, err := jail.Prepare(a.host)
+	if err == nil {
+		warmThreads()
+	}
+	return root, err
+}
+
 // seal locks this process, and starts the threads on which all is done that programs or names inside decide over.
 func (a *agent) seal() (err error) {
 	rules, err := a.rules()
@@ -161,8 +181,10 @@ func (a *agent) seal() (err error) {
 		starts = func() error { return errors.Join(jail.DropCapabilities(true), rules.Restrict()) }
 		looks = func() error { return errors.Join(jail.DropCapabilities(false), rules.Restrict()) }
 	}
-	if a.private == nil || a.boot.Landlock {
+	if a.boot.Landlock {
 		warmThreads()
+	}
+	if a.private == nil || a.boot.Landlock {
 		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes, a.private != nil); err != nil {
 			return err
 		}
@@ -177,7 +199,7 @@ func (a *agent) seal() (err error) {
 // rules are nil where Landlock is not what isolates and the kernel has none.
 func (a *agent) rules() (*jail.Landlock, error) {
 	var written, shown []string
-	for _, mount := range a.boot.Mounts {
+	for _, mount := range a.host.Mounts {
 		if mount.Overlay {
 			written = append(written, mount.Target)
 		} else if mount.Source == mount.Target {

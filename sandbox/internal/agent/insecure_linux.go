@@ -21,9 +21,9 @@ type private struct {
 }
 
 // newPrivate makes the folders. What is to be writable is copied.
-func newPrivate(boot wire.Boot) (*private, error) {
+func newPrivate(boot wire.Boot, mounts []wire.Mount) (*private, error) {
 	p := &private{folder: boot.Insecure, folders: append([]string{boot.Workdir, "/tmp", "/var/tmp", "/logs", "/root"}, boot.ReadOnly...)}
-	for _, mount := range boot.Mounts {
+	for _, mount := range mounts {
 		if mount.Overlay || mount.Source != mount.Target {
 			p.folders = append(p.folders, mount.Target)
 		}
@@ -36,7 +36,7 @@ func newPrivate(boot wire.Boot) (*private, error) {
 		}
 	}
 	p.names = regexp.MustCompile(`(^|[^A-Za-z0-9_./-])(` + strings.Join(quoted, "|") + `)($|[^A-Za-z0-9_.-])`)
-	for _, mount := range boot.Mounts {
+	for _, mount := range mounts {
 		if !mount.Overlay && mount.Source == mount.Target {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 
 func TestPrivateFolderNames(t *testing.T) {
 	folder := t.TempDir()
-	p, err := newPrivate(wire.Boot{Workdir: "/app", ReadOnly: []string{"/tests"}, Insecure: folder})
+	p, err := newPrivate(wire.Boot{Workdir: "/app", ReadOnly: []string{"/tests"}, Insecure: folder}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writeFiles fills /etc: copies of the host's harmless files and our own users, hosts and name service.
-func writeFiles(name string, files map[string][]byte) error {
+// writeFiles fills /etc: copies of the host's harmless files and our own users and name service.
+func writeFiles(files map[string][]byte) error {
 	own := map[string]string{
 		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
 		"/etc/group":         "root:x:0:\nnogroup:x:65534:\n",
-		"/etc/hosts":         "127.0.0.1 localhost\n::1 localhost\n127.0.0.1 " + hostname(name) + "\n",
-		"/etc/hostname":      hostname(name) + "\n",
 		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 		"/etc/resolv.conf":   "",
 	}
@@ -34,6 +32,18 @@ func writeFiles(name string, files map[string][]byte) error {
 		}
 	}
 	return nil
+}
+
+// setName names the host, also in /etc, but in an image's, which is not ours to write.
+func (r *Root) setName(name string) error {
+	name = hostname(name)
+	if err := unix.Sethostname([]byte(name)); err != nil || !r.ownEtc {
+		return err
+	}
+	if err := os.WriteFile("/etc/hostname", []byte(name+"\n"), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile("/etc/hosts", []byte("127.0.0.1 localhost\n::1 localhost\n127.0.0.1 "+name+"\n"), 0o644)
 }
 
 // hostname keeps of a sandbox's name what a host name may hold.

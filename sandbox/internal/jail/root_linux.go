@@ -81,44 +81,60 @@ type view struct {
 	lower  bool // lower layer of an overlay
 }
 
-// Build gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts namespaces, its own root. All paths of the
-// host are opened first, while the process may still read what its owner may; from pivot_root on, names resolve inside only.
-func Build(boot wire.Boot) error {
+// Root is the root of a sandbox that is not known yet.
+type Root struct {
+	mounts []view // what belongs on its writable folders
+	ownEtc bool   // and not an image's
+}
+
+// Prepare gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts namespaces, its own root, as far as it is the same for
+// all sandboxes that see the same of the host. All paths of the host are opened first, while the process may still read what its owner may;
+// from pivot_root on, names resolve inside only.
+func Prepare(host wire.Host) (*Root, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return refused("make the mounts private", err)
+		return nil, refused("make the mounts private", err)
 	}
-	system, files, err := collectSystem(boot.Root)
+	system, files, err := collectSystem(host.Root)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	mounts, err := collectMounts(boot.Mounts)
+	mounts, err := collectMounts(host.Mounts)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if home, ok, err := imageHome(boot.Root); err != nil {
-		return err
+	if home, ok, err := imageHome(host.Root); err != nil {
+		return nil, err
 	} else if ok {
 		mounts = append(mounts, home)
 	}
-	if err := becomeRoot(boot.SwitchUser); err != nil {
-		return err
+	if err := becomeRoot(host.SwitchUser); err != nil {
+		return nil, err
 	}
 	if err := enterNewRoot(); err != nil {
-		return err
+		return nil, err
 	}
-	steps := []func() error{
-		func() error { return writeFiles(boot.Name, files) },
+	return &Root{mounts, host.Root == ""}, build(
+		func() error { return writeFiles(files) },
 		func() error { return place(system) },
-		func() error { return makeScratch(boot) },
-		func() error { return place(mounts) },
 		makeDevices,
+		raiseLoopback,
+	)
+}
+
+// Complete makes the root that of a sandbox.
+func (r *Root) Complete(boot wire.Boot) error {
+	return build(
+		func() error { return r.setName(boot.Name) },
+		func() error { return makeScratch(boot) },
+		func() error { return place(r.mounts) },
 		func() error { return unix.Unmount(scratch, unix.MNT_DETACH) },
 		func() error { return os.Remove(scratch) },
 		lockProc,
 		func() error { return setReadOnly("/", 0) },
-		func() error { return unix.Sethostname([]byte(hostname(boot.Name))) },
-		raiseLoopback,
-	}
+	)
+}
+
+func build(steps ...func() error) error {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return refused("build the root", err)

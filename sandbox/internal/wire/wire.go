@@ -51,12 +51,18 @@ const (
 // MaxTerminalRead bounds the output that one OpScreen answers, in bytes.
 const MaxTerminalRead = 32 << 10
 
-// Boot is the first frame to the init process: how to build the sandbox.
+// Host is the first frame to the init process: what the sandbox sees of the host. It may come long before the rest is known.
+type Host struct {
+	Root       string // the folder of the host that holds the system folders, "" for the host's own
+	Mounts     []Mount
+	Namespaces bool // the process is the first of new ones, and builds a root in them
+	SwitchUser bool // the owner is root and mapped another user to the sandbox's root
+}
+
+// Boot is the second frame: how to build the sandbox.
 type Boot struct {
 	Name      string
 	Workdir   string
-	Root      string // the folder of the host that holds the system folders, "" for the host's own
-	Mounts    []Mount
 	ReadOnly  []string // targets of the archives whose bytes follow in this order in the body
 	Lengths   []int
 	DiskBytes int64
@@ -65,7 +71,6 @@ type Boot struct {
 	PollMemory int64
 	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
 	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
-	SwitchUser bool   // the owner is root and mapped another user to the sandbox's root
 	// Files are the descriptors that came ahead of this: none, or those of a workspace that the owner has mounted over a snapshot which others
 	// use, too.
 	Files []int `json:"-"`
