@@ -36,7 +36,7 @@ func TestMeasure(t *testing.T) {
 		if c.change != nil {
 			change = sandboxtest.Pack(t, c.change)
 		}
-		got, err := measure(s, r, snapshot, change, map[string]float64{"reward": 1})
+		got, err := measure(s, r, work{snapshot: snapshot, change: change}, map[string]float64{"reward": 1})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -46,7 +46,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %v", name, got, want)
 		}
 	}
-	plain, err := measure(events.Scoring{}, r, snapshot, nil, map[string]float64{"reward": 1})
+	plain, err := measure(events.Scoring{}, r, work{snapshot: snapshot}, map[string]float64{"reward": 1})
 	if err != nil || len(plain) != 1 {
 		t.Errorf("without a wish for more: %v, %v", plain, err)
 	}
