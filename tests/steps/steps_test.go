@@ -109,13 +109,15 @@ var tasks = map[string]struct {
 		{cheat, reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
 		{"true", reads("sh check.sh && ! test -e conftest.py", `{"reward": 1}`), nil, nil},
 	}, []float64{0, 0}, 0, ""},
-	// The agent of "files" does what it can against the next step's: a link and a folder in their way. What the third brings is the snapshot again.
+	// The agent of "files" does what it can against the next step's: a link and a folder in their way. What the third brings is the snapshot again,
+	// and the fourth is never begun, as the turns of the run are used up.
 	"files": {"", []said{
 		{"echo one > a.txt; ln -s /tmp given; mkdir -p setup.sh/x; echo x > /tmp/outside", reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
 		{"cat given/b.txt made.txt > c.txt; test -e /tmp/outside && rm c.txt", reads("grep -q given c.txt && grep -q two c.txt && test -x tests/x_test.sh && ! test -e setup.sh", `{"reward": 1}`),
-			nil, map[string]string{"given/b.txt": "given\n", "tests/x_test.sh": "#!/bin/sh\n", "setup.sh": "set -e\ngrep -q one a.txt\necho \"$WORD\" > made.txt\n"}},
+			nil, map[string]string{"given/b.txt": "given\n", "tests/x_test.sh": "#!/bin/sh\n", "setup.sh": "set -e\ngrep -q one a.txt\necho \"$WORD\" > made.txt\ntrue > conftest.py; ln -s /etc out\n"}},
 		{"true", reads("grep -q zero a.txt && ! test -e given", `{"reward": 1}`),
-			nil, map[string]string{"a.txt": "zero\n", "setup.sh": "rm -rf given tests made.txt c.txt"}},
+			nil, map[string]string{"a.txt": "zero\n", "setup.sh": "rm -rf given tests made.txt c.txt conftest.py out"}},
+		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"never.txt": "x"}},
 	}, []float64{1, 1, 1}, 1, ""},
 	"withheld": {"", []said{
 		{"echo one > a.txt", reads("true", `{"reward": 0.25}`), map[string]float64{"reward": 0.5}, nil},
@@ -129,7 +131,7 @@ var tasks = map[string]struct {
 
 func config(t *testing.T, log *eventlog.Log) events.RunConfig {
 	cfg := servicetest.Config(slices.Sorted(maps.Keys(tasks))...)
-	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds = obedient(t), 1, 1, nil
+	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds, cfg.Limits.Turns = obedient(t), 1, 1, nil, 6
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "zero\n", "check.sh": "exit 1\n"}))
@@ -216,7 +218,11 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 		}
 		return
 	}
-	if r.Scored == nil || r.Finished.Steps != len(task.rewards) || r.Scored.Reward != task.reward || r.Finished.StopReason != events.StopFinished {
+	stop := events.StopFinished
+	if r.Started.Task == "files" {
+		stop = events.StopMaxTurns
+	}
+	if r.Scored == nil || r.Finished.Steps != len(task.rewards) || r.Scored.Reward != task.reward || r.Finished.StopReason != stop {
 		t.Errorf("%s: finished %+v, scored %+v, failed %+v", r.Started.Task, r.Finished, r.Scored, r.Failed)
 		return
 	}
@@ -264,7 +270,7 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
 	t.Helper()
 	for i, step := range r.Steps {
-		next := i+1 < len(r.Steps) && steps[i+1].files != nil
+		next := i+1 < len(steps) && steps[i+1].files != nil && events.StepSpec{MinReward: steps[i].least}.Passes(step.Verdict.Components)
 		if got := step.Verdict.Workspace; next != (got != nil) || next && r.Laid(r.StepBegin(i+1)) != got {
 			t.Errorf("%s: behind step %d the workspace is %+v", r.Started.Task, i, got)
 		}
@@ -287,7 +293,7 @@ func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
 	}
 	found, err := sandbox.Contents(data)
 	names := slices.Sorted(maps.Keys(found))
-	if want := []string{"a.txt", "given", "given/b.txt", "made.txt", "tests", "tests/x_test.sh"}; err != nil || !slices.Equal(names, want) {
+	if want := []string{"a.txt", "conftest.py", "given", "given/b.txt", "made.txt", "out", "tests", "tests/x_test.sh"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("files: the second step begins with %q, want %q; %v", names, want, err)
 	}
 }
