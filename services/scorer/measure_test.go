@@ -51,3 +51,22 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("without a wish for more: %v, %v", plain, err)
 	}
 }
+
+// TestMeasureStepFiles: what the steps of a task bring into the workspace is no work of the agent's, and what it makes of that is.
+func TestMeasureStepFiles(t *testing.T) {
+	s := events.Scoring{Weights: map[string]float64{"reward": 1, events.HygieneLines: -0.1}}
+	pack := func(files map[string]string) []byte { return sandboxtest.Pack(t, files) }
+	snapshot := pack(map[string]string{"a.py": "a\n", "b.py": "b\n"})
+	left := pack(map[string]string{"a.py": "mine\n"})
+	laid := pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\n", "kept.orig": "brought\n"})
+	w := work{snapshot: snapshot, brought: map[string]before{}}
+	if err := compareLaid(snapshot, left, laid, w.brought); err != nil {
+		t.Fatal(err)
+	}
+	w.change = pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\nmine\n", "kept.orig": "brought\n", "my.tmp": "mine\n"})
+	got, err := measure(s, &events.Rollout{}, w, map[string]float64{"reward": 1})
+	// Two lines of a.py, one of new/c.py, one of my.tmp.
+	if err != nil || got[events.HygieneLines] != 4 || got[events.HygieneLitter] != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
