@@ -232,7 +232,8 @@ func (t TaskSpec) validateSteps(check func(ok bool, format string, args ...any))
 		check(err == nil, "steps: %d: tests: %v", i, err)
 		if s.Files != nil {
 			err := s.Files.Validate()
-			check(i > 0 && err == nil, "steps: %d: files: want an archive, and of the first step none, as its files are the snapshot's: %v", i, err)
+			check(err == nil, "steps: %d: files: %v", i, err)
+			check(i > 0, "steps: 0: files: the first step has none of its own: put them into the snapshot")
 		}
 	}
 }
