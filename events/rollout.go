@@ -115,8 +115,8 @@ func (r *Rollout) LastTools() *ToolsCompleted {
 	return nil
 }
 
-// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. A turn that asked for no tools leaves
-// it as it was. Of outsiders' rollouts only the end is known.
+// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. Of outsiders' rollouts only the end is
+// known.
 func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	last := r.LastTurn()
 	switch {
@@ -132,12 +132,7 @@ func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	case turn == last.Turn && r.AwaitsTools():
 		return nil, fmt.Errorf("turn %d of rollout %s: its tool calls are not answered", turn, r.ID)
 	}
-	for ; turn >= 0; turn-- {
-		if done, ok := r.Tools[turn]; ok {
-			return done.Workspace, nil
-		}
-	}
-	return nil, nil
+	return r.leftBy(turn), nil
 }
 
 // Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose tools have not answered, or that ended the

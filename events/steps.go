@@ -25,6 +25,9 @@ type StepSpec struct {
 	MinReward map[string]float64 `json:"min_reward,omitempty"`
 	Collect   []Hook             `json:"collect,omitempty"`
 	Tests     storage.Ref        `json:"tests"`
+	// Files are laid over the workspace before the step begins, an archive of sandbox.Pack; a setup.sh in it is run there, and removed. The first
+	// step has none: what it brings is in the snapshot.
+	Files *storage.Ref `json:"files,omitempty"`
 }
 
 // Strategies are what the components of the verdicts on its steps make of a task: the mean of each, or the last verdict's.
@@ -48,6 +51,9 @@ type StepScored struct {
 	ExitCode   int                `json:"exit_code"`
 	Log        *storage.Ref       `json:"log,omitempty"`
 	DurationMS float64            `json:"duration_ms"`
+	// Workspace is what the next step begins with, as a change against the snapshot: the agent's, with the files of that step laid over it. Without
+	// it the next step, if there is one, begins with what the agent has left. An empty object is the snapshot itself.
+	Workspace *storage.Ref `json:"workspace,omitempty"`
 	// Flags, Isolation, Filesystem, User and Build are as in RolloutScored.
 	Flags      []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
 	Isolation  string   `json:"isolation,omitempty"`
@@ -140,6 +146,42 @@ func (r *Rollout) StepBegin(step int) int {
 	return r.Steps[step-1].Turns
 }
 
+// Laid is the workspace that a step's files were laid into before this turn, its first one; nil where there were none.
+func (r *Rollout) Laid(turn int) *storage.Ref {
+	for _, s := range r.Steps {
+		if s.Turns == turn && s.Verdict != nil {
+			return s.Verdict.Workspace
+		}
+	}
+	return nil
+}
+
+// WasLaid tells whether any step has brought files into the workspace.
+func (r *Rollout) WasLaid() bool {
+	return slices.ContainsFunc(r.Steps, func(s EndedStep) bool { return s.Verdict != nil && s.Verdict.Workspace != nil })
+}
+
+// Workspace is the change against the snapshot that the workspace is now, nil for none.
+func (r *Rollout) Workspace() *storage.Ref {
+	if laid := r.Laid(len(r.Turns)); laid != nil {
+		return laid
+	}
+	return r.leftBy(len(r.Turns) - 1)
+}
+
+// leftBy is the workspace behind a turn. A turn that asked for no tools leaves it as it was.
+func (r *Rollout) leftBy(turn int) *storage.Ref {
+	for ; turn >= 0; turn-- {
+		if done, ok := r.Tools[turn]; ok {
+			return done.Workspace
+		}
+		if laid := r.Laid(turn); laid != nil {
+			return laid
+		}
+	}
+	return nil
+}
+
 // StepOf is the step that a turn belongs to; a task without steps has one.
 func (r *Rollout) StepOf(turn int) int {
 	step := 0
@@ -188,5 +230,10 @@ func (t TaskSpec) validateSteps(check func(ok bool, format string, args ...any))
 		}
 		err := s.Tests.Validate()
 		check(err == nil, "steps: %d: tests: %v", i, err)
+		if s.Files != nil {
+			err := s.Files.Validate()
+			check(err == nil, "steps: %d: files: %v", i, err)
+			check(i > 0, "steps: 0: files: the first step has none of its own: put them into the snapshot")
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/storage"
 )
 
 func ended(verdicts ...map[string]float64) (steps []EndedStep) {
@@ -100,5 +102,29 @@ func TestFoldSteps(t *testing.T) {
 			t.Errorf("a try behind %d facts is %s again: %v", n, e.ID, err)
 		}
 		seen[e.ID] = true
+	}
+}
+
+// TestStepFilesAreRefs: the first step has none of its own, and another's are an object.
+func TestStepFilesAreRefs(t *testing.T) {
+	good := storage.Ref{Key: "blobs/a", SHA256: storage.Digest(nil)}
+	for name, c := range map[string]struct {
+		first, second *storage.Ref
+		wrong         int
+	}{
+		"none": {nil, nil, 0}, "of the second": {nil, &good, 0}, "of the first": {&good, nil, 1}, "nowhere": {nil, &storage.Ref{Key: "../a", SHA256: good.SHA256}, 1},
+	} {
+		wrong := 0
+		step := StepSpec{Name: "s", Instruction: "x", Tests: good}
+		task := TaskSpec{Steps: []StepSpec{step, step}}
+		task.Steps[0].Files, task.Steps[1].Files = c.first, c.second
+		task.validateSteps(func(ok bool, _ string, _ ...any) {
+			if !ok {
+				wrong++
+			}
+		})
+		if wrong != c.wrong {
+			t.Errorf("files %s: %d findings, want %d", name, wrong, c.wrong)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (t *Task) takeFrom(image sandbox.Image) error {
 		if t.Snapshot, err = found.tree(workdir); err != nil {
 			return err
 		}
-		if err := scrubHistory(t, t.config.Metadata.Rondo.Repository); err != nil {
+		if err := errors.Join(scrubHistory(t, t.config.Metadata.Rondo.Repository), t.layFiles()); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,13 @@ func digest(task *Task) (string, error) {
 	sum := sha256.New()
 	writePart(sum, "rondo task 1")
 	writePart(sum, string(settings))
-	for _, part := range append([]part{{"snapshot", task.Snapshot}}, task.hidden()...) {
+	parts := append([]part{{"snapshot", task.Snapshot}}, task.hidden()...)
+	for _, s := range task.Steps {
+		if s.Files != nil { // so that tasks without any keep their digests
+			parts = append(parts, part{"steps/" + s.Name + "/workdir", s.Files})
+		}
+	}
+	for _, part := range parts {
 		writePart(sum, part.name)
 		if part.fsys == nil {
 			continue

@@ -89,7 +89,7 @@ var fields = []struct{ key, verdict, text string }{
 	{"environment.allowed_hosts", refusedKey, "[environment]\nallowed_hosts = [\"a.com\"]"},
 	{"steps.name", honouredKey, "[[steps]]\nname = \"one\""},
 	{"steps.min_reward", honouredKey, "[[steps]]\nname = \"one\"\nmin_reward = 0.5"},
-	{"steps.healthcheck.command", refusedKey, "[[steps]]\nname = \"one\"\n[steps.healthcheck]\ncommand = \"a\""},
+	{"steps.healthcheck.command", honouredKey, "[[steps]]\nname = \"one\"\n[steps.healthcheck]\ncommand = \"a\""},
 	{"steps.artifacts", refusedKey, "[[steps]]\nname = \"one\"\nartifacts = [\"/var/lib/x\"]"},
 	{"steps.agent.timeout_sec", honouredKey, "[[steps]]\nname = \"one\"\n[steps.agent]\ntimeout_sec = 5"},
 	{"steps.agent.user", refusedKey, "[[steps]]\nname = \"one\"\n[steps.agent]\nuser = \"a\""},

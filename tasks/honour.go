@@ -232,17 +232,21 @@ type healthcheck struct {
 
 const defaultHealthTimeout = 30 * time.Second
 
-func (c *config) setHealthcheck(task *Task) error {
-	check := c.Environment.Healthcheck
+func (c *config) setHealthcheck(task *Task) (err error) {
+	task.Healthcheck, err = c.Environment.Healthcheck.hook("environment.healthcheck")
+	return err
+}
+
+// hook is the command of a key's table; nil for none.
+func (check *healthcheck) hook(key string) (*verifier.Hook, error) {
 	if check == nil {
-		return nil
+		return nil, nil
 	}
 	if strings.TrimSpace(check.Command) == "" || len(check.Command) > maxCommand {
-		return fmt.Errorf("environment.healthcheck.command: want 1 to %d bytes", maxCommand)
+		return nil, fmt.Errorf("%s.command: want 1 to %d bytes", key, maxCommand)
 	}
-	limit, err := timeout("environment.healthcheck.timeout_sec", check.TimeoutSec, defaultHealthTimeout)
-	task.Healthcheck = &verifier.Hook{Command: check.Command, Timeout: limit}
-	return err
+	limit, err := timeout(key+".timeout_sec", check.TimeoutSec, defaultHealthTimeout)
+	return &verifier.Hook{Command: check.Command, Timeout: limit}, err
 }
 
 // checkArtifacts refuses artifacts that do not lie in the workspace, of which all reaches the verifier.

@@ -16,36 +16,53 @@ const (
 // inspect looks at a task's files for what lets an agent get around the work.
 func (r *Report) inspect(task *Task) {
 	r.Warnings = append(r.Warnings, task.Warnings...)
-	hidden := map[[sha256.Size]byte]string{}
-	for _, part := range task.hidden() {
+	hidden := map[[sha256.Size]byte]secret{}
+	for i, part := range task.hidden() {
 		if part.fsys == nil {
 			continue
 		}
 		err := eachFile(part.fsys, func(name string, data []byte) {
 			if len(data) >= smallestLeak {
-				hidden[sha256.Sum256(data)] = path.Join(part.name, name)
+				hidden[sha256.Sum256(data)] = secret{path.Join(part.name, name), i / 2}
 			}
 		})
 		if err != nil {
 			r.problem("read %s: %v", part.name, err)
 		}
 	}
-	total := 0
-	err := eachFile(task.Snapshot, func(name string, data []byte) {
+	if total := r.leaks("the snapshot", task.Snapshot, 0, hidden); total > heavySnapshot {
+		r.warn("the snapshot has %d MiB, which every rollout copies", total>>20)
+	}
+	for i, s := range task.Steps {
+		if s.Files != nil {
+			r.leaks("step "+s.Name, s.Files, i, hidden)
+		}
+	}
+}
+
+// secret is a file that no agent may see before a step is over.
+type secret struct {
+	name string
+	step int
+}
+
+// leaks looks in what an agent is shown as a step begins for what it must not see yet, and answers its size in bytes.
+func (r *Report) leaks(what string, shown fs.FS, step int, hidden map[[sha256.Size]byte]secret) (total int) {
+	err := eachFile(shown, func(name string, data []byte) {
 		total += len(data)
 		source, leaked := hidden[sha256.Sum256(data)]
-		if leaked && strings.Contains("/"+source, "/solution/") {
-			r.problem("the snapshot shows the agent %s as %s", source, name)
-		} else if leaked {
-			r.warn("the snapshot shows the agent %s as %s", source, name)
+		switch {
+		case !leaked || source.step < step:
+		case strings.Contains("/"+source.name, "/solution/"):
+			r.problem("%s shows the agent %s as %s", what, source.name, name)
+		default:
+			r.warn("%s shows the agent %s as %s", what, source.name, name)
 		}
 	})
 	if err != nil {
-		r.problem("read snapshot: %v", err)
+		r.problem("read %s: %v", what, err)
 	}
-	if total > heavySnapshot {
-		r.warn("the snapshot has %d MiB, which every rollout copies", total>>20)
-	}
+	return total
 }
 
 func (r *Report) warn(format string, args ...any) {

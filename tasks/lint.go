@@ -42,12 +42,14 @@ type Report struct {
 // Attempt is one scoring.
 type Attempt struct {
 	Reward   *float64      `json:"reward"`             // null when there is no score
-	Class    string        `json:"class,omitempty"`    // why not: a class of verifier.Error, or "solution"
+	Class    string        `json:"class,omitempty"`    // why not: a class of verifier.Error, "solution" or "healthcheck"
 	Error    string        `json:"error,omitempty"`    // the same as a sentence
 	Log      string        `json:"log,omitempty"`      // the end of the verifier's output, where the reward is not the wanted one
 	Duration time.Duration `json:"duration_ns"`        // of the scoring, with its sandbox
 	Changed  int           `json:"changed,omitempty"`  // bytes of the archive of the solution's changes
 	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
+
+	cause error // of a step that cannot begin
 }
 
 const (
@@ -94,7 +96,7 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 		return err
 	}
 	if check := task.Healthcheck; check != nil {
-		if err := p.healthy(ctx, check); err != nil {
+		if err := p.healthy(ctx, "environment.healthcheck", check, nil); err != nil {
 			r.unsupported(err)
 			r.problem("task.toml: %v", err)
 		}
@@ -121,6 +123,7 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 	for i, attempt := range attempts {
 		switch {
 		case attempt.Reward == nil:
+			r.unsupported(attempt.cause)
 			r.problem("%s, attempt %d: no score (%s): %s", who, i+1, attempt.Class, attempt.Error)
 		case *attempt.Reward != want:
 			r.problem("%s, attempt %d: scores %g instead of %g", who, i+1, *attempt.Reward, want)
@@ -171,13 +174,17 @@ func (p *prover) with(more map[string]string) map[string]string {
 	return env
 }
 
+func (p *prover) spec(step provedStep, changes []byte) verifier.Spec {
+	return verifier.Spec{
+		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: step.tests, Protected: p.task.Protected, Collect: step.Collect,
+		Env: p.with(step.VerifierEnv), Mounts: p.mounts, Timeout: step.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
+	}
+}
+
 // score runs the verifier of a step over the snapshot with changes.
 func (p *prover) score(ctx context.Context, step provedStep, changes []byte, want float64) (Attempt, map[string]float64) {
 	begin := time.Now()
-	outcome, err := verifier.Run(ctx, verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: step.tests, Protected: p.task.Protected, Collect: step.Collect,
-		Env: p.with(step.VerifierEnv), Mounts: p.mounts, Timeout: step.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
-	})
+	outcome, err := verifier.Run(ctx, p.spec(step, changes))
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
 	if err != nil {
 		attempt.Error, attempt.Class = err.Error(), verifier.ClassSandbox
@@ -230,21 +237,22 @@ func (p *prover) applySolution(ctx context.Context, step provedStep, changes []b
 	return changes, err
 }
 
-// healthy runs the task's health check over the snapshot. Nothing starts by itself in a sandbox, so that it fails now says that it always will.
-func (p *prover) healthy(ctx context.Context, check *verifier.Hook) error {
-	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "lint", Workdir: p.task.Workdir, Mounts: p.mounts, Limits: p.limits, AllowInsecure: p.insecure})
+// healthy runs a health check, which stands at a key, over the snapshot with changes. Nothing starts by itself in a sandbox, so that it fails now
+// says that it always will.
+func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, changes []byte) error {
+	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, Limits: p.limits, AllowInsecure: p.insecure})
 	if err != nil {
 		return err
 	}
 	defer sb.Close()
-	if err := sb.Unpack(ctx, sb.Workdir(), p.snapshot); err != nil {
+	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), p.snapshot), sb.Apply(ctx, changes)); err != nil {
 		return err
 	}
 	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", check.Command}, Env: p.with(nil), Wall: check.Timeout})
 	if err != nil || result.ExitCode == 0 && !result.TimedOut {
 		return err
 	}
-	return unsupported("environment.healthcheck", "exit %d: a sandbox starts no service that it could wait for: %s", result.ExitCode, tail(append(result.Stdout, result.Stderr...)))
+	return unsupported(key, "exit %d: a sandbox starts no service that it could wait for: %s", result.ExitCode, tail(append(result.Stdout, result.Stderr...)))
 }
 
 func tail(log []byte) string {

@@ -345,6 +345,10 @@ func TestDigestCoversTheTask(t *testing.T) {
 		"its gate":    stepped("min_reward = 1", nil),
 		"its tests":   stepped("", fstest.MapFS{"t/steps/one/tests/more": file("x")}),
 		"its fix":     stepped("", fstest.MapFS{"t/steps/one/solution/solve.sh": file("x")}),
+		"its files":   stepped("", fstest.MapFS{"t/steps/one/workdir/more": file("x")}),
+		"a second":    bringing("", nil),
+		"with files":  bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("x")}),
+		"other files": bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("y")}),
 		"setting":     {"t/task.toml": file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[environment]\nmemory_mb = 64")},
 	} {
 		got := digestOf(changes)

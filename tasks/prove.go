@@ -2,17 +2,20 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
 // provedStep is a step with its trees packed. A task without steps is one of them, without a name.
 type provedStep struct {
 	Step
-	tests, solution []byte
+	tests, solution, files []byte
 }
 
 // folder is where the step's files lie in the task's folder.
@@ -35,7 +38,7 @@ func provedSteps(task *Task) ([]provedStep, error) {
 			name string
 			fsys fs.FS
 			into *[]byte
-		}{{"tests", step.Tests, &p.tests}, {"solution", step.Solution, &p.solution}} {
+		}{{"tests", step.Tests, &p.tests}, {"solution", step.Solution, &p.solution}, {"workdir", step.Files, &p.files}} {
 			if tree.fsys == nil {
 				continue
 			}
@@ -63,6 +66,9 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 	var ended []events.EndedStep
 	for i, step := range p.steps {
 		var err error
+		if changes, err = p.begin(ctx, step, changes); err != nil {
+			return notBegun(step, err)
+		}
 		if changes, err = act(ctx, step, changes); err != nil {
 			return Attempt{Class: "solution", Error: err.Error()}
 		}
@@ -85,6 +91,33 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 	reward := components[events.RewardComponent]
 	whole.Reward = &reward
 	return whole
+}
+
+// begin makes the workspace that a step begins with, as the scorer does, and runs the step's health check there.
+func (p *prover) begin(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
+	if step.files != nil {
+		spec := p.spec(step, changes)
+		spec.Env = p.with(nil)
+		var err error
+		if changes, err = verifier.Lay(ctx, spec, step.Name, step.files); err != nil {
+			return nil, err
+		}
+	}
+	if step.Healthcheck == nil {
+		return changes, nil
+	}
+	return changes, p.healthy(ctx, "steps.healthcheck", step.Healthcheck, changes)
+}
+
+// notBegun is an attempt that came to a step which cannot begin.
+func notBegun(step provedStep, err error) Attempt {
+	attempt := Attempt{Class: "healthcheck", Error: inStep(step, err.Error()), cause: err}
+	var failed *verifier.Error
+	if errors.As(err, &failed) {
+		attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
+		attempt.Error = strings.TrimSpace(err.Error() + ": " + attempt.Log)
+	}
+	return attempt
 }
 
 // inStep says in which step something went wrong.

@@ -23,8 +23,11 @@ type Step struct {
 	VerifierEnv     map[string]string
 	MinReward       map[string]float64 // as in events.StepSpec
 	Collect         []verifier.Hook
-	Tests           fs.FS // the task's tests with those of the step over them
-	Solution        fs.FS // nil when the step has none
+	Healthcheck     *verifier.Hook // nil: the step has none
+	Tests           fs.FS          // the task's tests with those of the step over them
+	Solution        fs.FS          // nil when the step has none
+	// Files are laid over the workspace before the step begins; nil for none. Those of the first step are in the task's Snapshot.
+	Files fs.FS
 }
 
 // InStep is a task as it is in one of its steps, for who runs that alone; "" is the last step, and of a task without steps itself.
@@ -82,22 +85,19 @@ func setSteps(task *Task, folder *node, cfg *config) error {
 		if err != nil {
 			return fmt.Errorf("task.toml: step %s: %w", s.Name, err)
 		}
-		if err := step.read(folder, s, cfg); err != nil {
+		if err := step.read(folder, s, cfg, i == 0); err != nil {
 			return err
 		}
 		task.Steps = append(task.Steps, step)
 	}
 	last := task.Steps[len(task.Steps)-1]
 	task.Instruction, task.Tests = task.Steps[0].Instruction, last.Tests
-	return nil
+	return task.layFiles()
 }
 
 // settings checks a step's table, over those of its task.
 func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
 	step.Name = s.Name
-	if s.Healthcheck != nil {
-		return step, unsupported("steps.healthcheck", "a sandbox starts no service that a step could wait for")
-	}
 	if err := errors.Join(s.Agent.refuse("steps.agent"), s.Verifier.refuse("steps.verifier", cfg.Environment.Workdir)); err != nil {
 		return step, err
 	}
@@ -119,6 +119,9 @@ func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
 	}
 	step.Collect = slices.Concat(task.Collect, hooks)
 	if step.MinReward, err = minReward(s.MinReward); err != nil {
+		return step, err
+	}
+	if step.Healthcheck, err = s.Healthcheck.hook("steps.healthcheck"); err != nil {
 		return step, err
 	}
 	s.warn(task)
@@ -161,16 +164,16 @@ func minReward(value any) (map[string]float64, error) {
 }
 
 // read takes over the files of a step.
-func (s *Step) read(folder *node, table *stepTable, cfg *config) error {
+func (s *Step) read(folder *node, table *stepTable, cfg *config, first bool) error {
 	at := "steps/" + s.Name
 	dir := folder.at(at)
 	if dir == nil || !dir.isDir() {
 		return fmt.Errorf("%s: missing: each step of task.toml has a folder of its name", at)
 	}
-	if dir.child("workdir") != nil {
-		return unsupported(at+"/workdir", "files that a step brings into the workspace are not supported: put them into the snapshot, or make one task of each step")
-	}
 	var err error
+	if s.Files, err = filesIn(dir, at+"/workdir", first); err != nil {
+		return err
+	}
 	if s.Instruction, err = readInstruction(dir); err != nil {
 		return fmt.Errorf("%s/%w", at, err)
 	}

@@ -76,6 +76,17 @@ func packSteps(ctx context.Context, store storage.Store, t *tasks.Task, spec *ev
 		if step.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
 			return err
 		}
+		if s.Files != nil {
+			files, err := sandbox.Pack(s.Files)
+			if err != nil {
+				return fmt.Errorf("pack the files of step %s of task %s: %w", s.Name, t.Name, err)
+			}
+			ref, err := storage.PutBlob(ctx, store, files)
+			if err != nil {
+				return err
+			}
+			step.Files = &ref
+		}
 		spec.Steps = append(spec.Steps, step)
 	}
 	return nil

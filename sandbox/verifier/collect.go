@@ -3,7 +3,6 @@ package verifier
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -24,20 +23,11 @@ const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else 
 // workspace's change after them with what they wrote. A hook that fails is told there, and stops nothing: what it should have
 // made is missing, and the tests judge that.
 func collect(ctx context.Context, spec Spec) (changes, log []byte, err error) {
-	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Workdir: spec.Workdir, Root: spec.Root, Mounts: spec.Mounts, Limits: spec.Limits,
-		AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
-	})
+	sb, err := open(ctx, spec)
 	if err != nil {
-		return nil, nil, &Error{Class: ClassSandbox, Err: err}
+		return nil, nil, err
 	}
 	defer sb.Close()
-	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), spec.Snapshot), sb.SetBase(ctx)); err != nil {
-		return nil, nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
-	}
-	if err := sb.Apply(ctx, spec.Changes); err != nil {
-		return nil, nil, applyError(err)
-	}
 	env := maps.Clone(environment)
 	maps.Copy(env, spec.Env)
 	var said bytes.Buffer

@@ -44,9 +44,9 @@ func checkPattern(pattern string) error {
 	return err
 }
 
-// protects tells whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
+// Protects tells whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
 // of which each part is one of path.Match, or "**" for any number of them; a folder's pattern is for all below it.
-func protects(patterns []string) func(name string) bool {
+func Protects(patterns []string) func(name string) bool {
 	type rule struct {
 		parts []string
 		free  bool

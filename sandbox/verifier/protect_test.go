@@ -22,7 +22,7 @@ func TestProtects(t *testing.T) {
 		{"tests/** !tests/data/**", "tests/a", "tests/data/a"},
 		{"!tests/data/** tests/**", "tests/data/a", ""},
 	} {
-		protected := protects(strings.Fields(c.patterns))
+		protected := Protects(strings.Fields(c.patterns))
 		for _, name := range strings.Fields(c.yes) {
 			if !protected(name) {
 				t.Errorf("%q does not protect %s", c.patterns, name)
@@ -35,7 +35,7 @@ func TestProtects(t *testing.T) {
 		}
 	}
 	begin := time.Now()
-	protects([]string{strings.Repeat("**/a/", 80) + "b"})(strings.Repeat("a/", 2000) + "c")
+	Protects([]string{strings.Repeat("**/a/", 80) + "b"})(strings.Repeat("a/", 2000) + "c")
 	if took := time.Since(begin); took > time.Second {
 		t.Errorf("a hostile pattern took %v", took)
 	}

@@ -66,17 +66,23 @@ const (
 	ClassTampered  = "tampered"   // a process that the tests left behind could have written the reward
 	ClassMemory    = "oom"        // the tests ran out of memory and wrote no reward
 	ClassApply     = "apply"      // the changes do not fit over the snapshot
+	ClassSetup     = "setup"      // what a step brings along does not fit over the workspace, or its setup.sh failed
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
 
-// Error says why there is no score. That is never a score of 0.
+// Error says why there is no score, or why a step cannot begin. That is never a score of 0.
 type Error struct {
 	Class string
 	Err   error
-	Log   []byte // what the tests wrote, where they ran
+	Log   []byte // what the tests, or the setup.sh, wrote where they ran
 }
 
-func (e *Error) Error() string { return "run verifier: " + e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Class == ClassSetup {
+		return "begin the next step: " + e.Err.Error()
+	}
+	return "run verifier: " + e.Err.Error()
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -165,7 +171,7 @@ func sift(spec Spec) (sandbox.Sifted, error) {
 	if len(spec.Changes) == 0 {
 		return sandbox.Sifted{}, nil
 	}
-	return sandbox.Sift(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), protects(spec.Protected))
+	return sandbox.Sift(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), Protects(spec.Protected))
 }
 
 func applyError(err error) error {

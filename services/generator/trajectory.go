@@ -89,10 +89,7 @@ func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(
 
 // stepFinished makes the fact that ends a step.
 func stepFinished(r *events.Rollout, stopReason string) (events.Event, error) {
-	ended := events.StepFinished{Step: len(r.Steps), StopReason: stopReason, Turns: len(r.Turns)}
-	if tools := r.LastTools(); tools != nil {
-		ended.Workspace = tools.Workspace
-	}
+	ended := events.StepFinished{Step: len(r.Steps), StopReason: stopReason, Turns: len(r.Turns), Workspace: r.Workspace()}
 	return r.Next(events.StepFinishedType, events.Ordinal(ended.Step), ended)
 }
 
@@ -111,8 +108,9 @@ func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.
 		return events.Event{}, err
 	}
 	fact.Turns, fact.Steps = len(r.Turns), len(r.Steps) // those of the origin, too
-	if tools := r.LastTools(); tools != nil {
-		fact.Workspace = tools.Workspace
+	fact.Workspace = r.Workspace()
+	if last := len(r.Steps) - 1; last >= 0 {
+		fact.Workspace = r.Steps[last].Workspace // the files of a step that does not follow may be laid over it already
 	}
 	return r.Next(events.RolloutFinishedType, "0", fact)
 }

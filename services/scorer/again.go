@@ -37,7 +37,7 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 }
 
 // recorded is the judgement that is on the log: another one could be another, and costs.
-func recorded(_ context.Context, _ events.RunConfig, _ events.TaskSpec, r *events.Rollout, _, _ []byte) (float64, storage.Ref, error) {
+func recorded(_ context.Context, _ events.RunConfig, _ events.TaskSpec, r *events.Rollout, _ work) (float64, storage.Ref, error) {
 	if r.Scored == nil || r.Scored.Judgement == nil {
 		return 0, storage.Ref{}, &verifier.Error{Class: verifier.ClassBadReward, Err: errors.New("no judgement is recorded")}
 	}

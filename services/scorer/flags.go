@@ -21,21 +21,28 @@ const (
 	maxSearched  = 256 << 10
 )
 
-// suspicions are what looks like cheating in a rollout: in its change, in its calls, and in what its code did to the tests.
-func suspicions(change []byte, turns []events.TurnSampled, outcome verifier.Outcome) ([]string, error) {
-	f := flagged{}
-	for _, name := range outcome.Restored {
-		f.add(events.FlagProtected, name)
-	}
-	for _, name := range outcome.Links {
-		f.add(events.FlagLink, name)
-	}
-	if outcome.LeftBehind {
-		f.add(events.FlagProcess, "a process outlived the command that started it")
-	}
+// suspicions are what looks like cheating in a rollout, or in a step: in its change, in its calls, and in what its code did to the tests. What
+// is as it was when a step began, begun, is no work of that step.
+func suspicions(change []byte, begun map[string]string, turns []events.TurnSampled, outcome verifier.Outcome) ([]string, error) {
 	paths, err := sandbox.Contents(change)
 	if err != nil {
 		return nil, err
+	}
+	maps.DeleteFunc(paths, func(name, entry string) bool { return begun[name] == entry })
+	given := func(name string) bool { _, here := paths[name]; _, there := begun[name]; return there && !here }
+	f := flagged{}
+	for _, name := range outcome.Restored {
+		if !given(name) {
+			f.add(events.FlagProtected, name)
+		}
+	}
+	for _, name := range outcome.Links {
+		if !given(name) {
+			f.add(events.FlagLink, name)
+		}
+	}
+	if outcome.LeftBehind {
+		f.add(events.FlagProcess, "a process outlived the command that started it")
 	}
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
 		f.changed(name, outcome.Restored)

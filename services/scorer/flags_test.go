@@ -50,7 +50,7 @@ func TestFlags(t *testing.T) {
 		if c.files != nil {
 			change = sandboxtest.Pack(t, c.files)
 		}
-		found, err := suspicions(change, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
+		found, err := suspicions(change, nil, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,9 +35,9 @@ Answer with one JSON object and nothing else: {"score": S, "reason": "one senten
 
 // judge asks a run's judge about a rollout's change, and stores its answer. Every error is of the machinery: a judge that does not answer as it
 // is asked to says nothing about the rollout.
-func (s *Service) judge(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, snapshot, diff []byte) (float64, storage.Ref, error) {
+func (s *Service) judge(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error) {
 	j := cfg.Scorer.Judge
-	c, err := edits(snapshot, diff)
+	c, err := edits(w)
 	if err != nil {
 		return 0, storage.Ref{}, err
 	}

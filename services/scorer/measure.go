@@ -15,13 +15,13 @@ import (
 )
 
 // measure adds to the verifier's components what the run's scoring asks for of the rollout and its change.
-func measure(s events.Scoring, r *events.Rollout, snapshot, change []byte, components map[string]float64) (map[string]float64, error) {
+func measure(s events.Scoring, r *events.Rollout, w work, components map[string]float64) (map[string]float64, error) {
 	components = maps.Clone(components)
 	if s.Effort != nil {
 		measureEffort(r, components)
 	}
 	if s.Hygiene() {
-		e, err := edits(snapshot, change)
+		e, err := edits(w)
 		if err != nil {
 			return nil, err
 		}
@@ -63,18 +63,24 @@ const (
 	maxFiles  = 2000
 )
 
-// edits compares a snapshot with what a change makes of it.
-func edits(snapshot, diff []byte) (change, error) {
+// work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the steps of its task have brought.
+type work struct {
+	snapshot, change []byte
+	brought          map[string]before
+}
+
+// edits compares what the agent was given with what its work makes of it.
+func edits(w work) (change, error) {
 	var c change
-	paths, err := sandbox.Contents(diff)
+	paths, err := sandbox.Contents(w.change)
 	if err != nil || len(paths) == 0 {
 		return c, err
 	}
-	before, err := sandbox.Tree(maxEdited, snapshot, nil)
+	given, err := sandbox.Tree(maxEdited, w.snapshot, nil)
 	if err != nil {
 		return c, err
 	}
-	after, err := sandbox.Tree(maxEdited, snapshot, diff)
+	after, err := sandbox.Tree(maxEdited, w.snapshot, w.change)
 	if err != nil {
 		return c, err
 	}
@@ -82,22 +88,31 @@ func edits(snapshot, diff []byte) (change, error) {
 		if !fs.ValidPath(name) { // it is not UTF-8
 			continue
 		}
-		old, err := textOf(before, name)
-		if err != nil {
-			return c, err
+		old, ok := w.brought[name]
+		if !ok {
+			if old, err = beforeIn(given, name); err != nil {
+				return c, err
+			}
 		}
 		now, err := textOf(after, name)
 		if err != nil {
 			return c, err
 		}
-		if _, err := fs.Lstat(before, name); errors.Is(err, fs.ErrNotExist) {
+		if !old.there {
 			c.added = append(c.added, name)
 		}
-		if !bytes.Equal(old, now) && len(c.files) < maxFiles && !strings.HasPrefix(name, ".git/") {
-			c.files = append(c.files, edited{name, old, now})
+		if !bytes.Equal(old.text, now) && len(c.files) < maxFiles && !strings.HasPrefix(name, ".git/") {
+			c.files = append(c.files, edited{name, old.text, now})
 		}
 	}
 	return c, nil
+}
+
+// beforeIn is a path as a tree has it.
+func beforeIn(tree fs.FS, name string) (before, error) {
+	text, err := textOf(tree, name)
+	_, missing := fs.Lstat(tree, name)
+	return before{text, !errors.Is(missing, fs.ErrNotExist)}, err
 }
 
 // textOf is a file's text, nil where there is no text file.

@@ -36,7 +36,7 @@ func TestMeasure(t *testing.T) {
 		if c.change != nil {
 			change = sandboxtest.Pack(t, c.change)
 		}
-		got, err := measure(s, r, snapshot, change, map[string]float64{"reward": 1})
+		got, err := measure(s, r, work{snapshot: snapshot, change: change}, map[string]float64{"reward": 1})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -46,8 +46,27 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s:\n got %v\nwant %v", name, got, want)
 		}
 	}
-	plain, err := measure(events.Scoring{}, r, snapshot, nil, map[string]float64{"reward": 1})
+	plain, err := measure(events.Scoring{}, r, work{snapshot: snapshot}, map[string]float64{"reward": 1})
 	if err != nil || len(plain) != 1 {
 		t.Errorf("without a wish for more: %v, %v", plain, err)
+	}
+}
+
+// TestMeasureStepFiles: what the steps of a task bring into the workspace is no work of the agent's, and what it makes of that is.
+func TestMeasureStepFiles(t *testing.T) {
+	s := events.Scoring{Weights: map[string]float64{"reward": 1, events.HygieneLines: -0.1}}
+	pack := func(files map[string]string) []byte { return sandboxtest.Pack(t, files) }
+	snapshot := pack(map[string]string{"a.py": "a\n", "b.py": "b\n"})
+	left := pack(map[string]string{"a.py": "mine\n"})
+	laid := pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\n", "kept.orig": "brought\n"})
+	w := work{snapshot: snapshot, brought: map[string]before{}}
+	if err := compareLaid(snapshot, left, laid, w.brought); err != nil {
+		t.Fatal(err)
+	}
+	w.change = pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\nmine\n", "kept.orig": "brought\n", "my.tmp": "mine\n"})
+	got, err := measure(s, &events.Rollout{}, w, map[string]float64{"reward": 1})
+	// Two lines of a.py, one of new/c.py, one of my.tmp.
+	if err != nil || got[events.HygieneLines] != 4 || got[events.HygieneLitter] != 1 {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -156,7 +156,7 @@ func (s *Service) scoreWith(ctx context.Context, cfg events.RunConfig, task even
 }
 
 // judging gives the score of a rollout's change and where the judge's answer is.
-type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, snapshot, diff []byte) (float64, storage.Ref, error)
+type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error)
 
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
 func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
@@ -168,12 +168,18 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 	if err != nil {
 		return scored, nil, err
 	}
-	components, err := measure(cfg.Scorer, r, spec.Snapshot, spec.Changes, outcome.Components)
+	left := work{snapshot: spec.Snapshot, change: spec.Changes}
+	if cfg.Scorer.Hygiene() || cfg.Scorer.Judge != nil {
+		if left.brought, err = s.brought(ctx, r, spec.Snapshot); err != nil {
+			return scored, nil, err
+		}
+	}
+	components, err := measure(cfg.Scorer, r, left, outcome.Components)
 	if err != nil {
 		return scored, nil, err
 	}
 	if cfg.Scorer.Judge != nil {
-		score, answer, err := judge(ctx, cfg, task, r, spec.Snapshot, spec.Changes)
+		score, answer, err := judge(ctx, cfg, task, r, left)
 		if err != nil {
 			return scored, nil, err
 		}
@@ -246,7 +252,10 @@ func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.Ta
 		}
 		return data
 	}
-	spec.Snapshot, spec.Tests = get("snapshot", task.Snapshot), get("tests", task.Tests)
+	spec.Snapshot = get("snapshot", task.Snapshot)
+	if task.HasVerifier() {
+		spec.Tests = get("tests", task.Tests)
+	}
 	if workspace != nil {
 		spec.Changes = get("workspace", *workspace)
 	}

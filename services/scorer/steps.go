@@ -11,12 +11,15 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// scoreStep states the verdict on the step that a rollout has ended.
+// scoreStep states the verdict on the step that a rollout has ended, and makes the workspace for the next one.
 func (s *Service) scoreStep(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	ended := *r.StepToScore()
 	scored, log, err := s.stepVerdict(ctx, cfg, task, r, ended.StepFinished)
 	if err == nil {
 		scored.Log, err = s.keep(ctx, log)
+	}
+	if err == nil {
+		scored.Workspace, err = s.lay(ctx, cfg, task, r, scored)
 	}
 	if err == nil {
 		fact, err := r.Next(events.StepScoredType, events.Ordinal(ended.Step), scored)
@@ -41,7 +44,11 @@ func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task ev
 	if err != nil {
 		return scored, nil, err
 	}
-	flags, err := suspicions(spec.Changes, r.Turns[min(r.StepBegin(ended.Step), len(r.Turns)):min(ended.Turns, len(r.Turns))], outcome)
+	begun, err := s.begun(ctx, r, ended.Step)
+	if err != nil {
+		return scored, nil, err
+	}
+	flags, err := suspicions(spec.Changes, begun, r.Turns[min(r.StepBegin(ended.Step), len(r.Turns)):min(ended.Turns, len(r.Turns))], outcome)
 	if err != nil {
 		return scored, nil, err
 	}
@@ -71,7 +78,7 @@ func (s *Service) outcome(ctx context.Context, task events.TaskSpec, r *events.R
 		if err != nil {
 			return outcome, nil, err
 		}
-		flags, err := suspicions(spec.Changes, r.Turns, outcome)
+		flags, err := suspicions(spec.Changes, nil, r.Turns, outcome)
 		return outcome, flags, err
 	}
 	components, err := task.Compose(r.Steps)

@@ -55,6 +55,10 @@ func Again(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunC
 		}
 	}
 	for _, turn := range r.Turns[r.Copied:] {
+		if laid := r.Laid(turn.Turn); laid != nil { // as the recorded runner did, begin the step in a new sandbox
+			a.end()
+			a.before = laid
+		}
 		recorded, answered := r.Tools[turn.Turn]
 		if !answered {
 			continue

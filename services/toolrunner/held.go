@@ -26,23 +26,28 @@ const DefaultCapacity = 128
 // state is how a turn left a workspace.
 type state struct {
 	turn      int    // -1 before the first
+	laid      bool   // the files of the step that begins with this turn are laid, and it has not run
 	workspace string // digest of the change against the snapshot, "" for none
 }
 
 // stateOf is the workspace as the log has it.
 func stateOf(r *events.Rollout) state {
-	last := r.LastTools()
-	if last == nil {
-		return state{turn: -1}
+	for turn := len(r.Turns) - 1; turn >= 0; turn-- {
+		if done, ok := r.Tools[turn]; ok {
+			return stateAfter(turn, done.Workspace)
+		}
+		if laid := r.Laid(turn); laid != nil {
+			return state{turn, true, laid.SHA256}
+		}
 	}
-	return stateAfter(last.Turn, last.Workspace)
+	return state{turn: -1}
 }
 
 func stateAfter(turn int, workspace *storage.Ref) state {
 	if workspace == nil {
 		return state{turn: turn}
 	}
-	return state{turn, workspace.SHA256}
+	return state{turn, false, workspace.SHA256}
 }
 
 // box is a sandbox that belongs to a rollout.
@@ -72,7 +77,7 @@ func newHeld(log *eventlog.Log, logger *slog.Logger, opts Options) *held {
 
 // take returns the rollout's sandbox with its workspace as the log has it: the held one when that is up to date,
 // else a new one. The held one is not when another runner went on with the rollout in the meantime, or did the
-// same turn with another result and was faster.
+// same turn with another result and was faster, or when a step of the task has brought files into the workspace.
 func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout) (*box, error) {
 	key, before := r.Run+"/"+r.ID, stateOf(r)
 	if b := h.pop(key); b != nil {
@@ -81,11 +86,7 @@ func (h *held) take(ctx context.Context, task events.TaskSpec, r *events.Rollout
 		}
 		b.end()
 	}
-	var workspace *storage.Ref
-	if t := r.LastTools(); t != nil {
-		workspace = t.Workspace
-	}
-	sb, err := restore(ctx, h.store, h.opts, task, r.ID, workspace)
+	sb, err := restore(ctx, h.store, h.opts, task, r.ID, r.Workspace())
 	if err != nil {
 		return nil, err
 	}

@@ -94,17 +94,30 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	}
 }
 
+// TestStateOf: the files of a step make another workspace of what the turn before has left, until the step's first answer.
 func TestStateOf(t *testing.T) {
-	ref := &storage.Ref{SHA256: "abc"}
+	ref, laid := &storage.Ref{SHA256: "abc"}, &storage.Ref{SHA256: "laid"}
 	r := &events.Rollout{Turns: []events.TurnSampled{{Turn: 0}, {Turn: 1}, {Turn: 2}}}
-	for want, tools := range map[state]map[int]events.ToolsCompleted{
-		{turn: -1}: nil,
-		{turn: 0}:  {0: {}},
-		{1, "abc"}: {0: {}, 1: {Turn: 1, Workspace: ref}},
+	with := &events.Rollout{Turns: r.Turns, Steps: []events.EndedStep{{StepFinished: events.StepFinished{Turns: 2}, Verdict: &events.StepScored{Workspace: laid}}}}
+	for _, c := range []struct {
+		r     *events.Rollout
+		tools map[int]events.ToolsCompleted
+		want  state
+		now   *storage.Ref
+	}{
+		{r, nil, state{turn: -1}, nil},
+		{r, map[int]events.ToolsCompleted{0: {}}, state{turn: 0}, nil},
+		{r, map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1, Workspace: ref}}, state{1, false, "abc"}, ref},
+		{with, nil, state{2, true, "laid"}, laid},
+		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}}, state{2, true, "laid"}, laid},
+		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}, 2: {Turn: 2}}, state{turn: 2}, nil},
 	} {
-		r.Tools = tools
-		if got := stateOf(r); got != want {
-			t.Errorf("state of %v is %+v, want %+v", tools, got, want)
+		c.r.Tools = c.tools
+		if got := stateOf(c.r); got != c.want || c.r.Workspace() != c.now {
+			t.Errorf("after %v: %+v, want %+v; workspace %v, want %v", c.tools, got, c.want, c.r.Workspace(), c.now)
+		}
+		if after, err := c.r.WorkspaceAfter(1); c.tools[1].Turn == 1 && (err != nil || after != ref) {
+			t.Errorf("after turn 1 of %v: %v, %v", c.tools, after, err)
 		}
 	}
 }

@@ -51,17 +51,17 @@ func (s *Service) known(ctx context.Context, cfg events.RunConfig, set *tools.Se
 		known.Effect = min(known.Effect, set.EffectOf(task.Workdir, calls))
 		known.Settled = known.Settled && set.Settled(task.Workdir, task.Deterministic, calls)
 	}
-	last := r.LastTools()
-	if last == nil {
+	if r.WasLaid() {
+		known.Effect = tools.Anything // a step's setup.sh may have made links
+	}
+	workspace, last := r.Workspace(), r.LastTools()
+	if workspace != nil {
+		known.Tree = workspace.SHA256
+	}
+	if last != nil && last.State != nil && last.State.Background || known.Effect != tools.Anything {
 		return m, known, nil
 	}
-	if last.Workspace != nil {
-		known.Tree = last.Workspace.SHA256
-	}
-	if last.State != nil && last.State.Background || known.Effect != tools.Anything {
-		return m, known, nil
-	}
-	links, err := s.cache.links(ctx, last.Workspace)
+	links, err := s.cache.links(ctx, workspace)
 	known.Closed = !links
 	return m, known, err
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/scorer"
@@ -64,10 +66,11 @@ func obedient(t *testing.T) string {
 	return server.URL + "/v1"
 }
 
-// said is one step: what the agent is told to run, and what tests it.
+// said is one step: what the agent is told to run, what tests it, and what it brings along.
 type said struct {
 	command, tests string
 	least          map[string]float64
+	files          map[string]string
 }
 
 // reads is a test that gives a reward where a command succeeds.
@@ -84,41 +87,63 @@ var tasks = map[string]struct {
 	steps    []said
 	rewards  []float64 // of the steps that are reached
 	reward   float64
+	fails    string // the rollout, for this reason
 }{
 	"mean": {"", []said{
-		{"echo one > a.txt", reads("grep -q one a.txt && ! test -e b.txt", `{"reward": 1, "style": 1}`), map[string]float64{"reward": 1, "style": 0.5}},
-		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil},
-	}, []float64{1, 0.5}, 0.75},
+		{"echo one > a.txt", reads("grep -q one a.txt && ! test -e b.txt", `{"reward": 1, "style": 1}`), map[string]float64{"reward": 1, "style": 0.5}, nil},
+		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil, nil},
+	}, []float64{1, 0.5}, 0.75, ""},
 	"final": {events.StrategyFinal, []said{
-		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 1}`), nil},
-		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil},
-	}, []float64{1, 0.5}, 0.5},
+		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
+		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil, nil},
+	}, []float64{1, 0.5}, 0.5, ""},
 	"stops": {"", []said{
-		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 0.25}`), map[string]float64{"reward": 0.5}},
-		{"echo never > a.txt", reads("true", `{"reward": 1}`), nil},
-	}, []float64{0.25}, 0.25},
+		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 0.25}`), map[string]float64{"reward": 0.5}, nil},
+		{"echo never > a.txt", reads("true", `{"reward": 1}`), nil, nil},
+	}, []float64{0.25}, 0.25, ""},
 	"unreported": {"", []said{
-		{"echo one > a.txt", reads("true", `{"reward": 1}`), map[string]float64{"style": 0}},
-		{"echo never > a.txt", reads("true", `{"reward": 0}`), nil},
-	}, []float64{1}, 1},
+		{"echo one > a.txt", reads("true", `{"reward": 1}`), map[string]float64{"style": 0}, nil},
+		{"echo never > a.txt", reads("true", `{"reward": 0}`), nil, nil},
+	}, []float64{1}, 1, ""},
 	"cheats": {events.StrategyFinal, []said{
-		{cheat, reads("grep -q one a.txt", `{"reward": 1}`), nil},
-		{"true", reads("sh check.sh && ! test -e conftest.py", `{"reward": 1}`), nil},
-	}, []float64{0, 0}, 0},
+		{cheat, reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
+		{"true", reads("sh check.sh && ! test -e conftest.py", `{"reward": 1}`), nil, nil},
+	}, []float64{0, 0}, 0, ""},
+	// The agent of "files" does what it can against the next step's: a link and a folder in their way. What the third brings is the snapshot again,
+	// and the fourth is never begun, as the turns of the run are used up.
+	"files": {"", []said{
+		{"echo one > a.txt; ln -s /tmp given; mkdir -p setup.sh/x; echo x > /tmp/outside", reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
+		{"cat given/b.txt made.txt > c.txt; test -e /tmp/outside && rm c.txt", reads("grep -q given c.txt && grep -q two c.txt && test -x tests/x_test.sh && ! test -e setup.sh", `{"reward": 1}`),
+			nil, map[string]string{"given/b.txt": "given\n", "tests/x_test.sh": "#!/bin/sh\n", "setup.sh": "set -e\ngrep -q one a.txt\necho \"$WORD\" > made.txt\ntrue > conftest.py; ln -s /etc out\n"}},
+		{"true", reads("grep -q zero a.txt && ! test -e given", `{"reward": 1}`),
+			nil, map[string]string{"a.txt": "zero\n", "setup.sh": "rm -rf given tests made.txt c.txt conftest.py out"}},
+		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"never.txt": "x"}},
+	}, []float64{1, 1, 1}, 1, ""},
+	"withheld": {"", []said{
+		{"echo one > a.txt", reads("true", `{"reward": 0.25}`), map[string]float64{"reward": 0.5}, nil},
+		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"setup.sh": "exit 1"}},
+	}, []float64{0.25}, 0.25, ""},
+	"unready": {"", []said{
+		{"echo one > a.txt", reads("true", `{"reward": 1}`), nil, nil},
+		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"setup.sh": "echo nothing here is right; exit 3"}},
+	}, nil, 0, "begin the next step: setup.sh of step s1: exit 3; its log ends: nothing here is right"},
 }
 
 func config(t *testing.T, log *eventlog.Log) events.RunConfig {
 	cfg := servicetest.Config(slices.Sorted(maps.Keys(tasks))...)
-	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds = obedient(t), 1, 1, nil
+	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds, cfg.Limits.Turns = obedient(t), 1, 1, nil, 6
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "zero\n", "check.sh": "exit 1\n"}))
-		task.Protected, task.RewardStrategy = []string{"check.sh"}, tasks[task.Name].strategy
+		task.Protected, task.RewardStrategy, task.Env = []string{"check.sh"}, tasks[task.Name].strategy, map[string]string{"WORD": "two"}
 		for n, s := range tasks[task.Name].steps {
 			task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": s.tests}))
 			task.Steps = append(task.Steps, events.StepSpec{
 				Name: fmt.Sprint("s", n), Instruction: s.command, VerifierTimeout: events.Duration(20 * time.Second), MinReward: s.least, Tests: task.Tests,
 			})
+			if s.files != nil {
+				task.Steps[n].Files = new(servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, s.files)))
+			}
 		}
 	}
 	return cfg
@@ -160,6 +185,9 @@ func TestSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, log, &r.Rollout)
+		if r.Failed != nil {
+			continue
+		}
 		task, err := r.Task(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +212,17 @@ func TestSteps(t *testing.T) {
 func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 	t.Helper()
 	task := tasks[r.Started.Task]
-	if r.Scored == nil || r.Finished.Steps != len(task.rewards) || r.Scored.Reward != task.reward || r.Finished.StopReason != events.StopFinished {
+	if task.fails != "" {
+		if r.Failed == nil || r.Scored != nil || r.Failed.Class != events.ClassVerifier || r.Failed.Message != task.fails {
+			t.Errorf("%s: scored %+v, failed %+v", r.Started.Task, r.Scored, r.Failed)
+		}
+		return
+	}
+	stop := events.StopFinished
+	if r.Started.Task == "files" {
+		stop = events.StopMaxTurns
+	}
+	if r.Scored == nil || r.Finished.Steps != len(task.rewards) || r.Scored.Reward != task.reward || r.Finished.StopReason != stop {
 		t.Errorf("%s: finished %+v, scored %+v, failed %+v", r.Started.Task, r.Finished, r.Scored, r.Failed)
 		return
 	}
@@ -196,6 +234,7 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 	if style := r.Scored.Components["style"]; r.Started.Task == "mean" && style != 0.5 {
 		t.Errorf("mean: style %g: what a step does not report counts as 0", style)
 	}
+	laid(t, log, r, task.steps)
 	if flags := strings.Join(r.Scored.Flags, ", "); r.Started.Task == "cheats" && (!strings.Contains(flags, "protected_path: check.sh") || !strings.Contains(flags, "link_outside: link")) {
 		t.Errorf("cheats: flags %s", flags)
 	}
@@ -226,6 +265,39 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 	}
 }
 
+// laid finds the workspaces that steps with files began with on the log, and no others; what these brought is no cheating of the agent's. The
+// episode's own is what the agent has left.
+func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
+	t.Helper()
+	for i, step := range r.Steps {
+		next := i+1 < len(steps) && steps[i+1].files != nil && events.StepSpec{MinReward: steps[i].least}.Passes(step.Verdict.Components)
+		if got := step.Verdict.Workspace; next != (got != nil) || next && r.Laid(r.StepBegin(i+1)) != got {
+			t.Errorf("%s: behind step %d the workspace is %+v", r.Started.Task, i, got)
+		}
+	}
+	if last := r.Steps[len(r.Steps)-1]; !reflect.DeepEqual(r.Finished.Workspace, last.Workspace) {
+		t.Errorf("%s: ends with workspace %+v, its last step with %+v", r.Started.Task, r.Finished.Workspace, last.Workspace)
+	}
+	if r.Started.Task != "files" {
+		return
+	}
+	if flags := strings.Join(r.Scored.Flags, ", "); flags != "link_outside: given" {
+		t.Errorf("files: flags %q", flags)
+	}
+	if size := r.Steps[1].Verdict.Workspace.Size; size != 0 {
+		t.Errorf("files: the snapshot is a change of %d bytes", size)
+	}
+	data, err := storage.GetBlob(t.Context(), log.Store(), *r.Steps[0].Verdict.Workspace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := sandbox.Contents(data)
+	names := slices.Sorted(maps.Keys(found))
+	if want := []string{"a.txt", "conftest.py", "given", "given/b.txt", "made.txt", "out", "tests", "tests/x_test.sh"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("files: the second step begins with %q, want %q; %v", names, want, err)
+	}
+}
+
 // differences recomputes rewards from the verdicts on steps: as they were recorded there is no difference, and a planted one is found.
 func differences(t *testing.T, log *eventlog.Log, cfg events.RunConfig) {
 	t.Helper()
@@ -244,8 +316,8 @@ func differences(t *testing.T, log *eventlog.Log, cfg events.RunConfig) {
 			}
 			found += len(list)
 		}
-		if want := len(tasks); !planted && found > 0 || planted && found != want {
-			t.Errorf("planted %v: %d differences of %d rollouts", planted, found, want)
+		if want := len(tasks) - 1; !planted && found > 0 || planted && found != want {
+			t.Errorf("planted %v: %d differences of %d scored rollouts", planted, found, want)
 		}
 	}
 }
