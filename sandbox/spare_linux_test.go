@@ -101,6 +101,11 @@ func TestSparesOfAKind(t *testing.T) {
 		t.Errorf("process %d of %v shows %q", sb.PID(), waiting, output(t, sb, "cat /data/text"))
 	}
 	waiting = kinds(t, 2)
+	elsewhere := sandbox.Spec{Mounts: []sandbox.Mount{{Source: folder, Target: "/elsewhere"}}}
+	if sb := made(t, elsewhere); slices.Contains(waiting, sb.PID()) || output(t, sb, "cat /elsewhere/text") != "old" {
+		t.Errorf("process %d of %v shows %q", sb.PID(), waiting, output(t, sb, "cat /elsewhere/text"))
+	}
+	waiting = kinds(t, 3)
 	if err := os.Rename(folder, folder+".old"); err != nil {
 		t.Fatal(err)
 	}
