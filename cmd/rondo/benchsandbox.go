@@ -19,6 +19,9 @@ func newBenchSandbox(g *global) *cobra.Command {
 sandbox beside the same command started plainly; and many sandboxes held at once, with the memory that each takes. The two sides
 of a ratio take turns, and the figure is the median of the pairs.
 
+A sandbox's first process is rondo-sandbox-init where that lies in the folder of rondo and is of the same build
+(go build -o DIR ./cmd/... makes both), and rondo itself elsewhere, which takes longer and more memory: the first lines say which.
+
 Memory is the machine's, so nothing else should run; beside it stands what the control groups count, which leaves out some
 of the kernel's own. Nothing is left behind.`,
 		Example: "  rondo bench sandbox\n  rondo bench sandbox --pairs 200 --held 0 --json",
