@@ -15,7 +15,7 @@ const (
 	// run is what the profile demo opens.
 	run = "demo-1"
 	// steps is as few as show the learning beyond doubt: the first two steps have a mean reward of 0.04 whatever happens later.
-	steps  = 4
+	steps  = 5
 	learnt = 0.12 // what the last two steps have to be above the first two
 	// publish is an address apart from what runs on this machine.
 	publish = "127.0.86.1"
