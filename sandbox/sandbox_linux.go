@@ -93,7 +93,7 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	if level == IsolationNamespaces && os.Geteuid() == 0 {
 		s.user = spec.Role.hostUser()
 	}
-	of := kind{level: level, user: s.user, host: spec.host(level)}
+	of := kind{s.user, spec.host(level)}
 	first, err := takeSpare(of, spec.Limits)
 	if err != nil {
 		return nil, explain(err)

@@ -13,9 +13,8 @@ import (
 
 // kind is what a first process must know from its start: whose it is, and what of the host it prepares to show.
 type kind struct {
-	level string
-	user  uint32
-	host  wire.Host
+	user uint32
+	host wire.Host
 }
 
 // host is what a sandbox sees of the host.
@@ -70,7 +69,7 @@ var spares = struct {
 
 // takeSpare gives a first process under limits: one that is ready, or will be before any other, or else a new one.
 func takeSpare(of kind, limits Limits) (*first, error) {
-	if of.level == IsolationNamespaces && limits.CPUs == 0 { // a spare is in no group of processor time
+	if of.host.Namespaces && limits.CPUs == 0 { // a spare is in no group of processor time
 		key := of.key()
 		spares.Lock()
 		ready := spares.ready[key]
@@ -90,7 +89,7 @@ func takeSpare(of kind, limits Limits) (*first, error) {
 
 func startFirst(of kind, limits Limits) (*first, error) {
 	group := newCgroup(limits)
-	process, err := start(of.level, of.user, group)
+	process, err := start(of, group)
 	if err != nil {
 		return nil, errors.Join(err, group.remove())
 	}

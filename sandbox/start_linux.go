@@ -38,7 +38,7 @@ type process struct {
 
 // start starts a program in a group, as the first process of new namespaces, or of none, and where the owner is root as a user. It
 // waits for what boot sends.
-func start(level string, user uint32, group *cgroup) (*process, error) {
+func start(of kind, group *cgroup) (*process, error) {
 	program, err := firstProgram()
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func start(level string, user uint32, group *cgroup) (*process, error) {
 		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
 		// is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
-		SysProcAttr: attributes(level, user),
+		SysProcAttr: attributes(of),
 	}
 	if err := fork(p, group); err != nil {
 		if p.command.Process != nil {
@@ -79,12 +79,12 @@ func (e *startError) Error() string {
 }
 func (e *startError) Unwrap() error { return e.err }
 
-func attributes(level string, as uint32) *syscall.SysProcAttr {
-	if level != IsolationNamespaces {
+func attributes(of kind) *syscall.SysProcAttr {
+	if !of.host.Namespaces {
 		// It learns of its owner's end by its socket, and kills what it started before it goes.
 		attr := &syscall.SysProcAttr{Setsid: true}
-		if as != 0 {
-			attr.Credential = &syscall.Credential{Uid: as, Gid: as}
+		if of.user != 0 {
+			attr.Credential = &syscall.Credential{Uid: of.user, Gid: of.user}
 		}
 		return attr
 	}
@@ -94,7 +94,7 @@ func attributes(level string, as uint32) *syscall.SysProcAttr {
 	if user == 0 {
 		// The process starts as the host's root without rights over the host, so that it can open what it is to mount, and keeps its
 		// rights inside across exec only as ambient capabilities; then it becomes the mapped user.
-		user, group = int(as), hostUser
+		user, group = int(of.user), hostUser
 		attr.GidMappingsEnableSetgroups = true
 		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 			attr.AmbientCaps = append(attr.AmbientCaps, capability)

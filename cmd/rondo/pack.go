@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -40,19 +41,12 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		if spec.VerifierTimeout == 0 {
 			spec.VerifierTimeout = events.Duration(10 * time.Minute)
 		}
-		snapshot, err := sandbox.Pack(t.Snapshot)
-		if err != nil {
+		var err error
+		if spec.Snapshot, err = packTree(ctx, store, t.Snapshot); err != nil {
 			return nil, fmt.Errorf("pack the snapshot of task %s: %w", t.Name, err)
 		}
-		tests, err := sandbox.Pack(t.Tests)
-		if err != nil {
+		if spec.Tests, err = packTree(ctx, store, t.Tests); err != nil {
 			return nil, fmt.Errorf("pack the tests of task %s: %w", t.Name, err)
-		}
-		if spec.Snapshot, err = storage.PutBlob(ctx, store, snapshot); err != nil {
-			return nil, err
-		}
-		if spec.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
-			return nil, err
 		}
 		if err := packSteps(ctx, store, t, &spec); err != nil {
 			return nil, err
@@ -65,31 +59,33 @@ func packTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 func packSteps(ctx context.Context, store storage.Store, t *tasks.Task, spec *events.TaskSpec) error {
 	spec.RewardStrategy = t.RewardStrategy
 	for _, s := range t.Steps {
-		tests, err := sandbox.Pack(s.Tests)
-		if err != nil {
-			return fmt.Errorf("pack the tests of step %s of task %s: %w", s.Name, t.Name, err)
-		}
 		step := events.StepSpec{
 			Name: s.Name, Instruction: s.Instruction, AgentTimeout: events.Duration(s.AgentTimeout), VerifierTimeout: events.Duration(s.VerifierTimeout),
 			VerifierEnv: s.VerifierEnv, MinReward: s.MinReward, Collect: packHooks(s.Collect),
 		}
-		if step.Tests, err = storage.PutBlob(ctx, store, tests); err != nil {
-			return err
+		var err error
+		if step.Tests, err = packTree(ctx, store, s.Tests); err != nil {
+			return fmt.Errorf("pack the tests of step %s of task %s: %w", s.Name, t.Name, err)
 		}
 		if s.Files != nil {
-			files, err := sandbox.Pack(s.Files)
+			files, err := packTree(ctx, store, s.Files)
 			if err != nil {
 				return fmt.Errorf("pack the files of step %s of task %s: %w", s.Name, t.Name, err)
 			}
-			ref, err := storage.PutBlob(ctx, store, files)
-			if err != nil {
-				return err
-			}
-			step.Files = &ref
+			step.Files = &files
 		}
 		spec.Steps = append(spec.Steps, step)
 	}
 	return nil
+}
+
+// packTree stores a tree as an archive.
+func packTree(ctx context.Context, store storage.Store, tree fs.FS) (storage.Ref, error) {
+	data, err := sandbox.Pack(tree)
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	return storage.PutBlob(ctx, store, data)
 }
 
 func packHooks(hooks []verifier.Hook) (packed []events.Hook) {
