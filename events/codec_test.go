@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 func example() Event {
@@ -74,7 +76,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 	e := example()
 	h := e.Message().Header
 	for name, want := range map[string]string{
-		"ce-specversion": "1.0", "ce-id": e.ID, "ce-type": "rondo.v1.rollout.turn_sampled", "ce-source": "generator",
+		"ce-specversion": "1.0", "ce-id": e.ID, "ce-type": "rondo.v2.rollout.turn_sampled", "ce-source": "generator",
 		"ce-time": "2026-05-01T12:00:00.123456789Z", "ce-prev": "41", "traceparent": e.TraceParent,
 	} {
 		if got := h[name]; len(got) != 1 || got[0] != want {
@@ -181,7 +183,7 @@ func TestNames(t *testing.T) {
 	}
 	for s, want := range map[string]bool{"a": true, "A-b_9": true, "_": true, strings.Repeat("x", 64): true,
 		"": false, strings.Repeat("x", 65): false, "a.b": false, "a b": false, "*": false, ">": false, "ä": false, "a\n": false, "a/b": false} {
-		if ValidToken(s) != want {
+		if runfile.ValidToken(s) != want {
 			t.Errorf("token %q: %v", s, !want)
 		}
 	}
@@ -194,14 +196,14 @@ func TestNames(t *testing.T) {
 
 func TestDoorSubject(t *testing.T) {
 	for _, typ := range Types() {
-		s := DoorSubject("my-run", typ, "g000001-2")
-		run, got, entity, err := ParseDoorSubject(s)
+		s := IntakeSubject("my-run", typ, "g000001-2")
+		run, got, entity, err := ParseIntakeSubject(s)
 		if err != nil || run != "my-run" || got != typ || entity != "g000001-2" {
 			t.Errorf("%s is read as %s %s %s, %v", s, run, got, entity, err)
 		}
 	}
 	for _, s := range []string{"", "rondo.in", "rondo.in.r.run.r", "rondo.in.r.run.r.opened.more", "rondo.v1.r.run.r.opened", "rondo.in.r.run..opened", "rondo.in.r.run.*.opened", "rondo.in.r r.run.r.opened"} {
-		if run, typ, entity, err := ParseDoorSubject(s); err == nil {
+		if run, typ, entity, err := ParseIntakeSubject(s); err == nil {
 			t.Errorf("%q is read as %s %s %s", s, run, typ, entity)
 		}
 	}
@@ -211,8 +213,8 @@ func FuzzParseDoorSubject(f *testing.F) {
 	f.Add("rondo.in.r.run.r.opened")
 	f.Add("rondo.in.....")
 	f.Fuzz(func(t *testing.T, s string) {
-		run, typ, entity, err := ParseDoorSubject(s)
-		if err == nil && DoorSubject(run, typ, entity) != s {
+		run, typ, entity, err := ParseIntakeSubject(s)
+		if err == nil && IntakeSubject(run, typ, entity) != s {
 			t.Errorf("%q is read as %s %s %s", s, run, typ, entity)
 		}
 	})

@@ -1,16 +1,16 @@
 // Package events says what can happen in a run: the event types and their payloads, the subjects that
-// carry them, the streams and consumers of the whole system (one table, topology.go), and the codec
-// between an [Event] and a NATS message (CloudEvents 1.0, binary mode).
+// carry them, and the codec between an [Event] and a NATS message (CloudEvents 1.0, binary mode).
 package events
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Catalogue is the reserved run name of facts that outlive a run: weights, run openings, dead letters.
@@ -34,7 +34,11 @@ type Event struct {
 	DecidedAt time.Time
 	// TraceParent is the W3C trace context of the work that caused the event.
 	TraceParent string
-	Data        json.RawMessage
+	// Data is the payload as it is on the log, packed or not: see Decode and JSON.
+	Data json.RawMessage
+	// Expires is after what time the server removes the event, at least a second; 0 is never. It is no part of the recorded event. Only an event of
+	// the catalogue that is alone on its chain may expire: no link may be missing behind another one.
+	Expires time.Duration
 	// version is the data version of Data where it is not the current one.
 	version int
 }
@@ -42,7 +46,7 @@ type Event struct {
 // New makes an event whose identity is derived from what it is about. Ordinal tells events of one type
 // and entity apart: the turn, the step, the version.
 func New(run string, t Type, entity, ordinal string, data any) (Event, error) {
-	body, err := json.Marshal(data)
+	body, err := Encode(data)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode %s of %s: %w", t, entity, err)
 	}
@@ -60,7 +64,7 @@ func Ordinal[N ~int | ~int32 | ~int64](n N) string { return strconv.FormatInt(in
 // Data decodes the payload of an event whose type the caller has looked at.
 func Data[T any](e Event) (T, error) {
 	var v T
-	if err := json.Unmarshal(e.Data, &v); err != nil {
+	if err := Decode(e.Data, &v); err != nil {
 		return v, fmt.Errorf("read %s: %w", e.ID, err)
 	}
 	return v, nil
@@ -69,17 +73,18 @@ func Data[T any](e Event) (T, error) {
 // Chain is the subject filter over all links of one entity. It is the only place that spells the filter:
 // the server compares filter strings literally when it looks for appends in flight.
 func Chain(run string, kind, entity string) string {
-	return subjectPrefix + run + "." + kind + "." + entity + ".>"
+	return SubjectPrefix + run + "." + kind + "." + entity + ".>"
 }
 
 // Chain is the filter over the chain that the event is, or will be, a link of.
 func (e Event) Chain() string { return Chain(e.Run, e.Type.Kind(), e.Entity) }
 
-const subjectPrefix = "rondo.v1."
+// SubjectPrefix begins the subject of every event on the log.
+const SubjectPrefix = "rondo.v1."
 
 // Subject is where the event lives: rondo.v1.<run>.<kind>.<entity>.<type>[.<route>].
 func (e Event) Subject() string {
-	s := subjectPrefix + e.Run + "." + e.Type.Kind() + "." + e.Entity + "." + e.Type.Name()
+	s := SubjectPrefix + e.Run + "." + e.Type.Kind() + "." + e.Entity + "." + e.Type.Name()
 	if e.Route != "" {
 		s += "." + e.Route
 	}
@@ -91,7 +96,7 @@ var ErrSubject = errors.New("not an event subject")
 
 // parseSubject fills run, type, entity and route. An unknown type parses: an older reader skips it.
 func (e *Event) parseSubject(subject string) error {
-	rest, ok := strings.CutPrefix(subject, subjectPrefix)
+	rest, ok := strings.CutPrefix(subject, SubjectPrefix)
 	tokens := strings.Split(rest, ".")
 	if !ok || len(tokens) < 4 || len(tokens) > 5 {
 		return fmt.Errorf("%w: %q", ErrSubject, subject)
@@ -104,16 +109,10 @@ func (e *Event) parseSubject(subject string) error {
 	return nil
 }
 
-// token is what may stand between two dots of a subject, and in an object key.
-var token = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
-// ValidToken reports whether s may be a run, entity or route name.
-func ValidToken(s string) bool { return token.MatchString(s) }
-
 // ValidRun reports whether s may name a run: a token whose stream is not one of the fixed ones.
 func ValidRun(s string) bool {
 	run, ok := RunOfStream(RunStream(s))
-	return ok && run == s && s != Catalogue && ValidToken(s)
+	return ok && run == s && s != Catalogue && runfile.ValidToken(s)
 }
 
 // GroupID is the identity of the n-th group of a run, counted from 1.
@@ -122,7 +121,7 @@ func GroupID(n int64) string { return fmt.Sprintf("g%06d", n) }
 // RolloutID is the identity of member i of a group, counted from 0.
 func RolloutID(group string, i int) string { return group + "-" + strconv.Itoa(i) }
 
-// ExternalPrefix begins the names of groups, and so of rollouts, that outsiders state through the door.
+// ExternalPrefix begins the names of groups, and so of rollouts, that outsiders submit.
 const ExternalPrefix = "x"
 
 // QueryPrefix begins the names of queries.

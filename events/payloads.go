@@ -3,12 +3,13 @@ package events
 import (
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // RunOpened is the first fact of a run and holds its whole configuration.
 type RunOpened struct {
-	Config RunConfig `json:"config"`
+	Config runfile.RunConfig `json:"config"`
 	// Replays is set where the run's rollouts are those of another one.
 	Replays *Replayed `json:"replays,omitempty"`
 }
@@ -34,6 +35,10 @@ const (
 	PauseFull   = "full"   // the run's stream
 	PauseBudget = "budget" // of tokens
 	PauseStuck  = "stuck"  // a deciding service
+	// PauseUntrainable: the inference server gives no tokens that can be trained on.
+	PauseUntrainable = "untrainable"
+	// PauseNoSignal: hardly any group reaches a batch.
+	PauseNoSignal = "no_signal"
 )
 
 // RunResumed lets the sampler open groups again.
@@ -151,6 +156,8 @@ type TurnSampled struct {
 	After     *int            `json:"after,omitempty" jsonschema:"minimum=0"`
 	Content   string          `json:"content,omitempty"`
 	ToolCalls []ToolCall      `json:"tool_calls,omitempty"`
+	// Reasoning is absent where the server gives none, or leaves it in Content.
+	Reasoning *Reasoning `json:"reasoning,omitempty"`
 	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole prompt when NewSegment is set.
 	PromptDelta []int32 `json:"prompt_delta,omitempty"`
 	TokenIDs    []int32 `json:"token_ids,omitempty"`
@@ -158,8 +165,20 @@ type TurnSampled struct {
 	Logprobs []float32 `json:"logprobs,omitempty"`
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
+	// SegmentCause is what the prompt did not repeat; absent in the first segment, and where the rollout ran elsewhere.
+	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history"`
 	// TextOnly: the server gave no token ids, so this turn cannot be trained on.
-	TextOnly         bool      `json:"text_only,omitempty"`
+	TextOnly bool `json:"text_only,omitempty"`
+	// Sampling is how the turn was sampled, as the server was asked; absent where only the run's configuration says so. Requested is what a
+	// harness asked for, by its own names, and did not get where Sampling says otherwise.
+	Sampling  *runfile.Sampling `json:"sampling,omitempty"`
+	Requested map[string]any    `json:"requested,omitempty" jsonschema:"maxProperties=32"`
+	// ContextLimit is how many tokens the server's context has for prompt and answer together, where that left the turn fewer than the run's
+	// max_tokens: Sampling says how many.
+	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
+	// Lacks names what training needs and the answer did not have: one of the Lack constants each.
+	Lacks []string `json:"lacks,omitempty" jsonschema:"maxItems=16"`
+	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it.
 	PolicyVersion    int64     `json:"policy_version"`
 	FinishReason     string    `json:"finish_reason"`
 	PromptTokens     int       `json:"prompt_tokens"`
@@ -167,6 +186,19 @@ type TurnSampled struct {
 	StartedAt        time.Time `json:"started_at"`
 	LatencyMS        float64   `json:"latency_ms"`
 }
+
+// What TurnSampled.Lacks may name.
+const (
+	LackPromptIDs = "prompt_token_ids"
+	LackIDs       = "token_ids"
+	LackLogprobs  = "logprobs"
+	// LackProcessed: the log-probabilities are those of the raw model, not of the distribution that was sampled.
+	LackProcessed = "processed_logprobs"
+	// LackTools: the answer holds a tool call as text, which the server did not parse.
+	LackTools = "parsed_tool_calls"
+	// LackAgreement: token ids, log-probabilities and usage contradict each other.
+	LackAgreement = "agreeing_tokens"
+)
 
 // ToolResult is what one call of a turn answered.
 type ToolResult struct {
@@ -208,6 +240,9 @@ type ToolsCompleted struct {
 	Redacted map[string]int `json:"redacted,omitempty"`
 	// State is what the tools remember for the next turn; absent while that is nothing.
 	State *ToolState `json:"state,omitempty"`
+	// Lost says why nothing that the turn did is kept: its workspace is too large, or the sandbox did not survive it. Workspace and State are then those
+	// of the turn before, and the last result tells the model.
+	Lost string `json:"lost,omitempty"`
 }
 
 // Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.
@@ -219,7 +254,8 @@ const (
 	StopMaxTurns  = "max_turns"
 	StopMaxTokens = "max_tokens"
 	StopLength    = "length"  // the model ran into its own output limit
-	StopTimeout   = "timeout" // the task's time for its agent was over
+	StopContext   = "context" // the next prompt, or the whole of the last turn, did not fit into the server's context
+	StopTimeout   = "timeout" // the task's time for its agent was over, or that of the run for its tools
 )
 
 // RolloutFinished ends an episode and names its trajectory file.
@@ -250,12 +286,17 @@ type RolloutScored struct {
 	// Flags say what of the rollout looks like cheating, "name: detail" each; see the Flag constants. They are remarks for people and
 	// filters, and change no reward.
 	Flags []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
+	// Forfeit is set where the agent's doing left the tests without a verdict. The reward is none of theirs then.
+	Forfeit *Forfeit `json:"forfeit,omitempty"`
 	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the program that scored. User tells whom the tests were to
 	// the host: "own" is nobody that an agent's processes ever are, "shared" the user that runs Rondo, as they are.
 	Isolation  string `json:"isolation,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
 	User       string `json:"user,omitempty"`
 	Build      string `json:"build,omitempty"`
+	// Verifier is the separation that there was between the tests and the code under test: VerifierSeparate or VerifierInProcess. Of a task with steps
+	// it is the least that any of them had. Older scores have none.
+	Verifier string `json:"verifier,omitempty"`
 	// Judgement is what the judge answered, word for word.
 	Judgement *storage.Ref `json:"judgement,omitempty"`
 	// Trajectory is repeated from RolloutFinished, so that who folds scores needs no other event.
@@ -277,11 +318,12 @@ const (
 	ClassSandbox     = "sandbox"
 	ClassIsolation   = "isolation" // less isolation than the run's min_isolation
 	ClassVerifier    = "verifier"
+	ClassSeparation  = "separation" // less separation than the run's min_verifier
 	ClassObject      = "object"
 	ClassInternal    = "internal"
 )
 
-// RolloutFailed is terminal: an infrastructure failure, never a reward of 0.
+// RolloutFailed is terminal: an infrastructure failure, never a reward of 0. What the agent did is none; see Forfeit.
 type RolloutFailed struct {
 	Stage   string `json:"stage"`
 	Class   string `json:"class"`
@@ -311,127 +353,6 @@ type RolloutAnnotated struct {
 	Reward *float64           `json:"reward,omitempty"`
 	Text   string             `json:"text,omitempty" jsonschema:"maxLength=10000"`
 	Values map[string]float64 `json:"values,omitempty"`
-}
-
-// BatchReady is one training batch of a feed: a fact that names immutable files.
-type BatchReady struct {
-	Step     int64    `json:"step"` // from 1, without gaps
-	Groups   []string `json:"groups"`
-	Rollouts []string `json:"rollouts"` // in the order of the files' rows; only members that are trained on
-	// Masked says of each scored member of the groups that is not trained on why.
-	Masked map[string]string `json:"masked,omitempty"`
-	// Files holds one file for each data-parallel rank.
-	Files        []storage.Ref `json:"files,omitempty"`
-	MicroBatches int           `json:"micro_batches,omitempty"` // of each rank
-	Samples      int           `json:"samples"`
-	Tokens       int64         `json:"tokens"`
-	Sampled      int64         `json:"sampled"`     // tokens that are trained on
-	RewardMean   float64       `json:"reward_mean"` // over the scored members of the groups
-	MinVersion   int64         `json:"min_version"` // of the members' dispatch versions
-	Staleness    int64         `json:"staleness"`   // policy version at the decision − MinVersion
-}
-
-// BatchConsumed: the trainer has taken the step; the feed may go on.
-type BatchConsumed struct {
-	Step int64 `json:"step" jsonschema:"minimum=1"`
-}
-
-// BatchCheckpointed: the trainer has saved its state through this step; a crash resumes from here.
-type BatchCheckpointed struct {
-	Step int64 `json:"step" jsonschema:"minimum=0"`
-}
-
-// BatchRewound: the trainer restarted from a checkpoint; steps after ToStep come again, byte-identical.
-type BatchRewound struct {
-	ToStep int64 `json:"to_step" jsonschema:"minimum=0"`
-}
-
-// WeightsFile is one file of a set of weights.
-type WeightsFile struct {
-	Name string      `json:"name" jsonschema:"pattern=^[A-Za-z0-9._-]{1\\,128}$"`
-	Blob storage.Ref `json:"blob"`
-}
-
-// WeightsSubmitted is a trainer's wish to publish weights whose files it has put into the store.
-type WeightsSubmitted struct {
-	Version     int64         `json:"version" jsonschema:"minimum=1"`
-	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
-	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
-	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
-}
-
-// WeightsPublished is a policy version that inference servers may load.
-type WeightsPublished struct {
-	Policy      string      `json:"policy"`
-	Version     int64       `json:"version"`
-	Run         string      `json:"run"`          // whose batches it was trained on
-	ThroughStep int64       `json:"through_step"` // the last of those batches
-	Manifest    storage.Ref `json:"manifest"`
-}
-
-// WeightsRejected says why submitted weights were not published.
-type WeightsRejected struct {
-	Version int64  `json:"version"`
-	Reason  string `json:"reason"`
-}
-
-// WeightsActivated: a replica of the inference server answers with this version now.
-type WeightsActivated struct {
-	Version int64  `json:"version" jsonschema:"minimum=0"`
-	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
-}
-
-// QuerySubmitted is a wish of somebody outside, a user's prompt, that becomes a group of its own.
-type QuerySubmitted struct {
-	Instruction string `json:"instruction" jsonschema:"minLength=1,maxLength=100000"`
-	// Task names the run's task whose workspace, environment and toolchains the query uses.
-	Task string `json:"task" jsonschema:"minLength=1,maxLength=100"`
-	// Verify scores the query's rollouts with that task's verifier; otherwise their reward comes from feedback.
-	Verify bool `json:"verify,omitempty"`
-	// Session is the product's id of the session that the query belongs to: no name, nothing that tells who it is. The run's
-	// traffic.rate samples by it.
-	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
-	// Consent: the user has agreed that the query is recorded and trained on.
-	Consent bool `json:"consent,omitempty"`
-}
-
-// TaskSpec is the query as a task: the named one with the query's name and instruction, and its tests only when they are asked for.
-func (q QuerySubmitted) TaskSpec(name string, task TaskSpec) TaskSpec {
-	task.Name, task.Instruction, task.Steps = name, q.Instruction, nil
-	if !q.Verify {
-		task.Tests = storage.Ref{}
-	}
-	return task
-}
-
-// Signals of FeedbackRecorded.
-const (
-	SignalAccept = "accept"
-	SignalReject = "reject"
-	SignalScore  = "score"
-	SignalFollow = "follow_up"
-)
-
-// FeedbackRecorded is what a user made of a rollout, whose id is the entity. It is the reward of a rollout without a verifier.
-type FeedbackRecorded struct {
-	Signal string `json:"signal" jsonschema:"enum=accept,enum=reject,enum=score,enum=follow_up"`
-	// Reward of a score, and of a follow-up that tells how good the answer was; any other follow-up is a remark. Accept is 1 and
-	// reject 0.
-	Reward *float64 `json:"reward,omitempty"`
-	Text   string   `json:"text,omitempty" jsonschema:"maxLength=10000"`
-}
-
-// Score is the reward that the signal stands for; ok is false for a remark that scores nothing.
-func (f FeedbackRecorded) Score() (reward float64, ok bool) {
-	switch {
-	case f.Signal == SignalAccept:
-		return 1, true
-	case f.Signal == SignalReject:
-		return 0, true
-	case (f.Signal == SignalScore || f.Signal == SignalFollow) && f.Reward != nil:
-		return *f.Reward, true
-	}
-	return 0, false
 }
 
 // DeadLettered is a message that nobody will deliver again, and why.

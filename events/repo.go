@@ -1,15 +1,10 @@
 package events
 
-import (
-	"fmt"
-	"slices"
-)
-
 // This file is about repositories whose code is indexed, so that agents can search it by meaning. The entity is the repository's name.
 
 // IndexState says what the index of a repository holds, and what its last update did. Nothing in it tells a name or a text of the code.
 type IndexState struct {
-	// Space is where the index lies in the store: all repositories of one key share it.
+	// Space is where the index is in the store: all repositories of one key share it.
 	Space string `json:"space" jsonschema:"pattern=^[0-9a-f]{32}$"`
 	// Root identifies the indexed tree, Base the one that was indexed before, "" for the first. Both are keyed.
 	Root string `json:"root" jsonschema:"pattern=^[0-9a-f]{32}$"`
@@ -45,17 +40,4 @@ type RepoChanged struct {
 type IndexUpdated struct {
 	Repo string `json:"repo"`
 	IndexState
-}
-
-// validateRepositories checks which repositories the run wants to hear of.
-func (c *RunConfig) validateRepositories() (errs []error) {
-	for i, name := range c.Repositories {
-		switch {
-		case !ValidToken(name):
-			errs = append(errs, fmt.Errorf("repositories: %.80q: use letters, digits, - and _, at most 64", name))
-		case slices.Contains(c.Repositories[:i], name):
-			errs = append(errs, fmt.Errorf("repositories: %q stands twice", name))
-		}
-	}
-	return errs
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -21,6 +22,8 @@ type Rollout struct {
 	Finished *RolloutFinished
 	Scored   *RolloutScored
 	Failed   *RolloutFailed
+	// Progress is where it is.
+	Progress Progress
 	// Tries counts the failed tries since the last progress.
 	Tries int
 	// Tail is the sequence of the last link.
@@ -43,7 +46,6 @@ func FoldRollout(links []Event) (Rollout, error) {
 
 func (r *Rollout) apply(e Event) error {
 	var err error
-	tries := 0
 	switch e.Type {
 	case RolloutStartedType:
 		r.Run, r.ID = e.Run, e.Entity
@@ -71,11 +73,12 @@ func (r *Rollout) apply(e Event) error {
 	case RolloutFailedType:
 		r.Failed, err = data[RolloutFailed](e)
 	case RolloutRetriedType:
-		tries = r.Tries + 1
-	default:
-		tries = r.Tries // a remark or a type that this version does not know is no progress
+		r.Tries++
 	}
-	r.Tries, r.Tail = tries, e.Seq
+	if r.Progress.Apply(e) {
+		r.Tries = 0
+	}
+	r.Tail = e.Seq
 	return err
 }
 
@@ -137,7 +140,7 @@ func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 
 // Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose tools have not answered, or that ended the
 // rollout, leaves nothing to go on with.
-func (r *Rollout) Fork(turn int, limits Limits) (RolloutCopied, error) {
+func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 	var c RolloutCopied
 	switch {
 	case External(r.ID):
@@ -151,7 +154,7 @@ func (r *Rollout) Fork(turn int, limits Limits) (RolloutCopied, error) {
 	case turn+1 >= limits.Turns:
 		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn, r.Run, limits.Turns)
 	}
-	if last := r.Turns[turn]; last.PromptTokens+last.CompletionTokens >= limits.Tokens {
+	if last := r.Turns[turn]; last.Used() >= limits.Tokens {
 		return c, fmt.Errorf("turn %d: rollouts of run %s end at %d tokens, which it has used up", turn, r.Run, limits.Tokens)
 	}
 	for _, t := range r.Turns[:turn+1] {
@@ -194,7 +197,7 @@ func NewRolloutFailed(stage, class string, cause error) RolloutFailed {
 }
 
 // Retry makes the fact of a failed try, or the terminal failure when tries are used up.
-func (r *Rollout) Retry(limits Limits, stage, class string, cause error) (e Event, final bool, err error) {
+func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error) (e Event, final bool, err error) {
 	try := r.Tries + 1
 	if try >= limits.Tries {
 		e, err = r.Fail(stage, class, fmt.Errorf("%w (%d tries)", cause, try))

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // links makes a rollout's chain of payloads.
@@ -129,7 +131,7 @@ func TestNextLinks(t *testing.T) {
 	if err != nil || e.Prev != 20 || e.ID != "r/rollout.g000001-2/finished/0" || e.Run != "r" {
 		t.Errorf("next %+v, %v", e, err)
 	}
-	limits := Limits{Tries: 3}
+	limits := runfile.Limits{Tries: 3}
 	seen := map[string]bool{}
 	for try := 1; try <= 3; try++ {
 		e, final, err := r.Retry(limits, StageScorer, ClassVerifier, errors.New(strings.Repeat("x", 10000)))

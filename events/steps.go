@@ -5,36 +5,13 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
-	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // This file is about tasks of several steps. Their agent is given one instruction after the other in the same workspace: when it has ended a
 // step, that is verified with the step's own tests, and the verdict decides whether the next instruction follows.
-
-// StepSpec is one step of a task.
-type StepSpec struct {
-	Name            string            `json:"name"`
-	Instruction     string            `json:"instruction"`
-	AgentTimeout    Duration          `json:"agent_timeout,omitempty"`
-	VerifierTimeout Duration          `json:"verifier_timeout"`
-	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
-	// MinReward are the least values of the verifier's components with which the next step follows. One that is not reported is too small.
-	MinReward map[string]float64 `json:"min_reward,omitempty"`
-	Collect   []Hook             `json:"collect,omitempty"`
-	Tests     storage.Ref        `json:"tests"`
-	// Files are laid over the workspace before the step begins, an archive of sandbox.Pack; a setup.sh in it is run there, and removed. The first
-	// step has none: what it brings is in the snapshot.
-	Files *storage.Ref `json:"files,omitempty"`
-}
-
-// Strategies are what the components of the verdicts on its steps make of a task: the mean of each, or the last verdict's.
-const (
-	StrategyMean  = "mean"
-	StrategyFinal = "final"
-)
 
 // StepFinished ends a step of a task that has several.
 type StepFinished struct {
@@ -54,12 +31,14 @@ type StepScored struct {
 	// Workspace is what the next step begins with, as a change against the snapshot: the agent's, with the files of that step laid over it. Without
 	// it the next step, if there is one, begins with what the agent has left. An empty object is the snapshot itself.
 	Workspace *storage.Ref `json:"workspace,omitempty"`
-	// Flags, Isolation, Filesystem, User and Build are as in RolloutScored.
+	// Flags, Forfeit, Isolation, Filesystem, User, Build and Verifier are as in RolloutScored. A forfeit ends the rollout.
 	Flags      []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
+	Forfeit    *Forfeit `json:"forfeit,omitempty"`
 	Isolation  string   `json:"isolation,omitempty"`
 	Filesystem string   `json:"filesystem,omitempty"`
 	User       string   `json:"user,omitempty"`
 	Build      string   `json:"build,omitempty"`
+	Verifier   string   `json:"verifier,omitempty"`
 }
 
 // EndedStep is a step of a rollout that its agent has ended.
@@ -68,41 +47,9 @@ type EndedStep struct {
 	Verdict *StepScored // nil until it is scored
 }
 
-// InStep is the task as it is in one of its steps. A task without steps is the same throughout.
-func (t TaskSpec) InStep(step int) TaskSpec {
-	if step >= len(t.Steps) {
-		return t
-	}
-	s := t.Steps[step]
-	t.Instruction, t.AgentTimeout, t.VerifierTimeout, t.VerifierEnv, t.Collect, t.Tests = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv, s.Collect, s.Tests
-	return t
-}
-
-// Instructions are all that the task's agent may be asked.
-func (t TaskSpec) Instructions() string {
-	if len(t.Steps) == 0 {
-		return t.Instruction
-	}
-	var all []string
-	for _, s := range t.Steps {
-		all = append(all, s.Instruction)
-	}
-	return strings.Join(all, "\n\n")
-}
-
-// Passes tells whether the next step follows on a verdict.
-func (s StepSpec) Passes(components map[string]float64) bool {
-	for name, least := range s.MinReward {
-		if value, ok := components[name]; !ok || value < least {
-			return false
-		}
-	}
-	return true
-}
-
-// Compose makes a rollout's components of those of its steps' verdicts, by the task's strategy. A component that a step did not report counts as
+// ComposeSteps makes a rollout's components of those of its steps' verdicts, by the task's strategy. A component that a step did not report counts as
 // 0 in a mean; steps that were never begun count nothing.
-func (t TaskSpec) Compose(steps []EndedStep) (map[string]float64, error) {
+func ComposeSteps(t runfile.TaskSpec, steps []EndedStep) (map[string]float64, error) {
 	var verdicts []map[string]float64
 	for _, s := range steps {
 		if s.Verdict == nil {
@@ -113,7 +60,7 @@ func (t TaskSpec) Compose(steps []EndedStep) (map[string]float64, error) {
 	if len(verdicts) == 0 {
 		return nil, fmt.Errorf("no step has a verdict")
 	}
-	if t.RewardStrategy == StrategyFinal {
+	if t.RewardStrategy == runfile.StrategyFinal {
 		return maps.Clone(verdicts[len(verdicts)-1]), nil
 	}
 	composed := map[string]float64{}
@@ -156,7 +103,7 @@ func (r *Rollout) Laid(turn int) *storage.Ref {
 	return nil
 }
 
-// WasLaid tells whether any step has brought files into the workspace.
+// WasLaid reports whether any step has brought files into the workspace.
 func (r *Rollout) WasLaid() bool {
 	return slices.ContainsFunc(r.Steps, func(s EndedStep) bool { return s.Verdict != nil && s.Verdict.Workspace != nil })
 }
@@ -211,29 +158,4 @@ func (r *Rollout) stepScored(e Event) error {
 	}
 	last.Verdict = verdict
 	return nil
-}
-
-const (
-	maxSteps     = 1000
-	maxMinReward = 100 // components
-)
-
-func (t TaskSpec) validateSteps(check func(ok bool, format string, args ...any)) {
-	check(len(t.Steps) <= maxSteps, "steps: %d of them, at most %d", len(t.Steps), maxSteps)
-	check(slices.Contains([]string{"", StrategyMean, StrategyFinal}, t.RewardStrategy), "reward_strategy %.40q: must be %s or %s", t.RewardStrategy, StrategyMean, StrategyFinal)
-	for i, s := range t.Steps {
-		check(s.Name != "" && s.Instruction != "", "steps: %d: it needs a name and an instruction", i)
-		check(s.AgentTimeout >= 0 && s.VerifierTimeout >= 0, "steps: %d: timeouts %s and %s: must not be negative", i, time.Duration(s.AgentTimeout), time.Duration(s.VerifierTimeout))
-		check(len(s.MinReward) <= maxMinReward, "steps: %d: min_reward: %d components, at most %d", i, len(s.MinReward), maxMinReward)
-		for name, least := range s.MinReward {
-			check(!math.IsNaN(least), "steps: %d: min_reward.%.40s: must be a number", i, name)
-		}
-		err := s.Tests.Validate()
-		check(err == nil, "steps: %d: tests: %v", i, err)
-		if s.Files != nil {
-			err := s.Files.Validate()
-			check(err == nil, "steps: %d: files: %v", i, err)
-			check(i > 0, "steps: 0: files: the first step has none of its own: put them into the snapshot")
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -24,24 +25,26 @@ func TestCompose(t *testing.T) {
 		steps    []EndedStep
 		want     parts // nil: an error
 	}{
-		"one":             {StrategyMean, ended(parts{"reward": 0.5}), parts{"reward": 0.5}},
+		"one":             {runfile.StrategyMean, ended(parts{"reward": 0.5}), parts{"reward": 0.5}},
 		"mean":            {"", ended(parts{"reward": 1}, parts{"reward": 0}), parts{"reward": 0.5}},
-		"missing is 0":    {StrategyMean, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.75, "style": 0.5}},
-		"final":           {StrategyFinal, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.5}},
+		"missing is 0":    {runfile.StrategyMean, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.75, "style": 0.5}},
+		"final":           {runfile.StrategyFinal, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.5}},
 		"thirds":          {"", ended(parts{"reward": 1}, parts{"reward": 1}, parts{"reward": 1}), parts{"reward": 1}},
 		"none":            {"", nil, nil},
-		"without verdict": {StrategyFinal, append(ended(parts{"reward": 1}), EndedStep{}), nil},
+		"without verdict": {runfile.StrategyFinal, append(ended(parts{"reward": 1}), EndedStep{}), nil},
 		"too much":        {"", ended(parts{"reward": math.MaxFloat64}, parts{"reward": math.MaxFloat64}), nil},
 	} {
-		got, err := TaskSpec{RewardStrategy: c.strategy}.Compose(c.steps)
-		if (err == nil) != (c.want != nil) || err == nil && !maps.Equal(got, c.want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := ComposeSteps(runfile.TaskSpec{RewardStrategy: c.strategy}, c.steps)
+			if (err == nil) != (c.want != nil) || err == nil && !maps.Equal(got, c.want) {
+				t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
+			}
+		})
 	}
 }
 
 func TestPasses(t *testing.T) {
-	gate := StepSpec{MinReward: map[string]float64{"reward": 0.5, "style": 0}}
+	gate := runfile.StepSpec{MinReward: map[string]float64{"reward": 0.5, "style": 0}}
 	for name, c := range map[string]struct {
 		components map[string]float64
 		want       bool
@@ -50,11 +53,13 @@ func TestPasses(t *testing.T) {
 		"too low":    {map[string]float64{"reward": 0.4, "style": 1}, false},
 		"unreported": {map[string]float64{"reward": 1}, false},
 	} {
-		if got := gate.Passes(c.components); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := gate.Passes(c.components); got != c.want {
+				t.Errorf("%s: %v", name, got)
+			}
+		})
 	}
-	if !(StepSpec{}).Passes(nil) {
+	if !(runfile.StepSpec{}).Passes(nil) {
 		t.Error("a step without a gate stops")
 	}
 }
@@ -76,7 +81,7 @@ func TestFoldSteps(t *testing.T) {
 	if err != nil || len(r.Steps) != 1 || r.StepToScore() != nil || r.StepOf(0) != 0 || r.StepOf(1) != 1 || r.StepBegin(1) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, err := r.Fork(1, Limits{Turns: 9, Tokens: 9}); err == nil || !strings.Contains(err.Error(), "of its step 2") {
+	if _, err := r.Fork(1, runfile.Limits{Turns: 9, Tokens: 9}); err == nil || !strings.Contains(err.Error(), "of its step 2") {
 		t.Errorf("a fork in the second step: %v", err)
 	}
 	for name, links := range map[string][]Event{
@@ -85,9 +90,11 @@ func TestFoldSteps(t *testing.T) {
 		"end before the verdict": {begin, first, end, link(StepFinishedType, "1", StepFinished{Step: 1, Turns: 1})},
 		"second step first":      {begin, first, link(StepFinishedType, "1", StepFinished{Step: 1, Turns: 1})},
 	} {
-		if _, err := FoldRollout(links); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := FoldRollout(links); !errors.Is(err, ErrMalformed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 	// Tries at a verdict, and at the reward behind it, are different ones.
 	seen := map[string]bool{}
@@ -97,7 +104,7 @@ func TestFoldSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, _, err := r.Retry(Limits{Tries: 5}, StageScorer, ClassSandbox, errors.New("x"))
+		e, _, err := r.Retry(runfile.Limits{Tries: 5}, StageScorer, ClassSandbox, errors.New("x"))
 		if err != nil || seen[e.ID] {
 			t.Errorf("a try behind %d facts is %s again: %v", n, e.ID, err)
 		}
@@ -114,17 +121,19 @@ func TestStepFilesAreRefs(t *testing.T) {
 	}{
 		"none": {nil, nil, 0}, "of the second": {nil, &good, 0}, "of the first": {&good, nil, 1}, "nowhere": {nil, &storage.Ref{Key: "../a", SHA256: good.SHA256}, 1},
 	} {
-		wrong := 0
-		step := StepSpec{Name: "s", Instruction: "x", Tests: good}
-		task := TaskSpec{Steps: []StepSpec{step, step}}
-		task.Steps[0].Files, task.Steps[1].Files = c.first, c.second
-		task.validateSteps(func(ok bool, _ string, _ ...any) {
-			if !ok {
-				wrong++
+		t.Run(name, func(t *testing.T) {
+			wrong := 0
+			step := runfile.StepSpec{Name: "s", Instruction: "x", Tests: good}
+			task := runfile.TaskSpec{Steps: []runfile.StepSpec{step, step}}
+			task.Steps[0].Files, task.Steps[1].Files = c.first, c.second
+			task.ValidateSteps(func(ok bool, _ string, _ ...any) {
+				if !ok {
+					wrong++
+				}
+			})
+			if wrong != c.wrong {
+				t.Errorf("files %s: %d findings, want %d", name, wrong, c.wrong)
 			}
 		})
-		if wrong != c.wrong {
-			t.Errorf("files %s: %d findings, want %d", name, wrong, c.wrong)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -19,11 +20,15 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 	for i := range mask {
 		mask[i] = true
 	}
+	thoughts := ""
+	if t.Reasoning != nil {
+		thoughts = t.Reasoning.Text
+	}
 	return storage.Message{
-		Role: "assistant", Content: t.Content, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
+		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
 		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask,
 		PolicyVersion: t.PolicyVersion, FinishReason: t.FinishReason,
-		StartedAt: t.StartedAt, Duration: time.Duration(t.LatencyMS * float64(time.Millisecond)),
+		StartedAt: t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
 	}, err
 }
 
@@ -49,11 +54,17 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 	}
 	for _, m := range t.Messages {
 		f.Tokens += len(m.TokenIDs)
-		if m.PolicyVersion < 0 {
+		for _, sampled := range m.LossMask {
+			if sampled {
+				f.Sampled++
+			}
+		}
+		if m.Role == "assistant" {
+			f.Turns = max(f.Turns, int(m.Turn)+1)
+		}
+		if m.PolicyVersion == runfile.UnknownVersion {
 			continue
 		}
-		f.Turns++ // only a turn's own row has a version
-		f.Sampled += len(m.TokenIDs)
 		f.MinVersion, f.MaxVersion = min(f.MinVersion, m.PolicyVersion), max(f.MaxVersion, m.PolicyVersion)
 	}
 	return f

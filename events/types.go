@@ -64,56 +64,57 @@ func (t Type) Name() string { _, name, _ := strings.Cut(string(t), "."); return 
 // CloudEvent is the ce-type attribute, which carries the major version of the payload.
 func (t Type) CloudEvent() string { return cloudEvent(t, t.DataVersion()) }
 
-// definition describes a type once for the codec, the door and the schemas.
+// definition describes a type once for the codec, the intake and the schemas.
 type definition struct {
 	payload func() any
-	// outside: an outsider may state this fact at the door.
-	outside bool
+	// outside: an outsider may submit this fact to the intake.
+	Outside bool
 	// external: an outsider may state it of External groups and rollouts alone.
 	external bool
 	// routed: the subject ends in a route.
 	routed bool
 }
 
-var definitions = map[Type]definition{
-	RunOpenedType:  {payload: payload[RunOpened], outside: true},
-	RunPausedType:  {payload: payload[RunPaused], outside: true},
-	RunResumedType: {payload: payload[RunResumed], outside: true},
-	RunClosedType:  {payload: payload[RunClosed], outside: true},
+// Definitions are the event types with their payloads and the rules about who may append them.
+var Definitions = map[Type]definition{
+	RunOpenedType:  {payload: payload[RunOpened], Outside: true},
+	RunPausedType:  {payload: payload[RunPaused], Outside: true},
+	RunResumedType: {payload: payload[RunResumed], Outside: true},
+	RunClosedType:  {payload: payload[RunClosed], Outside: true},
 
-	GroupOpenedType:    {payload: payload[GroupOpened], outside: true, external: true},
+	GroupOpenedType:    {payload: payload[GroupOpened], Outside: true, external: true},
 	GroupCompletedType: {payload: payload[GroupCompleted]},
 	GroupDroppedType:   {payload: payload[GroupDropped]},
 
-	RolloutStartedType:     {payload: payload[RolloutStarted], outside: true, external: true},
-	TurnSampledType:        {payload: payload[TurnSampled], routed: true, outside: true, external: true},
+	RolloutStartedType:     {payload: payload[RolloutStarted], Outside: true, external: true},
+	TurnSampledType:        {payload: payload[TurnSampled], routed: true, Outside: true, external: true},
 	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
 	StepFinishedType:       {payload: payload[StepFinished]},
 	StepScoredType:         {payload: payload[StepScored]},
-	RolloutFinishedType:    {payload: payload[RolloutFinished], outside: true, external: true},
-	RolloutScoredType:      {payload: payload[RolloutScored], outside: true, external: true},
-	RolloutFailedType:      {payload: payload[RolloutFailed], outside: true, external: true},
+	RolloutFinishedType:    {payload: payload[RolloutFinished], Outside: true, external: true},
+	RolloutScoredType:      {payload: payload[RolloutScored], Outside: true, external: true},
+	RolloutFailedType:      {payload: payload[RolloutFailed], Outside: true, external: true},
 	RolloutRetriedType:     {payload: payload[RolloutRetried]},
-	RolloutInvalidatedType: {payload: payload[RolloutInvalidated], outside: true},
-	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], outside: true},
-	RolloutForkedType:      {payload: payload[RolloutForked], outside: true},
+	RolloutInvalidatedType: {payload: payload[RolloutInvalidated], Outside: true},
+	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], Outside: true},
+	RolloutForkedType:      {payload: payload[RolloutForked], Outside: true},
 	RolloutCopiedType:      {payload: payload[RolloutCopied]},
 
-	QuerySubmittedType:   {payload: payload[QuerySubmitted], outside: true},
-	FeedbackRecordedType: {payload: payload[FeedbackRecorded], outside: true},
+	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
+	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},
 
 	BatchReadyType:        {payload: payload[BatchReady]},
-	BatchConsumedType:     {payload: payload[BatchConsumed], outside: true},
-	BatchCheckpointedType: {payload: payload[BatchCheckpointed], outside: true},
-	BatchRewoundType:      {payload: payload[BatchRewound], outside: true},
+	BatchConsumedType:     {payload: payload[BatchConsumed], Outside: true},
+	BatchCheckpointedType: {payload: payload[BatchCheckpointed], Outside: true},
+	BatchRewoundType:      {payload: payload[BatchRewound], Outside: true},
 
-	WeightsSubmittedType: {payload: payload[WeightsSubmitted], outside: true},
+	WeightsSubmittedType: {payload: payload[WeightsSubmitted], Outside: true},
 	WeightsPublishedType: {payload: payload[WeightsPublished]},
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
-	WeightsActivatedType: {payload: payload[WeightsActivated], outside: true},
+	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
 
-	RepoRegisteredType: {payload: payload[RepoRegistered], outside: true},
-	RepoChangedType:    {payload: payload[RepoChanged], outside: true},
+	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
+	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},
 	IndexUpdatedType:   {payload: payload[IndexUpdated]},
 
 	DeadLetteredType:  {payload: payload[DeadLettered]},
@@ -126,24 +127,41 @@ func payload[T any]() any { return new(T) }
 func Types() []Type { return sortedTypes }
 
 // Known reports whether this version of Rondo knows the type. A reader skips what it does not know.
-func (t Type) Known() bool { _, ok := definitions[t]; return ok }
+func (t Type) Known() bool { _, ok := Definitions[t]; return ok }
 
-// FromOutside reports whether an outsider may state a fact of this type at the door.
-func (t Type) FromOutside() bool { return definitions[t].outside }
+// FromOutside reports whether an outsider may submit a fact of this type to the intake.
+func (t Type) FromOutside() bool { return Definitions[t].Outside }
 
 // ExternalOnly reports whether outsiders may state facts of this type of External groups and rollouts alone.
-func (t Type) ExternalOnly() bool { return definitions[t].external }
+func (t Type) ExternalOnly() bool { return Definitions[t].external }
 
 // Routed reports whether the subject of this type ends in a route.
-func (t Type) Routed() bool { return definitions[t].routed }
+func (t Type) Routed() bool { return Definitions[t].routed }
 
-var sortedTypes = slices.Sorted(maps.Keys(definitions))
+var sortedTypes = slices.Sorted(maps.Keys(Definitions))
 
 // Payload makes an empty payload of a type, nil for an unknown one.
 func Payload(t Type) any {
-	d, ok := definitions[t]
+	d, ok := Definitions[t]
 	if !ok {
 		return nil
 	}
 	return d.payload()
+}
+
+// Place says where facts of a type stand: in runs, in the catalogue, or in both.
+func (t Type) Place() (runs, catalogue bool) {
+	switch {
+	case t == RunOpenedType || t == RunClosedType || t == WeightsPublishedType || t == IndexUpdatedType:
+		return true, true
+	case t.Kind() == WeightsPublishedType.Kind() || t.Kind() == IndexUpdatedType.Kind() || t.Kind() == DeadLetteredType.Kind():
+		return false, true
+	}
+	return true, false
+}
+
+// CatalogueOnly reports whether facts of the type are in no run.
+func (t Type) CatalogueOnly() bool {
+	runs, _ := t.Place()
+	return !runs
 }

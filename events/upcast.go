@@ -10,7 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// ErrNewer: an event of a known type was written by a later version of Rondo, in a form that this one does not know. It must not be
+// ErrNewer means that an event of a known type was written by a later version of Rondo, in a form that this one does not know. It must not be
 // skipped, as a type may be that is unknown: what is decided without it would be wrong.
 var ErrNewer = errors.New("written by a newer version of Rondo")
 
@@ -23,6 +23,8 @@ type upcaster func(payload []byte) ([]byte, error)
 var upcasters = map[Type][]upcaster{
 	BatchReadyType:     {filesOfBatch},
 	GroupCompletedType: {shapedRewards},
+	TurnSampledType:    {plainTokens},
+	RolloutCopiedType:  {plainTokens},
 }
 
 // DataVersion is the version of a type's payloads as this program writes them, from 1.
@@ -105,4 +107,12 @@ func shapedRewards(payload []byte) ([]byte, error) {
 		return payload, nil
 	}
 	return json.Marshal(completed)
+}
+
+// plainTokens: the first form had no packed bodies, and readers of today take both.
+func plainTokens(payload []byte) ([]byte, error) {
+	if !json.Valid(payload) {
+		return nil, errors.New("the payload is not JSON")
+	}
+	return payload, nil
 }

@@ -17,7 +17,7 @@ import (
 //go:embed *.json
 var files embed.FS
 
-// File is the schema of a type as it stands in this folder.
+// File is the schema of a type as it is in this folder.
 func File(t events.Type) ([]byte, error) {
 	data, err := fs.ReadFile(files, string(t)+".json")
 	if err != nil {

@@ -2,14 +2,20 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/storage/durable"
 )
 
 // Options of the server.
@@ -18,8 +24,13 @@ type Options struct {
 	Dir string
 	// Listen is host:port for other processes (port 0: any free one); "" serves this process alone.
 	Listen string
+	// Token is what other processes must send to connect. "" lets every process of this machine in.
+	Token string
 	// SyncInterval is how much a power cut may lose; 0 syncs every message before it is acknowledged.
 	SyncInterval time.Duration
+	// Streams are the settings of a stream by its name; false for a name that is unknown. A stream whose own record of them was
+	// lost in a power cut is made again with these. nil knows none.
+	Streams func(name string) (jetstream.StreamConfig, bool)
 }
 
 // maxStore is what streams may reserve in sum. They reserve their limits, not what they use.
@@ -29,56 +40,152 @@ const maxStore = 1 << 50
 const startTimeout = 2 * time.Minute
 
 // Server is a running server.
-type Server struct{ server *server.Server }
+type Server struct {
+	options *server.Options
+	mended  []string
+
+	mu     sync.RWMutex
+	server *server.Server // another one after each Restart
+	down   bool           // for good
+}
 
 // Start starts a server and waits until it is ready.
 func Start(o Options) (*Server, error) {
-	opts := &server.Options{
-		ServerName: "rondo", JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore,
-		SyncAlways: o.SyncInterval == 0, SyncInterval: o.SyncInterval,
-		NoLog: true, NoSigs: true, DontListen: o.Listen == "", MaxPayload: 8 << 20,
+	if o.Streams == nil {
+		o.Streams = func(string) (jetstream.StreamConfig, bool) { return jetstream.StreamConfig{}, false }
 	}
-	if o.Listen != "" {
-		host, port, err := net.SplitHostPort(o.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("listen address %q: %w", o.Listen, err)
-		}
-		opts.Host = host
-		if opts.Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("listen address %q: %w", o.Listen, err)
-		}
-		if opts.Port == 0 {
-			opts.Port = server.RANDOM_PORT
-		}
-	}
-	if err := finishMeta(o.Dir); err != nil {
+	options, err := o.server()
+	if err != nil {
 		return nil, err
 	}
-	s, err := server.NewServer(opts)
+	if err := durable.MkdirAll(o.Dir, 0o750); err != nil {
+		return nil, err
+	}
+	lost, err := begin(o.Dir, o.SyncInterval == 0)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	s := &Server{options: options}
+	if s.server, err = start(options); err != nil {
+		return nil, err
+	}
+	if lost {
+		if err := s.endAtGaps(ctx, o.Streams); err != nil {
+			return nil, err
+		}
+	}
+	if s.mended, err = s.mend(ctx, o); err != nil {
+		s.stop()
+		return nil, err
+	}
+	if addr, ok := s.server.Addr().(*net.TCPAddr); ok {
+		options.Port = addr.Port // clients find it there again after a Restart
+	}
+	return s, nil
+}
+
+// endAtGaps starts the server once more where streams have gaps, behind which nothing of them counts. After an error no server runs.
+func (s *Server) endAtGaps(ctx context.Context, streams func(string) (jetstream.StreamConfig, bool)) error {
+	found, err := s.gaps(ctx, streams)
+	if err == nil && len(found) == 0 {
+		return nil
+	}
+	s.stop()
+	for _, g := range found {
+		err = errors.Join(err, g.end())
+	}
+	if err != nil {
+		return err
+	}
+	s.server, err = start(s.options)
+	return err
+}
+
+// server are the options of nats-server.
+func (o Options) server() (*server.Options, error) {
+	options := &server.Options{
+		ServerName: "rondo", JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore,
+		SyncAlways: o.SyncInterval == 0, SyncInterval: o.SyncInterval,
+		NoLog: true, NoSigs: true, DontListen: o.Listen == "", MaxPayload: 8 << 20, Authorization: o.Token,
+	}
+	if o.Listen == "" {
+		return options, nil
+	}
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err == nil {
+		options.Host = host
+		options.Port, err = strconv.Atoi(port)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen address %q: %w", o.Listen, err)
+	}
+	if options.Port == 0 {
+		options.Port = server.RANDOM_PORT
+	}
+	return options, nil
+}
+
+// start starts a server over what a directory holds, and waits until it is ready.
+func start(options *server.Options) (*server.Server, error) {
+	if err := finishMeta(options.StoreDir); err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(options.Clone())
 	if err != nil {
 		return nil, err
 	}
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) || !s.JetStreamEnabled() {
 		s.Shutdown()
-		return nil, errors.New("the server did not get ready: is the directory writable?")
+		s.WaitForShutdown()
+		return nil, errors.New("the server did not get ready: is the directory writable, and is there room on its disk?")
 	}
-	return &Server{server: s}, nil
+	return s, nil
 }
+
+// running is the server that runs now.
+func (s *Server) running() *server.Server {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.server
+}
+
+// SyncsLater reports whether messages are synced later than they are acknowledged.
+func (s *Server) SyncsLater() bool { return !s.options.SyncAlways }
+
+// Mended are the streams that a power cut had left without their settings, and that Start made again over their messages.
+func (s *Server) Mended() []string { return s.mended }
 
 // Connect opens a connection within the process.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
-	return nats.Connect("", append([]nats.Option{nats.InProcessServer(s), nats.MaxReconnects(-1)}, opts...)...)
+	own := []nats.Option{nats.InProcessServer(s), nats.Token(s.options.Authorization), nats.MaxReconnects(-1)}
+	return nats.Connect("", append(own, opts...)...)
 }
 
 // InProcessConn implements [nats.InProcessConnProvider].
-func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) { return s.running().InProcessConn() }
 
-// URL is where other processes connect.
-func (s *Server) URL() string { return s.server.ClientURL() }
+// URL is where other processes connect, with the token: it is a secret.
+func (s *Server) URL() string {
+	url := s.running().ClientURL()
+	if s.options.Authorization == "" {
+		return url
+	}
+	return "nats://" + s.options.Authorization + "@" + strings.TrimPrefix(url, "nats://")
+}
 
-// Shutdown stops the server and waits until its files are closed.
+// Shutdown stops the server and waits until its files are closed and on the disk.
 func (s *Server) Shutdown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = true
+	s.stop()
+	_ = end(s.options.StoreDir) // where it fails the mark stays, and the next start does it
+}
+
+func (s *Server) stop() {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
 }

@@ -60,15 +60,15 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 }
 
-// TestDamagedMeta: what the server refuses for good reasons stays refused.
+// TestDamagedMeta: what the server refuses for good reasons stays refused, where nobody knows the stream's settings.
 func TestDamagedMeta(t *testing.T) {
 	dir := t.TempDir()
 	whileUp(t, dir, func(js jetstream.JetStream) {
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"s.>"}}); err != nil {
 			t.Fatal(err)
 		}
 	})
-	meta := filepath.Join(dir, "jetstream", "$G", "streams", "S", metaFile)
+	meta := filepath.Join(dir, "jetstream", "$G", "streams", "FOREIGN", metaFile)
 	config, err := os.ReadFile(meta)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func TestDamagedMeta(t *testing.T) {
 		t.Fatal(err)
 	}
 	whileUp(t, dir, func(js jetstream.JetStream) {
-		if _, err := js.Stream(t.Context(), "S"); err == nil {
+		if _, err := js.Stream(t.Context(), "FOREIGN"); err == nil {
 			t.Error("a damaged configuration serves")
 		}
 	})
@@ -90,19 +90,5 @@ func TestDamagedMeta(t *testing.T) {
 
 func whileUp(t *testing.T, dir string, do func(jetstream.JetStream)) {
 	t.Helper()
-	s, err := Start(Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Shutdown()
-	nc, err := s.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	do(js)
+	serving(t, Options{Dir: dir, Streams: settings}, do)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // JetStream error codes of a conditional append.
@@ -21,15 +21,16 @@ const (
 	codeInFlight      jetstream.ErrorCode = 10164 // another append of this chain is under way: ask again
 	codeNotReady      jetstream.ErrorCode = 10163 // a new leader does not know the chain's end yet: ask again
 	codeTooManyReqs   jetstream.ErrorCode = 10167 // the stream's inbound queue is full: ask again
+	codeNoExpiry      jetstream.ErrorCode = 10166 // the stream takes no message that expires
 	codeStoreFailed   jetstream.ErrorCode = 10077 // of a discard-new stream: its limit is reached
 	codeAccountFull   jetstream.ErrorCode = 10002
 	codeStorageFull   jetstream.ErrorCode = 10047
 )
 
-// ErrStreamFull: the run's stream, or the server's disk, has reached its limit. Nothing was written.
+// ErrStreamFull means that the run's stream, or the server's disk, has reached its limit. Nothing was written.
 var ErrStreamFull = errors.New("stream is full")
 
-// ErrNoLink: the sequence that an event was to follow is no link of its chain. The log is not the one that the
+// ErrNoLink means that the sequence that an event was to follow is no link of its chain. The log is not the one that the
 // writer has read.
 var ErrNoLink = errors.New("not a link of this chain")
 
@@ -65,9 +66,14 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 	setHeader(jetstream.ExpectedStreamHeader, events.RunStream(e.Run))
 	setHeader(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(e.Prev, 10))
 	setHeader(jetstream.ExpectedLastSubjSeqSubjHeader, e.Chain())
+	if e.Expires > 0 {
+		setHeader(jetstream.MsgTTLHeader, e.Expires.Truncate(time.Second).String())
+	}
 	began := time.Now()
-	for try := 0; ; try++ {
+	for try := 1; ; try++ {
+		sent := time.Now()
 		seq, err := l.publish(ctx, msg)
+		l.appends.answered(e.Run, sent, err)
 		if err == nil {
 			e.Seq = seq
 			return e, false, nil
@@ -89,13 +95,15 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 			// Nothing stands there yet: the append never arrived, or is still on its way. The expected
 			// sequence makes a repetition safe in both cases.
 		case code == codeInFlight || code == codeTooManyReqs || code == codeNotReady:
+		case code == codeNoExpiry && e.Expires > 0: // the stream is of an older version, and keeps it for ever
+			delete(msg.Header, jetstream.MsgTTLHeader)
 		case streamFull(err):
 			return e, false, fmt.Errorf("append %s: %w: %w", e.ID, ErrStreamFull, err)
 		default:
 			return e, false, fmt.Errorf("append %s: %w", e.ID, err)
 		}
-		if err := pause(ctx, try); err != nil {
-			return e, false, fmt.Errorf("append %s: %w", e.ID, err)
+		if !appendAgain.Wait(ctx, try) {
+			return e, false, fmt.Errorf("append %s: %w", e.ID, ctx.Err())
 		}
 	}
 }
@@ -162,6 +170,9 @@ func apiCode(err error) jetstream.ErrorCode {
 	return 0
 }
 
+// Away reports whether an error says that the server is away, or does not answer: the same question may be answered later.
+func Away(err error) bool { return unknownOutcome(err) }
+
 // unknownOutcome reports whether the request may or may not have been carried out, and may be answered later.
 func unknownOutcome(err error) bool {
 	switch apiCode(err) {
@@ -192,16 +203,9 @@ func streamFull(err error) bool {
 		api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum ")
 }
 
-// pause waits before the next try: a few microseconds at first, at most a quarter of a second, with jitter so
-// that racing writers part.
-func pause(ctx context.Context, try int) error {
-	d := min(250*time.Millisecond, 100*time.Microsecond<<min(try, 12))
-	timer := time.NewTimer(d/2 + rand.N(d))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+// Waits before a request to the server is made again. A writer that lost a race, or whose chain has an append under way, comes back at once; where
+// the server is away, it has to come back first.
+var (
+	appendAgain = retry.Policy{First: 100 * time.Microsecond, Most: 250 * time.Millisecond}
+	askAgain    = retry.Policy{First: 6 * time.Millisecond, Most: 250 * time.Millisecond}
+)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -21,7 +22,7 @@ const (
 	segmentParts = 32
 )
 
-// ErrBroken: an archive does not hold together.
+// ErrBroken means that an archive does not hold together.
 var ErrBroken = errors.New("archive is broken")
 
 // Segments lists what is archived of a run, from its first event on.
@@ -112,56 +113,81 @@ func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(
 // Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last smaller one if all
 // is set. It gives the segments that it made. Two that seal at once make the same first segment, and one of them states it.
 func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
-	sealed, err := l.Segments(ctx, run)
+	for {
+		fact, err := l.NextSegment(ctx, run, all)
+		if err != nil || fact == nil {
+			return made, err
+		}
+		stored, _, err := l.Append(ctx, *fact)
+		if err != nil {
+			return made, fmt.Errorf("seal run %s: %w", run, err)
+		}
+		// Who was faster may have cut the segment elsewhere: its cut counts.
+		segment, err := events.Data[events.SegmentSealed](stored)
+		if err != nil {
+			return made, err
+		}
+		made = append(made, segment)
+	}
+}
+
+// errCut ends the reading of a segment that is full.
+var errCut = errors.New("the segment is full")
+
+// NextSegment stores the segment of a run that follows the last sealed one, and makes the event that states it; nil when there is nothing to seal.
+// It appends nothing. A segment that is not full is made only if all is set.
+func (l *Log) NextSegment(ctx context.Context, run string, all bool) (*events.Event, error) {
+	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, "", nil)
 	if err != nil {
 		return nil, err
+	}
+	fact, link, err := l.BehindLast(ctx, fact)
+	if err != nil {
+		return nil, err
+	}
+	var last events.SegmentSealed
+	if link != nil {
+		if last, err = events.Data[events.SegmentSealed](*link); err != nil {
+			return nil, err
+		}
 	}
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	next, previous := uint64(1), ""
-	if n := len(sealed); n > 0 {
-		next, previous = sealed[n-1].Last+1, sealed[n-1].Segment.SHA256
-	}
-	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next, sealed) {
+	next := last.Last + 1
+	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next, last) {
 		return nil, nil
 	}
-	segment := storage.NewSegmentWriter(run, previous)
-	seal := func() error {
-		s, err := l.seal(ctx, run, next, previous, segment)
-		if err != nil {
-			return err
-		}
-		made = append(made, s)
-		next, previous = s.Last+1, s.Segment.SHA256
-		segment = storage.NewSegmentWriter(run, previous)
-		return nil
-	}
+	segment, full := storage.NewSegmentWriter(run, last.Segment.SHA256), false
 	r := &reader{log: l, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if err := segment.Add(record(m, meta)); err != nil {
 			return err
 		}
-		if segment.Stored() < segmentBytes && segment.Parts() < segmentParts {
-			return nil
+		if full = segment.Stored() >= segmentBytes || segment.Parts() >= segmentParts; full {
+			return errCut
 		}
-		return seal()
+		return nil
 	}}
-	if err := r.read(ctx); err != nil {
-		return made, fmt.Errorf("seal run %s: %w", run, err)
+	if err := r.read(ctx); err != nil && !errors.Is(err, errCut) {
+		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
-	if all && segment.Len() > 0 {
-		if err := seal(); err != nil {
-			return made, fmt.Errorf("seal run %s: %w", run, err)
-		}
+	if segment.Len() == 0 || !full && !all {
+		return nil, nil
 	}
-	return made, nil
+	sealed, err := l.putSegment(ctx, run, next, last.Segment.SHA256, segment)
+	if err != nil {
+		return nil, fmt.Errorf("seal run %s: %w", run, err)
+	}
+	stated, err := events.New(events.Catalogue, events.SegmentSealedType, run, fmt.Sprint(next), sealed)
+	stated.Source, stated.Prev = topology.Archiver, fact.Prev
+	return &stated, err
 }
 
 // fillsSegment estimates whether the last n events of a run fill a segment: as large as those of its last segment were in the store, or
 // so many that their size there does not matter.
-func (l *Log) fillsSegment(ctx context.Context, run string, n uint64, sealed []events.SegmentSealed) bool {
-	if k := len(sealed); k > 0 && float64(n)*float64(sealed[k-1].Segment.Size)/float64(sealed[k-1].Last+1-sealed[k-1].First) >= 1.25*segmentBytes {
+func (l *Log) fillsSegment(ctx context.Context, run string, n uint64, last events.SegmentSealed) bool {
+	if last.Last > 0 && float64(n)*float64(last.Segment.Size)/float64(last.Last+1-last.First) >= 1.25*segmentBytes {
 		return true
 	}
 	info, err := l.info(ctx, run)
@@ -183,48 +209,15 @@ func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
 	return r
 }
 
-// seal stores a segment that begins with a sequence, and states it.
-func (l *Log) seal(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
+// putSegment stores a segment that begins with a sequence.
+func (l *Log) putSegment(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
 	data, err := segment.Finish()
 	if err != nil {
 		return events.SegmentSealed{}, err
 	}
 	last := first + uint64(segment.Len()) - 1
 	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
-	if err != nil {
-		return events.SegmentSealed{}, err
-	}
-	sealed := events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: previous}
-	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, fmt.Sprint(first), sealed)
-	if err != nil {
-		return sealed, err
-	}
-	fact.Source = events.Archiver
-	stored, _, err := l.AppendLast(ctx, fact, func(link *events.Event) error {
-		return follows(link, sealed)
-	})
-	if err != nil {
-		return sealed, err
-	}
-	// Who was faster may have cut the segment elsewhere: its cut counts.
-	return events.Data[events.SegmentSealed](stored)
-}
-
-// errRaced: somebody else has sealed on, so what was read is void.
-var errRaced = errors.New("somebody else sealed on")
-
-func follows(link *events.Event, s events.SegmentSealed) error {
-	if link == nil {
-		if s.First != 1 {
-			return errRaced
-		}
-		return nil
-	}
-	before, err := events.Data[events.SegmentSealed](*link)
-	if err == nil && (before.Last+1 != s.First || before.Segment.SHA256 != s.Previous) {
-		err = errRaced
-	}
-	return err
+	return events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: previous}, err
 }
 
 // Stored finds the segments of a run in the store, when the catalogue that lists them is lost.

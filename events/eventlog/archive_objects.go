@@ -101,7 +101,11 @@ func (c *objectCheck) record(ctx context.Context, r storage.Record) (findings []
 			return found(err)
 		}
 	}
-	refs, err := storage.References(payload)
+	document, err := events.Document(payload)
+	if err != nil {
+		return []string{err.Error()}, nil
+	}
+	refs, err := storage.References(document)
 	if err != nil {
 		return nil, nil // no event of ours; the segment's digest vouches for its bytes
 	}

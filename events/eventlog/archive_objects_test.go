@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -48,8 +49,8 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 		}
 		return ref
 	}
-	cfg := events.DefaultRunConfig()
-	cfg.Tasks = []events.TaskSpec{{Name: "t", Snapshot: blob("snapshot"), Tests: blob("tests")}}
+	cfg := runfile.DefaultRunConfig()
+	cfg.Tasks = []runfile.TaskSpec{{Name: "t", Snapshot: blob("snapshot"), Tests: blob("tests")}}
 	state(events.RunOpenedType, "r", events.RunOpened{Config: cfg})
 	state(events.RolloutStartedType, "g000001-0", events.RolloutStarted{})
 	state(events.TurnSampledType, "g000001-0", events.TurnSampled{Content: strings.Repeat("large", 40<<10)})

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -33,7 +34,7 @@ func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 		}
 		return stored.Seq
 	}
-	state(events.RunOpenedType, run, 0, events.RunOpened{Config: events.DefaultRunConfig()})
+	state(events.RunOpenedType, run, 0, events.RunOpened{Config: runfile.DefaultRunConfig()})
 	for i := range n {
 		id := events.RolloutID(events.GroupID(1), i)
 		last := state(events.RolloutStartedType, id, 0, events.RolloutStarted{Group: events.GroupID(1), Member: i})
@@ -96,7 +97,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "read from the archive", everything(t, log, "r"), want)
-	if cfg, err := log.RecordedConfig(t.Context(), "r"); err != nil || cfg.GroupSize != events.DefaultRunConfig().GroupSize {
+	if cfg, err := log.RecordedConfig(t.Context(), "r"); err != nil || cfg.GroupSize != runfile.DefaultRunConfig().GroupSize {
 		t.Errorf("configuration of the archived run: %v", err)
 	}
 	if _, err := log.RecordedConfig(t.Context(), "nobody"); err == nil {
@@ -225,10 +226,12 @@ func TestSegmentsThatDoNotFollow(t *testing.T) {
 		"one before it":     func(s []events.SegmentSealed) { s[0].Previous = ref("c").SHA256 },
 		"an inverted range": func(s []events.SegmentSealed) { s[0].Last = 0; s[1].First = 1 },
 	} {
-		bad := slices.Clone(good)
-		change(bad)
-		if err := eventlog.CheckSegments("r", bad); err == nil {
-			t.Errorf("%s was accepted", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			bad := slices.Clone(good)
+			change(bad)
+			if err := eventlog.CheckSegments("r", bad); err == nil {
+				t.Errorf("%s was accepted", name)
+			}
+		})
 	}
 }

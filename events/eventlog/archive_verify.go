@@ -63,12 +63,7 @@ func (l *Log) verifySegment(ctx context.Context, run string, s events.SegmentSea
 
 // wrong says that an object is not what it should be, as opposed to a store that fails.
 func wrong(err error) bool {
-	for _, known := range []error{ErrBroken, storage.ErrCorrupt, storage.ErrNotFound, storage.ErrTooLarge, storage.ErrKey} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return errors.Is(err, ErrBroken) || storage.IsUnusable(err)
 }
 
 // compare names the first event of a part that the stream has differently.

@@ -11,9 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// ErrReplaced: the run's stream was deleted and made again. What was read of it before is void.
+// ErrReplaced means that the run's stream was deleted and made again. What was read of it before is void.
 var ErrReplaced = errors.New("the run's stream was made again")
 
 // errStop ends a read that has reached its end.
@@ -35,7 +36,7 @@ func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events
 		if in.LastSeq < max(from, in.FirstSeq, 1) {
 			return
 		}
-		r := &reader{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, fn: func(e events.Event) error {
+		r := &reader{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, patience: endPatience, fn: func(e events.Event) error {
 			if !yield(e, nil) {
 				return errStop
 			}
@@ -76,6 +77,8 @@ type reader struct {
 	raw     func(jetstream.Msg, *jetstream.MsgMetadata) error // instead of fn
 	next    uint64                                            // the sequence to read from
 	until   uint64                                            // the last sequence of a read that ends, 0 otherwise
+
+	patience time.Duration // how long the read goes on without an event; 0 = for ever
 }
 
 // final marks an error that reading again does not mend.
@@ -83,8 +86,12 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// read reads until the end, a final error or the end of the context.
+// endPatience is how long All goes on without an event. A reader that follows waits for its server; one that only looks is told.
+const endPatience = time.Minute
+
+// read reads until the end, a final error or the end of the context, or until its patience is over.
 func (r *reader) read(ctx context.Context) error {
+	last := time.Now() // that an event came
 	for try := 0; ; try++ {
 		before := r.next
 		err := r.session(ctx)
@@ -98,16 +105,16 @@ func (r *reader) read(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if r.next > before {
-			try = 0
+			try, last = 0, time.Now()
 		}
-		if err := pause(ctx, try+retryLater); err != nil {
-			return err
+		if waited := time.Since(last); r.patience > 0 && waited > r.patience {
+			return fmt.Errorf("read run %s: the server has given nothing for %s: %w", r.run, waited.Round(time.Second), err)
+		}
+		if !askAgain.Wait(ctx, try+1) {
+			return ctx.Err()
 		}
 	}
 }
-
-// retryLater begins pauses at about 6 ms: the server has to come back first.
-const retryLater = 6
 
 // The server beats while there is nothing to read; a reader that misses two beats makes a new consumer.
 const heartbeat = 5 * time.Second
@@ -196,7 +203,7 @@ func (r *reader) over(ctx context.Context) (bool, error) {
 }
 
 // everythingOn selects everything on a run's stream.
-func everythingOn(run string) string { return events.Stream(events.RunStream(run)).Subjects[0] }
+func everythingOn(run string) string { return topology.Stream(events.RunStream(run)).Subjects[0] }
 
 // Unreadable is the type that a reader of a whole stream is given in place of a message that is no event. Only a
 // foreign writer can have put it there, and it must not stop those who read on.

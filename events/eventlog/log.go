@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -34,11 +36,15 @@ type Log struct {
 	js      jetstream.JetStream
 	store   storage.Store
 	answers *answers
+	appends appends
 	// replicas of streams that this Log makes.
 	replicas int
-	cache    *lru.Cache[cacheKey, events.Event]
-	created  sync.Map // run → time.Time at which its stream was made
-	now      func() time.Time
+	persist  func(stream string) error
+	// uncompressed: see [Uncompressed].
+	uncompressed bool
+	cache        *lru.Cache[cacheKey, events.Event]
+	created      sync.Map // run → time.Time at which its stream was made
+	now          func() time.Time
 }
 
 type cacheKey struct {
@@ -51,6 +57,16 @@ type Option func(*Log)
 
 // Replicas sets the replica count of the streams that EnsureStreams and OpenRun make; the default is 1.
 func Replicas(n int) Option { return func(l *Log) { l.replicas = n } }
+
+// Persisted says how a stream of the server is brought to its disk, which makes the Log wait for that where a later sync is not
+// enough: see [Log.Persist]. Without it, that is the server's own matter.
+func Persisted(persist func(stream string) error) Option {
+	return func(l *Log) { l.persist = persist }
+}
+
+// Uncompressed makes streams whose full files are not compressed: a server that syncs at an interval replaces the one file by the other
+// before that is synced, and a power cut may take both.
+func Uncompressed() Option { return func(l *Log) { l.uncompressed = true } }
 
 // New makes a Log over a connection and the store that holds large bodies.
 func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
@@ -81,7 +97,7 @@ func (l *Log) Replicas() int { return l.replicas }
 // Store holds the objects that events refer to.
 func (l *Log) Store() storage.Store { return l.store }
 
-// ErrNotFound: no such event, chain or run.
+// ErrNotFound means that there is no such event, chain or run.
 var ErrNotFound = errors.New("not found")
 
 // errNoRun is the ErrNotFound of a run that has no stream.
@@ -89,8 +105,8 @@ var errNoRun = fmt.Errorf("stream %w", ErrNotFound)
 
 // AwaitStreams waits until the fixed streams of the topology table are there, for who may not make them.
 func (l *Log) AwaitStreams(ctx context.Context) error {
-	for _, s := range events.Streams[1:] {
-		for try := retryLater; ; try++ {
+	for _, s := range topology.Streams[1:] {
+		for try := 1; ; try++ {
 			_, err := l.js.Stream(ctx, s.Name)
 			if err == nil {
 				break
@@ -98,8 +114,8 @@ func (l *Log) AwaitStreams(ctx context.Context) error {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) && !unknownOutcome(err) {
 				return fmt.Errorf("look for stream %s: %w", s.Name, err)
 			}
-			if paused := pause(ctx, try); paused != nil {
-				return fmt.Errorf("wait for stream %s, which the intake makes: %w: %w", s.Name, paused, err)
+			if !askAgain.Wait(ctx, try) {
+				return fmt.Errorf("wait for stream %s, which the intake makes: %w: %w", s.Name, ctx.Err(), err)
 			}
 		}
 	}
@@ -108,7 +124,7 @@ func (l *Log) AwaitStreams(ctx context.Context) error {
 
 // EnsureStreams makes the fixed streams of the topology table where they are missing.
 func (l *Log) EnsureStreams(ctx context.Context) error {
-	for _, s := range events.Streams[1:] {
+	for _, s := range topology.Streams[1:] {
 		if err := l.ensureStream(ctx, s); err != nil {
 			return err
 		}
@@ -121,21 +137,44 @@ func (l *Log) EnsureRun(ctx context.Context, run string) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
-	return l.ensureStream(ctx, events.Stream(events.RunStream(run)))
+	return l.ensureStream(ctx, topology.Stream(events.RunStream(run)))
 }
 
 // makePatience is how long the making of a stream may take: its files are synced, which takes seconds on a busy disk.
 const makePatience = 30 * time.Second
 
-func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
+func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
-		return nil // made earlier, perhaps with other limits that an operator chose
+		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
 	}
+	ctx, cancel := context.WithTimeout(ctx, makePatience)
+	defer cancel()
+	cfg := settings(s, l.replicas)
+	if l.uncompressed {
+		cfg.Compression = jetstream.NoCompression
+	}
+	_, err := l.js.CreateStream(ctx, cfg)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // which it was by somebody else, just now
+		return fmt.Errorf("make stream %s: %w", s.Name, err)
+	}
+	return l.persistStream(s.Name)
+}
+
+// StreamSettings are the settings of a stream on a single server, by its name; false where the topology table has no such stream.
+func StreamSettings(name string) (jetstream.StreamConfig, bool) {
+	fixed := slices.ContainsFunc(topology.Streams[1:], func(s topology.StreamSpec) bool { return s.Name == name })
+	if run, _ := events.RunOfStream(name); !fixed && !events.ValidRun(run) {
+		return jetstream.StreamConfig{}, false
+	}
+	return settings(topology.Stream(name), 1), true
+}
+
+func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 	cfg := jetstream.StreamConfig{
 		Name: s.Name, Description: s.Purpose, Subjects: s.Subjects,
-		Storage: jetstream.FileStorage, Replicas: l.replicas,
+		Storage: jetstream.FileStorage, Replicas: replicas,
 		Discard: jetstream.DiscardNew, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge,
-		Duplicates: s.Duplicates, Compression: jetstream.S2Compression,
+		Duplicates: s.Duplicates, Compression: jetstream.S2Compression, AllowMsgTTL: s.Expires,
 		// Chain reads by sequence may be answered by any replica: a link never changes.
 		AllowDirect: true,
 	}
@@ -145,16 +184,7 @@ func (l *Log) ensureStream(ctx context.Context, s events.StreamSpec) error {
 		// A purge breaks chains: it locks the holder out and lets a zombie in.
 		cfg.DenyDelete, cfg.DenyPurge = true, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, makePatience)
-	defer cancel()
-	_, err := l.js.CreateStream(ctx, cfg)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return nil // by somebody else, just now
-	}
-	if err != nil {
-		return fmt.Errorf("make stream %s: %w", s.Name, err)
-	}
-	return nil
+	return cfg
 }
 
 // DeleteRun removes a run's stream whole.
@@ -164,11 +194,27 @@ func (l *Log) DeleteRun(ctx context.Context, run string) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete run %s: %w", run, errNoRun)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return l.persistStream(events.RunStream(run))
+}
+
+// Persist returns when all that is on a run's log is on the disk, at any durability, where the Log knows how: see [Persisted].
+func (l *Log) Persist(run string) error { return l.persistStream(events.RunStream(run)) }
+
+func (l *Log) persistStream(name string) error {
+	if l.persist == nil {
+		return nil
+	}
+	if err := l.persist(name); err != nil {
+		return fmt.Errorf("bring stream %s to the disk: %w", name, err)
+	}
+	return nil
 }
 
 // EnsureConsumer makes a durable consumer of the topology table where it is missing.
-func (l *Log) EnsureConsumer(ctx context.Context, spec events.ConsumerSpec, route string) (jetstream.Consumer, error) {
+func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
 	c, err := l.js.CreateOrUpdateConsumer(ctx, spec.Stream, jetstream.ConsumerConfig{
 		Durable: spec.Name, FilterSubject: spec.Filter(route),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,

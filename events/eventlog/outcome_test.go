@@ -138,7 +138,7 @@ func TestUnknownOutcome(t *testing.T) {
 		w, remote, direct := wired(t)
 		w.deaf.Store(true)
 		done := appendBeside(t, remote, note(t, "g000001-0", "a", "mine"))
-		eventually(t, "the event is on the log", func() bool {
+		natstest.Eventually(t, "the event is on the log", func() bool {
 			_, err := direct.Last(t.Context(), run, "rollout", "g000001-0")
 			return err == nil
 		})
@@ -154,7 +154,7 @@ func TestUnknownOutcome(t *testing.T) {
 		w, remote, direct := wired(t)
 		w.mute.Store(true)
 		done := appendBeside(t, remote, note(t, "g000001-0", "a", "mine"))
-		eventually(t, "the wire has swallowed it", func() bool { return w.swallowed.Load() > 200 })
+		natstest.Eventually(t, "the wire has swallowed it", func() bool { return w.swallowed.Load() > 200 })
 		w.cut()
 		got := <-done
 		if got.err != nil || got.adopted || got.event.Seq != 1 {
@@ -169,7 +169,7 @@ func TestUnknownOutcome(t *testing.T) {
 		w, remote, direct := wired(t)
 		w.mute.Store(true)
 		done := appendBeside(t, remote, note(t, "g000001-0", "a", "mine"))
-		eventually(t, "the wire has swallowed it", func() bool { return w.swallowed.Load() > 200 })
+		natstest.Eventually(t, "the wire has swallowed it", func() bool { return w.swallowed.Load() > 200 })
 		winner := mustAppend(t, direct, note(t, "g000001-0", "b", "theirs"))
 		w.cut()
 		got := <-done
@@ -181,14 +181,4 @@ func TestUnknownOutcome(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 	})
-}
-
-// eventually polls for what another party does.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting until %s", what)
-		}
-	}
 }

@@ -198,7 +198,7 @@ func TestServerOfClusterDies(t *testing.T) {
 			write(t.Context(), t, log, w, 1_000_000, 1_000_008, 8, acked) // after the death
 		})
 	}
-	eventually(t, "something is written", func() bool { return acked.count() > 10 })
+	natstest.Eventually(t, "something is written", func() bool { return acked.count() > 10 })
 	leader := cluster.Leader(events.RunStream(run))
 	cluster.Stop(max(leader, 0))
 	died.Store(true)

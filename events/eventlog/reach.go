@@ -1,10 +1,12 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,7 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// ErrGap: a history is not whole, so nobody can say what it refers to.
+// ErrGap means that a history is not whole, so nobody can say what it refers to.
 var ErrGap = errors.New("the history has a gap")
 
 // Lost reports whether an error of Reach says that the history itself is damaged or gone, as opposed to a server or a store that fails.
@@ -24,7 +26,7 @@ func Lost(err error) bool {
 // Reach tells key of every object that a run's history refers to from a sequence on (at least 1), perhaps more than once: bodies that
 // are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream or,
 // when that is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
-// where events are missing.
+// where events are missing. In the catalogue, where dead letters expire, an event is missing when one that is there follows it.
 func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
 	from = max(from, 1)
 	in, err := l.Incarnation(ctx, run)
@@ -42,20 +44,36 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 		return in.LastSeq, err
 	}
 	next := from
+	var gaps []gap
 	r := &reader{log: l, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if meta.Sequence.Stream != next {
-			return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap, meta.Sequence.Stream, next)
+			if run != events.Catalogue {
+				return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap, meta.Sequence.Stream, next)
+			}
+			gaps = append(gaps, gap{next, meta.Sequence.Stream})
 		}
-		next++
+		next = meta.Sequence.Stream + 1
+		if e, err := events.Parse(m.Subject(), m.Headers(), m.Data()); err == nil && inGap(gaps, e.Prev) {
+			return fmt.Errorf("run %s: %w: sequence %d follows %d, which is missing", run, ErrGap, meta.Sequence.Stream, e.Prev)
+		}
 		return l.reachMessage(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, key)
 	}}
 	if err := r.read(ctx); err != nil {
 		return 0, err
 	}
-	if next != in.LastSeq+1 {
+	if next != in.LastSeq+1 && run != events.Catalogue {
 		return 0, fmt.Errorf("run %s: %w: it ends at %d instead of %d", run, ErrGap, next-1, in.LastSeq)
 	}
 	return in.LastSeq, nil
+}
+
+// gap are sequences of the catalogue that are not there any more, from the first one up to the one before end. Dead letters expire,
+// each on a chain of its own; anything else that is missing has a link behind it, or was its chain's last.
+type gap struct{ first, end uint64 }
+
+func inGap(gaps []gap, seq uint64) bool {
+	i, _ := slices.BinarySearchFunc(gaps, seq, func(g gap, seq uint64) int { return cmp.Compare(g.end, seq+1) })
+	return seq > 0 && i < len(gaps) && gaps[i].first <= seq
 }
 
 // ReachArchive is Reach over segments, and names the segments, too.
@@ -86,24 +104,24 @@ func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.Segm
 	return last, nil
 }
 
-// ReachDoor tells key of what the messages refer to that wait at the door.
+// ReachDoor tells key of the references in the submissions that wait for the intake.
 func (l *Log) ReachDoor(ctx context.Context, key func(key string) error) error {
-	door, err := l.js.Stream(ctx, events.DoorStream)
+	submissions, err := l.js.Stream(ctx, events.IntakeStream)
 	if err != nil {
-		return fmt.Errorf("look at the door: %w", err)
+		return fmt.Errorf("look up the intake's stream: %w", err)
 	}
 	for seq := uint64(1); ; seq++ {
-		m, err := door.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.DoorPrefix+">"))
+		m, err := submissions.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(events.IntakePrefix+">"))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read message %d at the door: %w", seq, err)
+			return fmt.Errorf("read submission %d of the intake's stream: %w", seq, err)
 		}
 		seq = m.Sequence
 		_, err = l.reachBody(ctx, m.Header, m.Data, key)
 		if err != nil && !wrong(err) && !errors.Is(err, events.ErrMalformed) { // the intake will refuse what is wrong with it
-			return fmt.Errorf("message %d at the door: %w", seq, err)
+			return fmt.Errorf("submission %d of the intake's stream: %w", seq, err)
 		}
 	}
 }
@@ -140,7 +158,11 @@ func (l *Log) reachBody(ctx context.Context, h nats.Header, body []byte, key fun
 			return nil, err
 		}
 	}
-	refs, err := storage.References(body)
+	document, err := events.Document(body)
+	if err != nil {
+		return nil, err
+	}
+	refs, err := storage.References(document)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", events.ErrMalformed, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Last reads the last link of an entity's chain from the stream's leader: a replica could be behind.
@@ -51,12 +52,12 @@ const (
 
 func patient(ctx context.Context, read func() (events.Event, error)) (events.Event, error) {
 	began := time.Now()
-	for try := retryLater; ; try++ {
+	for try := 1; ; try++ {
 		e, err := read()
 		if err == nil || !unknownOutcome(err) || ctx.Err() != nil || time.Since(began) > readPatience {
 			return e, err
 		}
-		if pause(ctx, try) != nil {
+		if !askAgain.Wait(ctx, try) {
 			return e, err
 		}
 	}
@@ -193,29 +194,42 @@ func (l *Log) Published(ctx context.Context, run, policy string) (published even
 	return published, err == nil, err
 }
 
+// KnownVersion is a policy version that a server or an outsider reported, and UnknownVersion where the policy has not reached that one: nothing can
+// have been sampled with it.
+func (l *Log) KnownVersion(ctx context.Context, policy string, reported int64) (int64, error) {
+	if reported <= 0 {
+		return reported, nil // every policy begins with version 0
+	}
+	published, _, err := l.Published(ctx, events.Catalogue, policy)
+	if err != nil || reported <= published.Version {
+		return reported, err
+	}
+	return runfile.UnknownVersion, nil
+}
+
 // Config reads the configuration that a run was opened with.
-func (l *Log) Config(ctx context.Context, run string) (events.RunConfig, error) {
+func (l *Log) Config(ctx context.Context, run string) (runfile.RunConfig, error) {
 	e, err := l.Event(ctx, run, 1)
 	if err != nil {
-		return events.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
+		return runfile.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
 	}
 	return configOf(run, e)
 }
 
 // RecordedConfig is Config also of a run whose stream was deleted. Services do not want it: nothing happens in such a run.
-func (l *Log) RecordedConfig(ctx context.Context, run string) (events.RunConfig, error) {
+func (l *Log) RecordedConfig(ctx context.Context, run string) (runfile.RunConfig, error) {
 	for e, err := range l.All(ctx, run, 1) {
 		if err != nil {
-			return events.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
+			return runfile.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)
 		}
 		return configOf(run, e)
 	}
-	return events.RunConfig{}, fmt.Errorf("run %s has no events: %w", run, ErrNotFound)
+	return runfile.RunConfig{}, fmt.Errorf("run %s has no events: %w", run, ErrNotFound)
 }
 
-func configOf(run string, e events.Event) (events.RunConfig, error) {
+func configOf(run string, e events.Event) (runfile.RunConfig, error) {
 	if e.Type != events.RunOpenedType {
-		return events.RunConfig{}, fmt.Errorf("run %s: %w: its first event is %s", run, events.ErrMalformed, e.Type)
+		return runfile.RunConfig{}, fmt.Errorf("run %s: %w: its first event is %s", run, events.ErrMalformed, e.Type)
 	}
 	opened, err := events.Data[events.RunOpened](e)
 	return opened.Config, err

@@ -99,9 +99,11 @@ func TestReadsOfWhatIsMissing(t *testing.T) {
 			return err
 		},
 	} {
-		if err := read(); !errors.Is(err, eventlog.ErrNotFound) {
-			t.Errorf("%s: %v, want not found", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := read(); !errors.Is(err, eventlog.ErrNotFound) {
+				t.Errorf("%s: %v, want not found", name, err)
+			}
+		})
 	}
 	// A rollout is not the prefix of another one's name, and a run without a first event has no configuration.
 	if _, err := log.Config(ctx, run); !errors.Is(err, events.ErrMalformed) {
@@ -210,7 +212,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("Follow ended with %v", err)
 	}
 	mine := errors.New("mine")
-	if err := log.Follow(t.Context(), run, 1, "", func(events.Event) error { return mine }); err != mine {
+	if err := log.Follow(t.Context(), run, 1, "", func(events.Event) error { return mine }); !errors.Is(err, mine) {
 		t.Errorf("Follow returned %v, want the function's error", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -64,7 +65,7 @@ func (l *Log) put(ctx context.Context, run string, r storage.Record) error {
 	}
 	ack, err := l.js.PublishMsg(ctx, msg, jetstream.WithExpectStream(events.RunStream(run)), jetstream.WithExpectLastSequence(uint64(r.Sequence)-1))
 	if err == nil && ack.Sequence != uint64(r.Sequence) {
-		err = fmt.Errorf("%w: it came to stand at %d", ErrBroken, ack.Sequence)
+		err = fmt.Errorf("%w: it was appended at sequence %d", ErrBroken, ack.Sequence)
 	}
 	return err
 }
@@ -92,7 +93,7 @@ func (l *Log) list(ctx context.Context, run string, sealed []events.SegmentSeale
 		if err != nil {
 			return err
 		}
-		fact.Source = events.Archiver
+		fact.Source = topology.Archiver
 		if _, err := l.AppendOnce(ctx, fact, time.Time{}, nil); err != nil {
 			return err
 		}

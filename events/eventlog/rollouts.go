@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Ended is a rollout that has its outcome.
@@ -18,7 +19,7 @@ type Ended struct {
 }
 
 // Task is the rollout's task under a configuration of its run: ErrNoTask. A query has the name of the task whose files it uses.
-func (e *Ended) Task(cfg events.RunConfig) (events.TaskSpec, error) {
+func (e *Ended) Task(cfg runfile.RunConfig) (runfile.TaskSpec, error) {
 	name := e.Started.Task
 	task, err := cfg.Task(name)
 	if err == nil || e.query == nil {
@@ -34,7 +35,7 @@ func (e *Ended) Task(cfg events.RunConfig) (events.TaskSpec, error) {
 // log. Of the events it keeps the chains of rollouts in flight only. Rollouts that never got an outcome do not come.
 func (l *Log) Rollouts(ctx context.Context, run string) iter.Seq2[Ended, error] {
 	return func(yield func(Ended, error) bool) {
-		f := flights{chains: map[string][]events.Event{}, queries: map[string]*events.QuerySubmitted{}}
+		f := openRollouts{chains: map[string][]events.Event{}, queries: map[string]*events.QuerySubmitted{}}
 		for e, err := range l.All(ctx, run, 1) {
 			if err != nil {
 				yield(Ended{}, err)
@@ -51,13 +52,13 @@ func (l *Log) Rollouts(ctx context.Context, run string) iter.Seq2[Ended, error] 
 	}
 }
 
-// flights are the rollouts of a run that have no outcome yet.
-type flights struct {
+// openRollouts are the rollouts of a run that have no outcome yet.
+type openRollouts struct {
 	chains  map[string][]events.Event
 	queries map[string]*events.QuerySubmitted
 }
 
-func (f *flights) take(e events.Event) (ended Ended, over bool, err error) {
+func (f *openRollouts) take(e events.Event) (ended Ended, over bool, err error) {
 	switch links, open := f.chains[e.Entity]; {
 	case e.Type == events.QuerySubmittedType:
 		query, err := events.Data[events.QuerySubmitted](e)

@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -44,7 +45,7 @@ func TestRollouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		task, err := r.Task(cfg)
-		if err != nil && !errors.Is(err, events.ErrNoTask) {
+		if err != nil && !errors.Is(err, runfile.ErrNoTask) {
 			t.Error(err)
 		}
 		got = append(got, fmt.Sprint(r.ID, " ", r.Outcome.Type, " ", r.Outcome.Entity, " ", task.Name, " ", task.HasVerifier(), " ", r.Scored != nil && r.Finished != nil))

@@ -7,22 +7,23 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Task finds a task of a run by name: one of its configuration, or a query that was submitted to it, which is its task
 // with another instruction and, unless it is to be verified, no tests.
-func (l *Log) Task(ctx context.Context, run, name string) (events.TaskSpec, error) {
+func (l *Log) Task(ctx context.Context, run, name string) (runfile.TaskSpec, error) {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {
-		return events.TaskSpec{}, err
+		return runfile.TaskSpec{}, err
 	}
 	task, err := cfg.Task(name)
-	if err == nil || !strings.HasPrefix(name, events.QueryPrefix) || !events.ValidToken(name) {
+	if err == nil || !strings.HasPrefix(name, events.QueryPrefix) || !runfile.ValidToken(name) {
 		return task, err
 	}
 	e, err := l.LastOfType(ctx, run, events.QuerySubmittedType, name)
 	if errors.Is(err, ErrNotFound) {
-		return task, fmt.Errorf("%w: the run has no task and no query %q", events.ErrNoTask, name)
+		return task, fmt.Errorf("%w: the run has no task and no query %q", runfile.ErrNoTask, name)
 	}
 	if err != nil {
 		return task, err

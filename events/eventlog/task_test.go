@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -20,13 +21,15 @@ func TestTasksAndQueries(t *testing.T) {
 	}{
 		"a": {"Do a.", true}, "quicksort": {"Do quicksort.", true}, "q1": {"Why?", false}, "q2": {"Fix.", true},
 	} {
-		task, err := log.Task(t.Context(), "r", name)
-		if err != nil || task.Name != name || task.Instruction != want.instruction || task.HasVerifier() != want.verifier || task.Workdir != "/app" {
-			t.Errorf("task %s is %+v: %v", name, task, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			task, err := log.Task(t.Context(), "r", name)
+			if err != nil || task.Name != name || task.Instruction != want.instruction || task.HasVerifier() != want.verifier || task.Workdir != "/app" {
+				t.Errorf("task %s is %+v: %v", name, task, err)
+			}
+		})
 	}
 	for _, name := range []string{"b", "q3", "q.>", "q*", ""} {
-		if task, err := log.Task(t.Context(), "r", name); !errors.Is(err, events.ErrNoTask) {
+		if task, err := log.Task(t.Context(), "r", name); !errors.Is(err, runfile.ErrNoTask) {
 			t.Errorf("task %q is %+v: %v", name, task, err)
 		}
 	}

@@ -44,7 +44,7 @@ func Cluster(t testing.TB, n int) *Servers {
 	for i := range c.servers {
 		c.Start(t, i)
 	}
-	wait(t, "the cluster has a leader and all its members", func() bool {
+	Eventually(t, "the cluster has a leader and all its members", func() bool {
 		for _, s := range c.servers {
 			if s.JetStreamIsLeader() {
 				return len(s.JetStreamClusterPeers()) == n
@@ -122,13 +122,3 @@ func (c *Servers) Leader(stream string) int {
 
 // startTimeout bounds what a busy machine may need.
 const startTimeout = 2 * time.Minute
-
-// wait waits until what holds.
-func wait(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(startTimeout); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still waiting until %s", what)
-		}
-	}
-}

@@ -1,0 +1,85 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// AllRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
+// some other types.
+func (l *Log) AllRuns(ctx context.Context, others ...events.Type) ([]string, error) {
+	runs, err := l.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for e, err := range l.All(ctx, events.Catalogue, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Type != events.SegmentSealedType && !slices.Contains(others, e.Type) {
+			continue
+		}
+		if !slices.Contains(runs, e.Entity) {
+			runs = append(runs, e.Entity)
+		}
+	}
+	slices.Sort(runs)
+	return runs, nil
+}
+
+// RunState is whether a run is open, paused, closed or archived, and why.
+func (l *Log) RunState(ctx context.Context, run string) (state, reason string, err error) {
+	last, err := l.Last(ctx, run, events.RunOpenedType.Kind(), run)
+	if errors.Is(err, ErrNotFound) {
+		if _, err := l.Incarnation(ctx, run); errors.Is(err, ErrNotFound) {
+			return "archived", "", nil // its stream was deleted
+		}
+		return "open", "", nil
+	}
+	if err != nil {
+		return "", "", err
+	}
+	switch last.Type {
+	case events.RunPausedType:
+		paused, err := events.Data[events.RunPaused](last)
+		return "paused", paused.Reason, err
+	case events.RunClosedType:
+		closed, err := events.Data[events.RunClosed](last)
+		return "closed", closed.Reason, err
+	}
+	return "open", "", nil
+}
+
+// Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it.
+func (l *Log) Deletable(ctx context.Context, run string) error {
+	in, err := l.Incarnation(ctx, run)
+	if err != nil {
+		return err
+	}
+	state, _, err := l.RunState(ctx, run)
+	if err != nil {
+		return err
+	}
+	if state != "closed" {
+		return fmt.Errorf("it is %s: close it first", state)
+	}
+	sealed, err := l.Segments(ctx, run)
+	if err != nil {
+		return err
+	}
+	if n := len(sealed); n == 0 || sealed[n-1].Last < in.LastSeq {
+		return fmt.Errorf("its log is not archived to the end: rondo archive seal %s", run)
+	}
+	findings, err := l.VerifyArchive(ctx, run, sealed)
+	if err != nil {
+		return err
+	}
+	if len(findings) > 0 {
+		return errors.New(findings[0])
+	}
+	return nil
+}

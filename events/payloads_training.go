@@ -1,0 +1,73 @@
+package events
+
+import (
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// BatchReady is one training batch of a feed: a fact that names immutable files.
+type BatchReady struct {
+	Step     int64    `json:"step"` // from 1, without gaps
+	Groups   []string `json:"groups"`
+	Rollouts []string `json:"rollouts"` // in the order of the files' rows; only members that are trained on
+	// Masked says of each scored member of the groups that is not trained on why.
+	Masked map[string]string `json:"masked,omitempty"`
+	// Files holds one file for each data-parallel rank.
+	Files        []storage.Ref `json:"files,omitempty"`
+	MicroBatches int           `json:"micro_batches,omitempty"` // of each rank
+	Samples      int           `json:"samples"`
+	Tokens       int64         `json:"tokens"`
+	Sampled      int64         `json:"sampled"`     // tokens that are trained on
+	RewardMean   float64       `json:"reward_mean"` // over the scored members of the groups
+	MinVersion   int64         `json:"min_version"` // of the members' dispatch versions
+	Staleness    int64         `json:"staleness"`   // policy version at the decision − MinVersion
+}
+
+// BatchConsumed says that the trainer has taken the step; the feed may go on.
+type BatchConsumed struct {
+	Step int64 `json:"step" jsonschema:"minimum=1"`
+}
+
+// BatchCheckpointed says that the trainer has saved its state through this step; a crash resumes from here.
+type BatchCheckpointed struct {
+	Step int64 `json:"step" jsonschema:"minimum=0"`
+}
+
+// BatchRewound says that the trainer restarted from a checkpoint; steps after ToStep come again, byte-identical.
+type BatchRewound struct {
+	ToStep int64 `json:"to_step" jsonschema:"minimum=0"`
+}
+
+// WeightsFile is one file of a set of weights.
+type WeightsFile struct {
+	Name string      `json:"name" jsonschema:"pattern=^[A-Za-z0-9._-]{1\\,128}$"`
+	Blob storage.Ref `json:"blob"`
+}
+
+// WeightsSubmitted is a trainer's wish to publish weights whose files it has put into the store.
+type WeightsSubmitted struct {
+	Version     int64         `json:"version" jsonschema:"minimum=1"`
+	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
+	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
+	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
+}
+
+// WeightsPublished is a policy version that inference servers may load.
+type WeightsPublished struct {
+	Policy      string      `json:"policy"`
+	Version     int64       `json:"version"`
+	Run         string      `json:"run"`          // whose batches it was trained on
+	ThroughStep int64       `json:"through_step"` // the last of those batches
+	Manifest    storage.Ref `json:"manifest"`
+}
+
+// WeightsRejected says why submitted weights were not published.
+type WeightsRejected struct {
+	Version int64  `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+// WeightsActivated says that a replica of the inference server answers with this version now.
+type WeightsActivated struct {
+	Version int64  `json:"version" jsonschema:"minimum=0"`
+	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
+}

@@ -1,0 +1,349 @@
+package runfile
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// Duration is a time.Duration that reads and writes as text ("90s") in JSON and YAML.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("duration %q: use a number with a unit, for example 90s or 5m", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// BuiltinEndpoint is the endpoint of runs that use the built-in policy, wherever the deployment serves it.
+const BuiltinEndpoint = "builtin"
+
+// RunConfig is the whole configuration of a run. It travels in RunOpened, so a run can be read without
+// anything but its log and the store.
+type RunConfig struct {
+	// Policy is the name of the weights that the run trains and the model name asked of the endpoint.
+	Policy string `json:"policy" yaml:"policy"`
+	// Endpoint is the base URL of the OpenAI-compatible inference server, for example http://127.0.0.1:8000/v1,
+	// or "builtin".
+	Endpoint string `json:"endpoint" yaml:"endpoint"`
+	// Endpoints are several of them, in place of one.
+	Endpoints []Endpoint `json:"endpoints,omitempty" yaml:"endpoints"`
+	// PolicyVersion pins the version that is sampled, whatever is published meanwhile; nil takes what the endpoint serves.
+	PolicyVersion *int64 `json:"policy_version,omitempty" yaml:"policy_version"`
+	Seed          int64  `json:"seed,omitempty" yaml:"seed"`
+	// Steps ends the run after that many batches; 0 means until it is closed.
+	Steps int64 `json:"steps,omitempty" yaml:"steps"`
+	// Epochs makes an evaluation: each task is tried in that many groups, and the run closes by itself. It needs no feeds,
+	// and nothing paces it but InFlight.
+	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
+	// InFlight bounds the rollouts of an evaluation that are under way at once; 0 is 128.
+	InFlight  int       `json:"in_flight,omitempty" yaml:"in_flight"`
+	GroupSize int       `json:"group_size" yaml:"group_size"`
+	Feeds     []Feed    `json:"feeds,omitempty" yaml:"feeds"`
+	Staleness Staleness `json:"staleness" yaml:"staleness"`
+	Advantage Advantage `json:"advantage" yaml:"advantage"`
+	Shaping   Shaping   `json:"shaping,omitzero" yaml:"shaping"`
+	Filters   Filters   `json:"filters,omitzero" yaml:"filters"`
+	// Scorer composes rewards of what verifiers report.
+	Scorer Scoring `json:"scorer,omitzero" yaml:"scorer"`
+	// Curriculum draws tasks by their measured pass rates; nil draws all of them equally often.
+	Curriculum *Curriculum `json:"curriculum,omitempty" yaml:"curriculum"`
+	// External runs open no groups of their own: all rollouts are submitted to the intake.
+	External bool     `json:"external,omitempty" yaml:"external"`
+	Sampling Sampling `json:"sampling" yaml:"sampling"`
+	// SystemPrompt begins the conversation of the run's own rollouts; {workdir} in it stands for the task's working directory. nil, as in older
+	// runs, is DefaultSystemPrompt, and "" none.
+	SystemPrompt *string `json:"system_prompt,omitempty" yaml:"system_prompt"`
+	Limits       Limits  `json:"limits" yaml:"limits"`
+	Pool         string  `json:"pool" yaml:"pool"` // the pool of tool runners
+	// MinIsolation is the weakest isolation of sandboxes under which the run's tools and verifiers may run: one of Isolations. Without
+	// it, as in older runs, whatever the operator of a runner allows.
+	MinIsolation string `json:"min_isolation,omitempty" yaml:"min_isolation"`
+	// MinVerifier is the least separation between the tests of the run's tasks and the code that they test: VerifierSeparate demands that no code of a
+	// workspace runs where rewards are written. Without it every task is taken.
+	MinVerifier string `json:"min_verifier,omitempty" yaml:"min_verifier"`
+	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
+	Features []string `json:"features,omitempty" yaml:"features"`
+	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
+	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
+	// Repositories are those whose index the run's agents search: the run is told of every update.
+	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
+	Tasks        []TaskSpec `json:"tasks,omitempty" yaml:"-"`
+	// Rules is the version of the rules by which the services decide, where these have changed: a recorded run decides again as it did.
+	// Runs from before there were versions have 0. From 1 on the filter zero_variance looks at rewards as they were scored, and not as
+	// they were shaped, and maxrl has advantages where rewards are negative. From 2 on a feed drops groups that would be too old when
+	// their batch is consumed, and not only those that are too old when it is composed.
+	Rules int `json:"rules,omitempty" yaml:"-"`
+}
+
+// RulesNow are the rules of new runs.
+const RulesNow = 2
+
+// Limits bound one rollout, and in the end the run.
+type Limits struct {
+	Turns  int `json:"turns" yaml:"turns"`
+	Tokens int `json:"tokens" yaml:"tokens"` // prompt and completion of the last turn together
+	// Context is how many tokens the server's context has for prompt and answer together; 0 asks the server.
+	Context int `json:"context,omitempty" yaml:"context"`
+	// Timeout runs from the start of the rollout until its outcome.
+	Timeout Duration `json:"timeout" yaml:"timeout"`
+	// Tries of one stage before the rollout fails.
+	Tries int `json:"tries" yaml:"tries"`
+	// HopelessGroups pauses the run when as many groups' rollouts have failed at one stage, within FailureWindow; 0 looks at the
+	// endpoint's failures alone.
+	HopelessGroups int `json:"hopeless_groups,omitempty" yaml:"hopeless_groups"`
+	// FailureWindow is how many groups' rollouts the circuit breaker looks back at: it pauses the run when, of the latest outcomes of
+	// FailureWindow groups' rollouts, HopelessGroups groups' failed at one stage, whatever succeeded between them, or three quarters failed at
+	// any. A window that is shorter than HopelessGroups or UntrainableGroups is as long as these. 0, as in older runs, counts failures in a row.
+	FailureWindow int `json:"failure_window,omitempty" yaml:"failure_window"`
+	// UntrainableGroups pauses the run when, in the same window, that many groups' rollouts have no tokens that can be trained on; 0 does not.
+	UntrainableGroups int `json:"untrainable_groups,omitempty" yaml:"untrainable_groups"`
+	// NoSignalGroups pauses the run when at most one in 20 of that many latest groups was batched, as where all rewards of a group are equal;
+	// 0 does not.
+	NoSignalGroups int `json:"no_signal_groups,omitempty" yaml:"no_signal_groups"`
+	// BudgetTokens pauses the run when its turns have had as many prompt and completion tokens together; 0 is no bound. Resumed, it
+	// gets as many again.
+	BudgetTokens int64 `json:"budget_tokens,omitempty" yaml:"budget_tokens"`
+	// TokensPerMinute bounds what one process asks of the run's inference servers, prompts and answers together; 0 is no bound.
+	TokensPerMinute int64 `json:"tokens_per_minute,omitempty" yaml:"tokens_per_minute"`
+}
+
+// TaskSpec is a task as a run uses it: its texts and settings, its files by reference.
+type TaskSpec struct {
+	Name            string            `json:"name"`
+	Digest          string            `json:"digest"`
+	Instruction     string            `json:"instruction"`
+	Workdir         string            `json:"workdir"`
+	Toolchains      []string          `json:"toolchains,omitempty"`
+	Env             map[string]string `json:"env,omitempty"`
+	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
+	VerifierTimeout Duration          `json:"verifier_timeout"`
+	// AgentTimeout is how long the agent may work from its first turn on, in a task of several steps in each of them; 0 is as long as the run
+	// allows.
+	AgentTimeout Duration `json:"agent_timeout,omitempty"`
+	MemoryMB     int      `json:"memory_mb,omitempty"`
+	CPUs         int      `json:"cpus,omitempty"`
+	// Image is the container image whose root file system the sandbox has; "" for the runner's own.
+	Image string `json:"image,omitempty"`
+	// ImageID is the image's digest, "sha256:" and 64 hex digits.
+	ImageID string `json:"image_id,omitempty"`
+	// Labels are those that a tool runner must have.
+	Labels []string `json:"labels,omitempty"`
+	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
+	Protected []string `json:"protected,omitempty"`
+	// Deterministic are command lines whose answer follows from the workspace and the shell alone: where nothing but them and file tools has
+	// run before, what one answered without changing the workspace is answered again.
+	Deterministic []string `json:"deterministic,omitempty"`
+	// Collect are commands that run over an agent's final workspace before it is scored.
+	Collect  []Hook      `json:"collect,omitempty"`
+	Snapshot storage.Ref `json:"snapshot"`
+	Tests    storage.Ref `json:"tests"`
+	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone; "" where they run in process.
+	Verifier string `json:"verifier,omitempty"`
+	// Steps are given to the agent one after the other; Instruction and Tests are of no account then. RewardStrategy is one of the
+	// Strategy constants, "" is the mean.
+	Steps          []StepSpec `json:"steps,omitempty"`
+	RewardStrategy string     `json:"reward_strategy,omitempty"`
+}
+
+// Hook is a command of a task with the time that it may take.
+type Hook struct {
+	Command string   `json:"command"`
+	Timeout Duration `json:"timeout"`
+}
+
+// Bounds of a task's deterministic commands.
+const (
+	maxDeterministic     = 64
+	maxDeterministicLine = 4 << 10 // bytes
+)
+
+// CheckDeterministic says what is wrong with a task's list of deterministic commands.
+func CheckDeterministic(lines []string) error {
+	if len(lines) > maxDeterministic {
+		return fmt.Errorf("%d commands, the limit is %d", len(lines), maxDeterministic)
+	}
+	for _, line := range lines {
+		if strings.TrimSpace(line) == "" || len(line) > maxDeterministicLine || strings.ContainsRune(line, 0) {
+			return fmt.Errorf("%.80q: want a command line of at most %d bytes", line, maxDeterministicLine)
+		}
+	}
+	return nil
+}
+
+// DefaultRunConfig is what a run file changes.
+func DefaultRunConfig() RunConfig {
+	system := DefaultSystemPrompt
+	return RunConfig{
+		GroupSize: 8,
+		Feeds:     []Feed{{Name: "trainer", GroupsPerBatch: 8}},
+		Staleness: Staleness{Max: 1},
+		Advantage: Advantage{Estimator: "mean_centred"},
+		Sampling:  NeutralSampling(),
+		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, HopelessGroups: 3, FailureWindow: 6, UntrainableGroups: 2, NoSignalGroups: 64},
+		Pool:      "pool-shell", MinIsolation: Isolations[0], SystemPrompt: &system,
+		Rules: RulesNow,
+	}
+}
+
+// Isolations are the levels of isolation of sandboxes, the strongest first; package sandbox says what they are.
+var Isolations = []string{"namespaces", "landlock", "none"}
+
+// Levels of separation between a task's tests and the code under test.
+const (
+	VerifierSeparate  = "separate"   // in two sandboxes
+	VerifierInProcess = "in-process" // in one, as one user
+)
+
+// Verifiers are the levels of separation, the strongest first.
+var Verifiers = []string{VerifierSeparate, VerifierInProcess}
+
+// ErrSeparation says that a verifier is less apart from the code under test than the run's min_verifier.
+var ErrSeparation = errors.New("the verifier is not apart from the code under test")
+
+// RequireVerifier answers ErrSeparation, wrapped, where tests of a level are less than the run demands.
+func (c *RunConfig) RequireVerifier(level string) error {
+	if c.MinVerifier == VerifierSeparate && level != VerifierSeparate {
+		return fmt.Errorf("%w: its tests run in process, and min_verifier of the run demands %s", ErrSeparation, c.MinVerifier)
+	}
+	return nil
+}
+
+// ErrNoTask means that a run knows no task of that name.
+var ErrNoTask = errors.New("unknown task")
+
+// Task finds a task of the configuration by name: ErrNoTask. Queries are tasks too; eventlog.Log.Task finds both.
+func (c *RunConfig) Task(name string) (TaskSpec, error) {
+	i := slices.IndexFunc(c.Tasks, func(t TaskSpec) bool { return t.Name == name })
+	if i < 0 {
+		return TaskSpec{}, fmt.Errorf("%w: the run has no task %q", ErrNoTask, name)
+	}
+	return c.Tasks[i], nil
+}
+
+// AssumedVersion is the version of turns whose server reports none: the one that the run pins, and so asks for by name, or UnknownVersion.
+func (c *RunConfig) AssumedVersion() int64 {
+	if c.PolicyVersion == nil {
+		return UnknownVersion
+	}
+	return *c.PolicyVersion
+}
+
+// Model is the name of the model that the endpoint is asked for: the policy's, or NAME@VERSION of a pinned one.
+func (c *RunConfig) Model() string {
+	if c.PolicyVersion == nil {
+		return c.Policy
+	}
+	return fmt.Sprintf("%s@%d", c.Policy, *c.PolicyVersion)
+}
+
+// HasVerifier reports whether the task has tests. Rollouts of one that has none are scored by feedback.
+func (t TaskSpec) HasVerifier() bool { return t.Tests.Key != "" }
+
+// Validate reports every setting that no service could work with, with its value and what is allowed.
+func (c *RunConfig) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(ValidToken(c.Policy), "policy %q: use letters, digits, - and _, at most 64", c.Policy)
+	check(c.GroupSize >= 1 && c.GroupSize <= 1024, "group_size %d: must be 1 to 1024", c.GroupSize)
+	check(c.Steps >= 0, "steps %d: must not be negative", c.Steps)
+	errs = append(errs, c.validateEndpoints()...)
+	errs = append(errs, c.validateEvaluation()...)
+	check(slices.Contains(Estimators, c.Advantage.Estimator), "advantage.estimator %q: must be one of %v", c.Advantage.Estimator, Estimators)
+	errs = append(errs, c.validateSampling()...)
+	check(c.Limits.Turns >= 1 && c.Limits.Turns <= 10000, "limits.turns %d: must be 1 to 10000", c.Limits.Turns)
+	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
+	check(c.Limits.Context >= 0, "limits.context %d: must not be negative; 0 asks the server", c.Limits.Context)
+	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
+	check(c.Limits.Tries >= 1 && c.Limits.Tries <= Deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, Deliveries)
+	check(c.Rules >= 0 && c.Rules <= RulesNow, "rules %d: this version knows 0 to %d", c.Rules, RulesNow)
+	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
+	errs = append(errs, c.Limits.validateBreaker()...)
+	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
+	check(validPool(c.Pool), "pool %q: use letters, digits, - and _, at most %d, not %s, nor beginning with %s", c.Pool, maxPool, RouteFinal, runnerPrefix)
+	check(c.MinIsolation == "" || slices.Contains(Isolations, c.MinIsolation), "min_isolation %q: must be one of %v", c.MinIsolation, Isolations)
+	check(c.MinVerifier == "" || slices.Contains(Verifiers, c.MinVerifier), "min_verifier %q: must be one of %v", c.MinVerifier, Verifiers)
+	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
+	errs = append(errs, c.Scorer.validate()...)
+	errs = append(errs, c.validateTraining()...)
+	errs = append(errs, c.validateFeatures()...)
+	errs = append(errs, c.validateTools()...)
+	errs = append(errs, c.validateRepositories()...)
+	return errors.Join(append(errs, c.validateTasks()...)...)
+}
+
+// validateEvaluation checks what makes a run an evaluation, and of which version.
+func (c *RunConfig) validateEvaluation() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
+	check(c.Epochs > 0 || c.InFlight == 0, "in_flight %d: it is for evaluations; name their epochs", c.InFlight)
+	check(c.InFlight >= 0 && c.InFlight <= 100000, "in_flight %d: must be 0 to 100000", c.InFlight)
+	if v := c.PolicyVersion; v != nil {
+		check(*v >= 0, "policy_version %d: must not be negative", *v)
+	}
+	if c.Epochs > 0 {
+		check(c.Steps == 0, "epochs %d and steps %d: an evaluation ends when its tasks are tried; leave out one of them", c.Epochs, c.Steps)
+		check(c.Curriculum == nil, "epochs %d: an evaluation tries all tasks equally often; leave out the curriculum", c.Epochs)
+		check(!c.External, "epochs %d: an external run tries no tasks of its own", c.Epochs)
+	}
+	return errs
+}
+
+func (c *RunConfig) validateTasks() (errs []error) {
+	seen := map[string]bool{}
+	for i, t := range c.Tasks {
+		check := func(ok bool, format string, args ...any) {
+			if !ok {
+				errs = append(errs, fmt.Errorf("tasks: %d (%.80q): "+format, append([]any{i, t.Name}, args...)...))
+			}
+		}
+		check(t.Name != "", "name: it has none")
+		check(!seen[t.Name], "name: it appears twice")
+		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
+		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
+		check(t.AgentTimeout >= 0, "agent_timeout %s: must not be negative", time.Duration(t.AgentTimeout))
+		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
+		t.validateNeeds(check)
+		t.ValidateSteps(check)
+		err := CheckDeterministic(t.Deterministic)
+		check(err == nil, "deterministic: %v", err)
+		err = t.Snapshot.Validate()
+		check(err == nil, "snapshot: %v", err)
+		err = t.Tests.Validate()
+		check(err == nil, "tests: %v", err)
+		check(t.Verifier == "" || slices.Contains(Verifiers, t.Verifier), "verifier %q: must be one of %v", t.Verifier, Verifiers)
+		err = c.RequireVerifier(t.Verifier)
+		check(err == nil || !t.HasVerifier() && len(t.Steps) == 0, "%v", err)
+		seen[t.Name] = true
+	}
+	if n := len(c.DifferentNeeds()); n > maxNeeds {
+		errs = append(errs, fmt.Errorf("tasks: they have %d different needs (toolchains, memory, labels and so on), the limit is %d", n, maxNeeds))
+	}
+	return errs
+}
+
+// UnknownVersion is the policy version of what was sampled without anybody reporting with which one.
+const UnknownVersion = -1
+
+// Deliveries bounds how often a message is delivered. A handler that gives up does so earlier; the bound is for messages that crash their worker each time.
+const Deliveries = 20

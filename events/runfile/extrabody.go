@@ -1,0 +1,52 @@
+package runfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Bounds of a run's extra_body.
+const (
+	maxExtraFields = 32
+	maxExtraBody   = 4 << 10 // bytes, as JSON
+)
+
+// ownFields are those of a request that Rondo sets, or whose meaning it counts on: one answer, as a whole.
+var ownFields = []string{
+	"model", "messages", "tools", "tool_choice", "temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty",
+	"presence_penalty", "frequency_penalty", "stop", "chat_template_kwargs", "seed", "logprobs", "top_logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info",
+	"prompt", "stream", "stream_options", "n", "best_of", "echo", "use_beam_search",
+}
+
+// reshapingFields are those by which servers sample from another distribution than the model's own.
+var reshapingFields = []string{
+	"logit_bias", "min_tokens", "bad_words", "allowed_token_ids", "ignore_eos", "typical_p", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range",
+	"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "json_schema", "regex", "ebnf", "custom_logit_processor", "samplers",
+}
+
+// extraReshapes names the fields of extra_body for which log-probabilities of the raw model are wrong.
+func (s Sampling) extraReshapes() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.ExtraBody)) {
+		if slices.Contains(reshapingFields, name) {
+			names = append(names, "extra_body."+name)
+		}
+	}
+	return names
+}
+
+func (s Sampling) validateExtraBody() (errs []error) {
+	if len(s.ExtraBody) > maxExtraFields {
+		errs = append(errs, fmt.Errorf("sampling.extra_body: %d fields, at most %d", len(s.ExtraBody), maxExtraFields))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.ExtraBody)) {
+		if slices.Contains(ownFields, name) {
+			errs = append(errs, fmt.Errorf("sampling.extra_body: %s is Rondo's to set", name))
+		}
+	}
+	if text, err := json.Marshal(s.ExtraBody); err != nil || len(text) > maxExtraBody {
+		errs = append(errs, fmt.Errorf("sampling.extra_body: want at most %d bytes of JSON", maxExtraBody))
+	}
+	return errs
+}

@@ -1,0 +1,386 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// This file turns the topology table into what each of its services may do on a NATS server: publish what it states, fetch from
+// its own consumers, and read the log. Outsiders may send submissions and read their own run.
+
+// Permissions are the subjects that a user of the server may publish and subscribe to. What is denied counts more than what is allowed.
+type Permissions struct {
+	Publish     []string `json:"publish"`
+	DenyPublish []string `json:"deny_publish,omitempty"`
+	Subscribe   []string `json:"subscribe"`
+}
+
+// Inboxes: everybody has a space of his own for answers, so nobody reads another one's.
+const (
+	inboxPrefix = "_INBOX."
+	// OutsideInbox begins the inboxes of outsiders, which live in an account of their own.
+	OutsideInbox = inboxPrefix + "outside."
+)
+
+// ServiceInbox is the prefix of a service's inboxes.
+func ServiceInbox(service string) string { return inboxPrefix + service }
+
+// Participants are the outsiders that come with Rondo: they fold or consume nothing that decides, and submit every fact to the intake.
+const (
+	Policy  = "policy"
+	Trainer = "trainer"
+	Gateway = "gateway"
+	// Admin is the command line.
+	Admin = "admin"
+)
+
+// ParticipantSpec is an outsider that comes with Rondo.
+type ParticipantSpec struct {
+	Name string
+	// States are the types that it submits to the intake, in any run.
+	States []events.Type
+	// Follows are the types of facts that it follows.
+	Follows []events.Type
+	Purpose string
+}
+
+// Participants is the table of outsiders that come with Rondo.
+var Participants = []ParticipantSpec{
+	{Name: Policy, States: []events.Type{events.WeightsActivatedType}, Follows: []events.Type{events.WeightsPublishedType}, Purpose: "serves the built-in policy"},
+	{Name: Trainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType, events.BatchRewoundType, events.WeightsSubmittedType},
+		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
+	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.RolloutFinishedType, events.RolloutScoredType, events.RolloutFailedType},
+		Purpose: "records what foreign harnesses do"},
+}
+
+// anyRun stands for every run in a subject; it also matches the catalogue.
+const anyRun = "*"
+
+// statedOn are the subjects on which facts of a type stand, and those that the same wildcards match and that are not meant.
+func statedOn(t events.Type) (allow, deny string) {
+	in := func(run string) string {
+		route := ""
+		if t.Routed() {
+			route = ".*"
+		}
+		return events.SubjectPrefix + run + "." + t.Kind() + ".*." + t.Name() + route
+	}
+	switch runs, catalogue := t.Place(); {
+	case !runs:
+		return in(events.Catalogue), ""
+	case !catalogue:
+		return in(anyRun), in(events.Catalogue)
+	}
+	return in(anyRun), ""
+}
+
+// grants collects permissions.
+type grants struct{ Permissions }
+
+func (g *grants) publish(subjects ...string) { g.Publish = append(g.Publish, subjects...) }
+func (g *grants) deny(subjects ...string)    { g.DenyPublish = append(g.DenyPublish, subjects...) }
+
+func (g *grants) subscribe(subjects ...string) { g.Subscribe = append(g.Subscribe, subjects...) }
+
+func (g *grants) done() Permissions {
+	for _, list := range []*[]string{&g.Publish, &g.DenyPublish, &g.Subscribe} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return g.Permissions
+}
+
+// states lets a service append facts of its types to their chains.
+func (g *grants) states(types []events.Type) {
+	for _, t := range types {
+		allow, deny := statedOn(t)
+		g.publish(allow)
+		if deny != "" {
+			g.deny(deny)
+		}
+	}
+}
+
+// reads lets a user look at the log: at single facts of every run, and, by consumers that the server pushes to the user's inbox, at the
+// catalogue's openings, which everybody follows. Other streams must be named.
+func (g *grants) reads(others ...string) {
+	g.publish("$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.*")
+	for _, stream := range []string{events.IntakeStream, events.DeadStream, leaseStream} {
+		if slices.Contains(others, stream) {
+			continue
+		}
+		g.deny("$JS.API.STREAM.MSG.GET."+stream, "$JS.API.DIRECT.GET."+stream)
+	}
+	g.follows(events.CatalogueStream, "") // a run's opening is found by reading all, the next ones by following
+	g.follows(events.CatalogueStream, RunFilter)
+	g.publish("$JS.FC.>")
+}
+
+// follows lets a user make consumers under names of his own that push what a filter selects ("": everything) of a stream. Existing
+// consumers keep their names to themselves: see denyConsumers.
+func (g *grants) follows(stream, filter string) {
+	create := "$JS.API.CONSUMER.CREATE." + stream + ".*"
+	if filter != "" {
+		create += "." + filter
+	}
+	g.publish(create)
+}
+
+// streamToken is a consumer's stream, or * for those that every run has.
+func (c ConsumerSpec) streamToken() string {
+	if c.PerRun() {
+		return anyRun
+	}
+	return c.Stream
+}
+
+// nameToken is a consumer's name, or * for those of routed types: a wildcard stands for whole tokens only.
+func (c ConsumerSpec) nameToken() string {
+	if strings.Contains(c.Name, routePlaceholder) {
+		return anyRun
+	}
+	return c.Name
+}
+
+// filterTokens is the filter of a consumer in any run and on any route.
+func (c ConsumerSpec) filterTokens() string {
+	run := anyRun
+	if !c.PerRun() {
+		run, _ = events.RunOfStream(c.Stream)
+	}
+	f := events.SubjectPrefix + run + "." + c.Type.Kind() + ".*." + c.Type.Name()
+	if c.Type.Routed() {
+		f += ".*"
+	}
+	return f
+}
+
+// consumes lets a service make its consumers, fetch from them and acknowledge.
+func (g *grants) consumes(service string) {
+	for _, c := range ConsumersOf(service) {
+		create := "$JS.API.CONSUMER.CREATE." + c.streamToken() + "." + c.nameToken()
+		if c.Type != "" {
+			create += "." + c.filterTokens()
+		}
+		g.publish(create, "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
+	}
+}
+
+// denyConsumers keeps a user away from the consumers of all services but one ("": of all): from changing them, fetching and
+// acknowledging. Consumers of routed types have names that no wildcard can tell; only their own service may use unknown names.
+func (g *grants) denyConsumers(service string) {
+	for _, c := range Consumers {
+		create := "$JS.API.CONSUMER.CREATE." + anyRun + "." + c.Name
+		switch {
+		case c.nameToken() == anyRun:
+			continue
+		case c.Service == service && c.Type == "":
+			continue
+		case c.Service == service:
+			g.deny(create) // without its filter it would get everything
+			continue
+		}
+		g.deny(create, create+".>", "$JS.API.CONSUMER.MSG.NEXT."+anyRun+"."+c.Name, "$JS.ACK."+anyRun+"."+c.Name+".>")
+	}
+}
+
+// leaseStream holds the leases.
+const leaseStream = "KV_" + LeaseBucket
+
+// leases lets a deciding service make the bucket of leases and hold its own in any run.
+func (g *grants) leases(service string) {
+	key := "$KV." + LeaseBucket + ".*." + service
+	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+leaseStream, "$JS.API.STREAM.UPDATE."+leaseStream)
+	for _, k := range []string{key, key + ".>"} {
+		g.publish(k, "$JS.API.DIRECT.GET."+leaseStream+"."+k)
+	}
+}
+
+// ServicePermissions are those of a service or participant of the topology, also under a former name.
+func ServicePermissions(name string) (Permissions, error) {
+	name = CurrentName(name)
+	g := &grants{}
+	g.subscribe(ServiceInbox(name) + ".>")
+	if i := slices.IndexFunc(Participants, func(p ParticipantSpec) bool { return p.Name == name }); i >= 0 {
+		g.reads()
+		g.participates(Participants[i])
+		g.denyConsumers("")
+		return g.done(), nil
+	}
+	i := slices.IndexFunc(Services, func(s ServiceSpec) bool { return s.Name == name })
+	if i < 0 {
+		return Permissions{}, fmt.Errorf("there is no service %q", name)
+	}
+	s := Services[i]
+	g.reads(s.Reads...)
+	g.states(s.Emits)
+	g.consumes(name)
+	g.denyConsumers(name)
+	for _, t := range s.Follows {
+		g.follows(anyRun, events.SubjectPrefix+anyRun+"."+t.Kind()+".*."+t.Name())
+	}
+	if s.Deciding {
+		g.leases(name)
+	}
+	if s.Deciding || s.Folds {
+		g.follows(anyRun, "")
+	}
+	g.publish(s.Publishes...)
+	g.subscribe(s.Subscribes...)
+	return g.done(), nil
+}
+
+func (g *grants) participates(p ParticipantSpec) {
+	for _, t := range p.States {
+		run := anyRun
+		if t.CatalogueOnly() {
+			run = events.Catalogue
+		}
+		g.publish(events.IntakePrefix + run + "." + t.Kind() + ".*." + t.Name())
+	}
+	for _, t := range p.Follows {
+		subject, _ := statedOn(t)
+		runs, catalogue := t.Place()
+		switch {
+		case catalogue: // of both, the catalogue's is the one that is followed
+			g.follows(events.CatalogueStream, strings.Replace(subject, anyRun, events.Catalogue, 1))
+		case runs:
+			g.follows(anyRun, subject)
+		}
+	}
+}
+
+// AdminPermissions are those of the command line: everything within the plane's account.
+func AdminPermissions() Permissions {
+	return Permissions{Publish: []string{">"}, Subscribe: []string{">"}}
+}
+
+// Role is what an outsider is to a run.
+type Role string
+
+// The roles of outsiders.
+const (
+	RoleTrainer  Role = "trainer"
+	RoleHarness  Role = "harness"
+	RoleProduct  Role = "product"
+	RoleServer   Role = "inference"
+	RoleOperator Role = "operator"
+)
+
+// RoleSpec lists the types that an outsider in a role may submit.
+type RoleSpec struct {
+	Role   Role
+	States []events.Type
+	// Feed and Policy: the facts are about one feed, or one policy, which must be named.
+	Feed, Policy bool
+	Purpose      string
+}
+
+// Roles is the table of what outsiders can be.
+var Roles = []RoleSpec{
+	{Role: RoleTrainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType, events.BatchRewoundType, events.WeightsSubmittedType}, Feed: true,
+		Policy: true, Purpose: "takes batches of its feed and submits weights of its policy"},
+	{Role: RoleHarness, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.RolloutFinishedType,
+		events.RolloutScoredType, events.RolloutFailedType, events.RolloutAnnotatedType}, Purpose: "brings rollouts that ran elsewhere"},
+	{Role: RoleProduct, States: []events.Type{events.QuerySubmittedType, events.FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
+	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},
+	{Role: RoleOperator, States: []events.Type{events.RunOpenedType, events.RunPausedType, events.RunResumedType, events.RunClosedType, events.RolloutInvalidatedType,
+		events.RolloutAnnotatedType, events.RolloutForkedType}, Purpose: "opens, pauses and closes its run"},
+}
+
+// Outsider is a user who submits facts of one run.
+type Outsider struct {
+	Name   string `json:"name"`
+	Role   Role   `json:"role"`
+	Run    string `json:"run"`
+	Feed   string `json:"feed,omitempty"`
+	Policy string `json:"policy,omitempty"`
+}
+
+// OutsiderPermissions are those of an outsider, in the account of outsiders: stating what its role states, reading its run, hearing of
+// new facts of its feed, and answers. A policy's versions are in the catalogue, so who names one may read that too.
+func OutsiderPermissions(o Outsider) (Permissions, error) {
+	i := slices.IndexFunc(Roles, func(r RoleSpec) bool { return r.Role == o.Role })
+	if i < 0 {
+		return Permissions{}, fmt.Errorf("there is no role %q", o.Role)
+	}
+	spec := Roles[i]
+	for what, name := range map[string]string{"name": o.Name, "run": o.Run, "feed": o.Feed, "policy": o.Policy} {
+		needed := what == "name" || what == "run" || what == "feed" && spec.Feed || what == "policy" && spec.Policy && !spec.Feed
+		if name == "" && !needed {
+			continue
+		}
+		if !runfile.ValidToken(name) || what == "run" && !events.ValidRun(name) {
+			return Permissions{}, fmt.Errorf("%s %q of a %s: use letters, digits, - and _, at most 64", what, name, o.Role)
+		}
+	}
+	g := &grants{}
+	g.subscribe(OutsideInbox+o.Name+".>", events.SubjectPrefix+o.Run+".run.*.*")
+	g.publish("$JS.API.STREAM.INFO."+events.RunStream(o.Run), "$JS.API.STREAM.MSG.GET."+events.RunStream(o.Run))
+	for _, t := range spec.States {
+		run, entity := o.Run, "*"
+		switch t.Kind() {
+		case events.BatchReadyType.Kind():
+			entity = o.Feed
+		case events.WeightsSubmittedType.Kind():
+			run, entity = events.Catalogue, o.Policy
+		case events.RunOpenedType.Kind():
+			entity = o.Run
+		}
+		if entity != "" {
+			g.publish(events.IntakePrefix + run + "." + t.Kind() + "." + entity + "." + t.Name())
+		}
+	}
+	if o.Feed != "" {
+		g.subscribe(events.SubjectPrefix + o.Run + ".batch." + o.Feed + ".*")
+	}
+	if o.Policy != "" {
+		g.publish("$JS.API.STREAM.MSG.GET." + events.CatalogueStream)
+		g.subscribe(events.SubjectPrefix+events.Catalogue+".weights."+o.Policy+".*", events.SubjectPrefix+o.Run+".weights."+o.Policy+".*")
+	}
+	return g.done(), nil
+}
+
+// OutsideServices are the subjects that the account of outsiders may ask the plane's for; OutsideStreams those that it hears.
+// Answers to what crosses accounts go back to who asked, and to nowhere else: within one account a user could have the server put its
+// answer on any subject.
+//
+// No outsider may ask for $JS.API.INFO. But a server gives an account that does not import it an interface to JetStream of its own, which
+// would answer each question, too, that the account has no JetStream: whichever answer is first would count.
+func OutsideServices() []string {
+	return []string{events.IntakePrefix + ">", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.INFO"}
+}
+
+// OutsideStreams are the subjects of the plane's account that the account of outsiders may hear.
+func OutsideStreams() []string { return []string{events.SubjectPrefix + ">", OutsideInbox + ">"} }
+
+// ProcessPermissions are those of a process that runs one or more services.
+func ProcessPermissions(services ...string) (Permissions, error) {
+	if len(services) == 0 {
+		return Permissions{}, errors.New("no service is named")
+	}
+	g := &grants{}
+	denied := map[string]int{}
+	for _, name := range services {
+		p, err := ServicePermissions(name)
+		if err != nil {
+			return Permissions{}, err
+		}
+		g.publish(p.Publish...)
+		for _, d := range p.DenyPublish {
+			denied[d]++
+		}
+		g.subscribe(p.Subscribe...)
+	}
+	for d, n := range denied {
+		if n == len(services) { // what one of them may do is not denied to the process
+			g.deny(d)
+		}
+	}
+	return g.done(), nil
+}

@@ -1,0 +1,233 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// This file is the one table of what is on the NATS server and who uses it. Streams and consumers are
+// made from it, dead letters are traced with it, and the diagram in ARCHITECTURE.md is drawn from it.
+
+// LeaseBucket is the key-value bucket, in memory, in which deciding services agree on who decides.
+const LeaseBucket = "RONDO_LEASE"
+
+// RunFilter selects the openings and closings of runs in the catalogue.
+const RunFilter = events.SubjectPrefix + events.Catalogue + ".run.>"
+
+// PublishedFilter selects the published weights of all policies in the catalogue.
+const PublishedFilter = events.SubjectPrefix + events.Catalogue + ".weights.*.published"
+
+// StreamSpec describes a stream; Name holds RONDO_<run> for the run streams.
+type StreamSpec struct {
+	Name      string
+	Subjects  []string
+	WorkQueue bool
+	// MaxBytes is the one size limit; a full stream refuses new messages.
+	MaxBytes int64
+	// MaxAge is set only where losing old messages is harmless.
+	MaxAge time.Duration
+	// Expires: single messages may be removed after a time of their own.
+	Expires bool
+	// Duplicates is the window in which a sender's message id is remembered by the server.
+	Duplicates time.Duration
+	Purpose    string
+}
+
+// FullAt is the fill of a run's stream from which on nothing new begins: what is in flight must still find room to end.
+const FullAt = 0.7
+
+const runPlaceholder = "<run>"
+
+// intakeDuplicates is the shortest window there is: the intake knows what is on the log however long ago, and
+// answers who asks again, which a server that drops the repetition does not.
+const intakeDuplicates = 100 * time.Millisecond
+
+// Streams is the table of streams.
+var Streams = []StreamSpec{
+	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: 2 << 30, Purpose: "the truth of one run"},
+	{Name: events.CatalogueStream, Subjects: []string{"rondo.v1._.>"}, MaxBytes: 1 << 30, Expires: true, Purpose: "what outlives a run: weights, openings and closings, dead letters"},
+	{Name: events.IntakeStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: intakeDuplicates, Purpose: "submissions that wait for the intake"},
+	// An advisory's subject ends in the stream's name as one token, so run streams cannot be told from foreign ones by a filter.
+	{Name: events.DeadStream, Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"}, MaxBytes: 256 << 20,
+		Purpose: "advisories of deliveries that were given up"},
+}
+
+// Stream finds the specification of a stream with its run filled in.
+func Stream(name string) StreamSpec {
+	for _, s := range Streams {
+		if s.Name == name {
+			return s
+		}
+	}
+	run, _ := events.RunOfStream(name)
+	s := Streams[0]
+	s.Name = name
+	s.Subjects = []string{strings.Replace(s.Subjects[0], runPlaceholder, run, 1)}
+	return s
+}
+
+// Service names.
+const (
+	Intake              = "intake"
+	QuerySampler        = "querysampler"
+	Generator           = "generator"
+	ToolRunner          = "toolrunner"
+	Scorer              = "scorer"
+	AdvantageCalculator = "advantagecalculator"
+	TrainerFeeder       = "trainerfeeder"
+	WeightPublisher     = "weightpublisher"
+	DeadLetters         = "deadletters"
+	Archiver            = "archiver"
+	IndexUpdater        = "indexupdater"
+)
+
+// formerNames maps names that services had to the names that they have, for commands and users of earlier versions.
+var formerNames = map[string]string{"undertaker": DeadLetters}
+
+// CurrentName is the name of a service that is called by this name, or by a name of an earlier version.
+func CurrentName(service string) string {
+	if now, ok := formerNames[service]; ok {
+		return now
+	}
+	return service
+}
+
+// ServiceSpec is one service: what it reads and what it may state.
+type ServiceSpec struct {
+	Name string
+	// Deciding services fold whole run streams; effect services have consumers.
+	Deciding bool
+	Emits    []events.Type
+	// Folds is set for effect services that read whole runs too; Follows are types that one follows beside its consumers.
+	Folds   bool
+	Follows []events.Type
+	// Reads are streams beside runs and catalogue whose messages it reads one by one.
+	Reads []string
+	// Publishes and Subscribes are subjects of core NATS, and of the server's API beyond reading, appending and consuming.
+	Publishes  []string
+	Subscribes []string
+	Purpose    string
+}
+
+// AliveSubject begins the subjects on which tool runners tell each other that they live.
+const AliveSubject = "rondo.live.toolrunner."
+
+// Services is the table of services, in the order of a rollout's journey.
+var Services = []ServiceSpec{
+	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
+	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType), Publishes: []string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"},
+		Purpose: "checks submissions of outsiders and appends them to the log"},
+	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
+		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
+	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
+		events.RolloutFailedType, events.RolloutRetriedType}, Purpose: "asks the inference server for turns"},
+	{Name: ToolRunner, Emits: []events.Type{events.ToolsCompletedType, events.RolloutFailedType, events.RolloutRetriedType}, Follows: []events.Type{events.RolloutFinishedType, events.RolloutFailedType},
+		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
+	{Name: Scorer, Emits: []events.Type{events.StepScoredType, events.RolloutScoredType, events.RolloutFailedType, events.RolloutRetriedType},
+		Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
+	// A deciding service pauses a run on which it is stuck: the runtime does that for all of them.
+	{Name: AdvantageCalculator, Deciding: true, Emits: []events.Type{events.GroupCompletedType, events.RunPausedType}, Purpose: "computes advantages when a group is complete"},
+	{Name: TrainerFeeder, Deciding: true, Emits: []events.Type{events.BatchReadyType, events.GroupDroppedType, events.RunPausedType}, Purpose: "composes batches for each feed"},
+	{Name: WeightPublisher, Emits: []events.Type{events.WeightsPublishedType, events.WeightsRejectedType}, Publishes: []string{"$JS.API.STREAM.NAMES"},
+		Purpose: "verifies weights, publishes them, tells the runs"},
+	{Name: IndexUpdater, Emits: []events.Type{events.IndexUpdatedType}, Publishes: []string{"$JS.API.STREAM.NAMES"}, Purpose: "keeps the index of the repositories that it was given, tells the runs"},
+	// The dead letters service deletes submissions that will not be delivered again.
+	{Name: DeadLetters, Emits: []events.Type{events.DeadLetteredType, events.RolloutFailedType}, Reads: []string{events.IntakeStream},
+		Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + events.IntakeStream}, Purpose: "records dead letters"},
+	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType}, Folds: true, Purpose: "seals a run's log into Arrow files in the store"},
+}
+
+func outsideTypes() []events.Type {
+	var types []events.Type
+	for t, d := range events.Definitions {
+		if d.Outside {
+			types = append(types, t)
+		}
+	}
+	slices.Sort(types)
+	return types
+}
+
+// ConsumerSpec is one durable pull consumer with one wildcard filter.
+type ConsumerSpec struct {
+	// Name of the durable. A trailing "<route>" is filled in for routed types.
+	Name    string
+	Service string
+	// Stream is RONDO_<run> for consumers that every run has.
+	Stream string
+	// Type is the input type; "" consumes the whole stream.
+	Type events.Type
+	// AckWait is short, and running handlers beat: a lost worker is noticed fast without doubling slow work.
+	AckWait time.Duration
+	// MaxDeliver bounds deliveries; then the server sends an advisory, and the dead letters service records it.
+	MaxDeliver int
+	// MaxAckPending bounds the messages in work over the whole fleet.
+	MaxAckPending int
+}
+
+const routePlaceholder = "<route>"
+
+// Consumers is the table of durable consumers.
+var Consumers = []ConsumerSpec{
+	{Name: "intake-v1", Service: Intake, Stream: events.IntakeStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 1024},
+	{Name: "intake-closed-v1", Service: Intake, Stream: Streams[0].Name, Type: events.RunClosedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: events.RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: events.ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "generator-steps-v1", Service: Generator, Stream: Streams[0].Name, Type: events.StepScoredType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: events.TurnSampledType, AckWait: 15 * time.Second,
+		MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "scorer-steps-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.StepFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.WeightsSubmittedType, AckWait: 30 * time.Second,
+		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-registered-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RepoRegisteredType, AckWait: 30 * time.Second,
+		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-changed-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RepoChangedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "indexupdater-runs-v1", Service: IndexUpdater, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "archiver-ready-v1", Service: Archiver, Stream: Streams[0].Name, Type: events.BatchReadyType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	{Name: "archiver-closed-v1", Service: Archiver, Stream: events.CatalogueStream, Type: events.RunClosedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+	// It keeps the name from before its service was renamed: existing keys permit no other name, and a new consumer would begin with the oldest advisory again.
+	{Name: "undertaker-v1", Service: DeadLetters, Stream: events.DeadStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
+}
+
+// ConsumersOf lists a service's consumers.
+func ConsumersOf(service string) []ConsumerSpec {
+	var specs []ConsumerSpec
+	for _, c := range Consumers {
+		if c.Service == service {
+			specs = append(specs, c)
+		}
+	}
+	return specs
+}
+
+// For fills in the run and the route.
+func (c ConsumerSpec) For(run, route string) ConsumerSpec {
+	c.Name = strings.Replace(c.Name, routePlaceholder, route, 1)
+	if c.Stream == Streams[0].Name {
+		c.Stream = events.RunStream(run)
+	}
+	return c
+}
+
+// PerRun reports whether each run stream has this consumer.
+func (c ConsumerSpec) PerRun() bool { return c.Stream == Streams[0].Name }
+
+// Filter is the consumer's subject filter; "" is the whole stream. It belongs to a consumer made by For.
+func (c ConsumerSpec) Filter(route string) string {
+	if c.Type == "" {
+		return ""
+	}
+	run, _ := events.RunOfStream(c.Stream)
+	f := events.SubjectPrefix + run + "." + c.Type.Kind() + ".*." + c.Type.Name()
+	if c.Type.Routed() {
+		f += "." + route
+	}
+	return f
+}

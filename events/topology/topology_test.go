@@ -1,0 +1,139 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+func TestTypes(t *testing.T) {
+	if !slices.IsSorted(events.Types()) || len(events.Types()) != len(events.Definitions) {
+		t.Error("types are not sorted, or not all there")
+	}
+	for _, typ := range events.Types() {
+		if !runfile.ValidToken(typ.Kind()) || !runfile.ValidToken(typ.Name()) {
+			t.Errorf("%s has no kind or no name that a subject can hold", typ)
+		}
+		if events.Payload(typ) == nil || events.Payload(typ) == events.Payload(typ) {
+			t.Errorf("%s has no payload of its own", typ)
+		}
+	}
+	if unknown := events.Type("rollout.teleported"); unknown.Known() || unknown.FromOutside() || unknown.Routed() || events.Payload(unknown) != nil {
+		t.Error("an unknown type is known")
+	}
+}
+
+func TestStreams(t *testing.T) {
+	for run, want := range map[string]string{"r": "RONDO_r", "_": events.CatalogueStream, "a_b-c": "RONDO_a_b-c"} {
+		t.Run(run, func(t *testing.T) {
+			if got := events.RunStream(run); got != want {
+				t.Errorf("run %s has stream %s, want %s", run, got, want)
+			}
+			if got, ok := events.RunOfStream(want); !ok || got != run {
+				t.Errorf("stream %s is of run %q, %v", want, got, ok)
+			}
+		})
+	}
+	for _, name := range []string{events.IntakeStream, events.DeadStream, "ORDERS", "KV_" + LeaseBucket} {
+		if run, ok := events.RunOfStream(name); ok {
+			t.Errorf("stream %s is of run %q", name, run)
+		}
+	}
+	if s := Stream("RONDO_r"); s.Name != "RONDO_r" || !slices.Equal(s.Subjects, []string{"rondo.v1.r.>"}) || s.WorkQueue || s.MaxAge != 0 {
+		t.Errorf("stream of a run: %+v", s)
+	}
+	for _, s := range Streams {
+		if s.MaxBytes <= 0 || s.Purpose == "" || len(s.Subjects) == 0 {
+			t.Errorf("%s: a stream needs a limit, a purpose and subjects: %+v", s.Name, s)
+		}
+		if got := Stream(s.Name); s.Name != Streams[0].Name && got.Name != s.Name {
+			t.Errorf("%s is found as %s", s.Name, got.Name)
+		}
+	}
+}
+
+// matches reports whether a NATS filter covers a subject.
+func matches(filter, subject string) bool {
+	f, s := strings.Split(filter, "."), strings.Split(subject, ".")
+	for i, token := range f {
+		switch {
+		case token == ">":
+			return len(s) > i
+		case i >= len(s) || token != "*" && token != s[i]:
+			return false
+		}
+	}
+	return len(f) == len(s)
+}
+
+// Every consumer sees exactly the events of its type, and its acknowledgements fit its heartbeats.
+func TestConsumers(t *testing.T) {
+	names := map[string]bool{}
+	for _, spec := range Consumers {
+		if names[spec.Name] {
+			t.Errorf("two consumers are called %s", spec.Name)
+		}
+		names[spec.Name] = true
+		if spec.AckWait < 5*time.Second || spec.AckWait > time.Minute || spec.MaxDeliver < 2 || spec.MaxAckPending < 1 {
+			t.Errorf("%s: %+v", spec.Name, spec)
+		}
+		c := spec.For("r", "pool-a")
+		if strings.ContainsAny(c.Name+c.Stream, "<>") {
+			t.Errorf("%s of stream %s: a placeholder is left", c.Name, c.Stream)
+		}
+		if spec.PerRun() != (c.Stream == "RONDO_r") {
+			t.Errorf("%s is on stream %s", c.Name, c.Stream)
+		}
+		if c.Type == "" {
+			if f := c.Filter(""); f != "" {
+				t.Errorf("%s of the whole stream has the filter %s", c.Name, f)
+			}
+			continue
+		}
+		run, _ := events.RunOfStream(c.Stream)
+		for _, typ := range events.Types() {
+			e := events.Event{Run: run, Type: typ, Entity: "x"}
+			if typ.Routed() {
+				e.Route = "pool-a"
+			}
+			if got := matches(c.Filter("pool-a"), e.Subject()); got != (typ == c.Type) {
+				t.Errorf("%s with filter %s gets %s: %v", c.Name, c.Filter("pool-a"), e.Subject(), got)
+			}
+		}
+		if other := (events.Event{Run: run, Type: c.Type, Entity: "x", Route: runfile.RouteFinal}); c.Type.Routed() && matches(c.Filter("pool-a"), other.Subject()) {
+			t.Errorf("%s gets what is for another route: %s", c.Name, other.Subject())
+		}
+	}
+}
+
+// What is consumed is stated by somebody, and what is stated is known.
+func TestServices(t *testing.T) {
+	stated := map[events.Type]bool{}
+	services := map[string]bool{}
+	for _, s := range Services {
+		services[s.Name] = true
+		for _, typ := range s.Emits {
+			if !typ.Known() {
+				t.Errorf("%s states the unknown type %s", s.Name, typ)
+			}
+			stated[typ] = true
+		}
+		if s.Deciding == (len(ConsumersOf(s.Name)) > 0) {
+			t.Errorf("%s: a deciding service folds, an effect service has consumers", s.Name)
+		}
+	}
+	for _, typ := range events.Types() {
+		if !stated[typ] {
+			t.Errorf("nobody states %s", typ)
+		}
+	}
+	for _, c := range Consumers {
+		if !services[c.Service] || c.Type != "" && !c.Type.Known() {
+			t.Errorf("%s is of service %s and type %s", c.Name, c.Service, c.Type)
+		}
+	}
+}

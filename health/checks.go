@@ -1,0 +1,301 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// askLog asks the server for something small.
+func (m *Monitor) askLog(ctx context.Context) {
+	began := time.Now()
+	_, err := m.log.ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, m.o.Log.Ask(ctx) })
+	switch {
+	case interrupted(ctx):
+	case err == nil:
+		m.outages.found(LogUnreachable)
+	default:
+		m.streams.away = time.Now()
+		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason("the NATS server", err)})
+	}
+}
+
+// askStore asks the store for an object that nobody has.
+func (m *Monitor) askStore(ctx context.Context) {
+	began := time.Now()
+	_, err := m.store.ask(ctx, func(ctx context.Context) (struct{}, error) {
+		_, err := m.o.Log.Store().Stat(ctx, topology.ProbePrefix+"none")
+		return struct{}{}, err
+	})
+	switch {
+	case interrupted(ctx):
+	case err == nil || errors.Is(err, storage.ErrNotFound):
+		m.outages.found(StoreUnreachable)
+	default:
+		m.outages.found(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
+	}
+}
+
+// interrupted reports whether the process ends: what it did not learn because of that is no outage.
+func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// reason says why a question was not answered.
+func reason(who string, err error) string {
+	if errors.Is(err, errSilent) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("%s does not answer within %s", who, Patience)
+	}
+	return err.Error()
+}
+
+// diskState is what local disks and the log's server say of themselves.
+type diskState struct {
+	full     []Outage
+	refusing []embedded.Refusal
+}
+
+// askDisks looks at the disks, and asks the log's server which streams refuse writes.
+func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
+	state, err := m.disks.ask(ctx, func(ctx context.Context) (diskState, error) {
+		refusing, err := m.refusing(ctx)
+		if err != nil {
+			refusing = nil // a monitoring port that is away says nothing about streams
+		}
+		return diskState{full(m.o.Disks), refusing}, nil
+	})
+	if err != nil {
+		if !interrupted(ctx) {
+			m.outages.found(DiskFull, Outage{Reason: "a local disk does not answer"})
+		}
+		return state, false
+	}
+	m.outages.found(DiskFull, state.full...)
+	return state, true
+}
+
+// leastRoom is what a disk must have left: writes of a fact and its objects take some megabytes. A small disk is full later.
+const leastRoom = 16 << 20
+
+// full lists the directories whose disk has no room left, one for each disk.
+func full(dirs []string) (list []Outage) {
+	looked := map[uint64]bool{}
+	for _, dir := range dirs {
+		var place unix.Stat_t
+		var s unix.Statfs_t
+		err := errors.Join(unix.Stat(dir, &place), unix.Statfs(dir, &s))
+		if errors.Is(err, unix.ENOENT) {
+			continue // it is made when something is written
+		}
+		if err != nil {
+			list = append(list, Outage{Of: dir, Reason: err.Error()})
+			continue
+		}
+		if looked[uint64(place.Dev)] {
+			continue
+		}
+		looked[uint64(place.Dev)] = true
+		free, size := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
+		if free < min(leastRoom, size/50) {
+			list = append(list, Outage{Of: dir, Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
+		}
+	}
+	return list
+}
+
+// streams is what is known of streams that refuse writes.
+type streams struct {
+	away     time.Time // when the log last did not answer
+	again    time.Time // when a restart may be tried next
+	restarts int       // those that did not help
+}
+
+// restartAgain is how long to wait between restarts of an embedded log that do not help.
+var restartAgain = retry.Policy{First: 5 * time.Second, Most: 2 * time.Minute}
+
+// unansweredFor is how long appends must wait for an answer while the server answers other questions, until the stream counts as one that
+// refuses writes: two requests of an append.
+const unansweredFor = 10 * time.Second
+
+// lookAtStreams finds streams that refuse writes, by the server's own words where they can be had and by appends that wait.
+func (m *Monitor) lookAtStreams(refusing []embedded.Refusal) {
+	var found []Outage
+	known := map[string]bool{}
+	do := "make room on the NATS server's disk and restart the server: in nats-server, a stream whose write failed once takes none until then"
+	if m.o.Server != nil {
+		do = "make room on the disk: the log is opened again by itself"
+	}
+	for _, r := range refusing {
+		known[r.Stream] = true
+		found = append(found, Outage{Of: r.Stream, Reason: r.Reason, Do: do})
+	}
+	if !m.outages.has(LogUnreachable) {
+		for _, w := range m.o.Log.Unanswered() {
+			stream := events.RunStream(w.Run)
+			if known[stream] || time.Since(w.Since) < unansweredFor || !w.Sent.After(m.streams.away) {
+				continue
+			}
+			found = append(found, Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else", Do: do})
+		}
+	}
+	m.outages.found(LogRefusesWrites, found...)
+	m.heal(len(refusing) > 0)
+}
+
+// refusing asks the log's server which streams refuse writes.
+func (m *Monitor) refusing(ctx context.Context) ([]embedded.Refusal, error) {
+	switch {
+	case m.o.Server != nil:
+		return m.o.Server.Refusing(), nil
+	case m.o.NATSMonitor != "":
+		return AskMonitor(ctx, m.o.NATSMonitor)
+	}
+	return nil, nil
+}
+
+// heal opens an embedded log again when there is room.
+func (m *Monitor) heal(needed bool) {
+	if m.o.Server == nil || !needed {
+		m.streams.restarts = 0
+		return
+	}
+	if time.Now().Before(m.streams.again) || m.o.Server.Room() != nil {
+		return
+	}
+	m.streams.restarts++
+	m.streams.again = time.Now().Add(restartAgain.Delay(m.streams.restarts))
+	if err := m.o.Server.Restart(); err != nil {
+		m.o.Logger.Error("log not restarted", "error", err)
+		return
+	}
+	m.o.Logger.Warn("log restarted", "reason", "streams refused writes and their disk has room again")
+}
+
+// maxHealth bounds what is read of a server's health.
+const maxHealth = 4 << 20
+
+// AskMonitor asks the monitoring port of a NATS server, by its base URL, which streams refuse writes.
+func AskMonitor(ctx context.Context, base string) ([]embedded.Refusal, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/healthz?details=true", nil)
+	if err != nil {
+		return nil, fmt.Errorf("NATS monitoring: %w", err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("NATS monitoring: %w", err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxHealth))
+	if err != nil {
+		return nil, fmt.Errorf("NATS monitoring: %w", err)
+	}
+	return embedded.ReadHealth(body)
+}
+
+// appendsOfLate is when the last slow append was seen, and how many there were then.
+type appendsOfLate struct {
+	count int64
+	first time.Time
+	last  time.Time
+}
+
+// slowFor is how long no append must be slow until they count as quick again.
+const slowFor = 10 * time.Second
+
+func (m *Monitor) lookAtAppends() {
+	a := &m.stalls.appends
+	count := m.o.Log.SlowAppends()
+	now := time.Now()
+	switch {
+	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites):
+		a.last = time.Time{} // they are slow because of that
+	case count > a.count && now.Sub(a.last) > slowFor:
+		a.first, a.last = now, now
+	case count > a.count:
+		a.last = now
+	}
+	a.count = count
+	if now.Sub(a.last) > slowFor {
+		m.outages.found(AppendsSlow)
+	} else {
+		m.outages.found(AppendsSlow, Outage{Since: a.first, Reason: "appends take longer than a second"})
+	}
+}
+
+// stalls are inputs that do not come.
+type stalls struct {
+	appends appendsOfLate
+
+	mu     sync.Mutex
+	inputs map[string]stall
+}
+
+// stall is a row of failures without an answer in between.
+type stall struct {
+	since, last time.Time
+	err         error
+}
+
+const (
+	// stalledFor is how long a consumer must fail, again and again, until its service counts as stalled.
+	stalledFor = 15 * time.Second
+	// failsEvery is how often a stalled consumer fails at least: after an answer that does not come within 12.5 s. One that has not failed for
+	// longer waits for a free slot, or for work.
+	failsEvery = 20 * time.Second
+)
+
+// Stalled notes that a consumer gives a service no inputs, and why; nil when it does again.
+func (m *Monitor) Stalled(consumer string, err error) {
+	if m == nil {
+		return
+	}
+	s := &m.stalls
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.inputs, consumer)
+		return
+	}
+	if s.inputs == nil {
+		s.inputs = map[string]stall{}
+	}
+	now := time.Now()
+	since := now
+	if before, known := s.inputs[consumer]; known && now.Sub(before.last) < failsEvery {
+		since = before.since
+	}
+	s.inputs[consumer] = stall{since, now, err}
+}
+
+func (m *Monitor) lookAtInputs() {
+	s := &m.stalls
+	s.mu.Lock()
+	n, since, reason := 0, time.Now(), ""
+	for consumer, stall := range s.inputs {
+		if time.Since(stall.last) > failsEvery || stall.last.Sub(stall.since) < stalledFor {
+			continue
+		}
+		n++
+		if stall.since.Before(since) {
+			since, reason = stall.since, fmt.Sprintf("%s: %v", consumer, stall.err)
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case n == 0:
+		m.outages.found(InputsStalled)
+	case !m.outages.has(LogUnreachable):
+		m.outages.found(InputsStalled, Outage{Since: since, Reason: fmt.Sprintf("%d consumers give no inputs, such as %s", n, reason)})
+	}
+}

@@ -1,0 +1,127 @@
+// Package health watches what a process depends on, the log and the object store, says when one of them fails and when it is back, and
+// opens an embedded log again whose disk was full.
+package health
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+)
+
+const (
+	// Patience is how long log and store may take to answer.
+	Patience = 5 * time.Second
+	// every is the rest between two looks.
+	every = 2 * time.Second
+	// fresh is how old a look may be that answers who asks whether the process is ready: asking often costs no more than asking rarely.
+	fresh = time.Second
+)
+
+// Options say what is watched.
+type Options struct {
+	Log     *eventlog.Log
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer // nil: none
+	// Server is the log of this process; nil when it runs elsewhere.
+	Server *embedded.Server
+	// NATSMonitor is the base URL of the monitoring port of a NATS server that runs elsewhere, such as http://nats:8222; "" when it is not
+	// known. Only there does a server tell which streams refuse writes before somebody writes.
+	NATSMonitor string
+	// Disks are directories of this machine that need room.
+	Disks []string
+}
+
+// Monitor watches. A nil Monitor sees nothing.
+type Monitor struct {
+	o       Options
+	outages *outages
+	stalls  stalls
+	streams streams
+
+	log, store probe[struct{}]
+	disks      probe[diskState]
+
+	looking sync.Mutex // held by the one that looks
+	looked  time.Time
+}
+
+// New makes a monitor; Run makes it work.
+func New(o Options) (*Monitor, error) {
+	b, err := newOutages(o.Logger, o.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	m := &Monitor{o: o, outages: b}
+	if o.Metrics != nil {
+		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total", Help: "Appends that took longer than a second, or got no answer."},
+			func() float64 { return float64(o.Log.SlowAppends()) })
+		lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_reconnects_total", Help: "Lost connections to the NATS server that were made again."},
+			func() float64 { return float64(o.Log.Conn().Stats().Reconnects) })
+		for _, c := range []prometheus.Collector{slow, lost} {
+			if err := o.Metrics.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+// Run looks from time to time until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		m.look(ctx, 0)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// Ready asks log and store now, waiting for Patience at most, and gives what fails: nothing when the process can do its work.
+func (m *Monitor) Ready(ctx context.Context) []Outage {
+	m.look(ctx, fresh)
+	return m.Outages()
+}
+
+// Outages are those that are known, the oldest first. It asks nobody.
+func (m *Monitor) Outages() []Outage {
+	if m == nil {
+		return nil
+	}
+	return m.outages.list()
+}
+
+// look asks everything that is watched, unless the last look is not older than some time.
+func (m *Monitor) look(ctx context.Context, age time.Duration) {
+	m.looking.Lock()
+	defer m.looking.Unlock()
+	if time.Since(m.looked) < age {
+		return
+	}
+	asking, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	var state diskState
+	answered := false
+	var wg sync.WaitGroup
+	wg.Go(func() { m.askStore(asking) })
+	wg.Go(func() { m.askLog(asking) })
+	wg.Go(func() { state, answered = m.askDisks(asking) })
+	wg.Wait()
+	if ctx.Err() != nil {
+		return // what was interrupted says nothing
+	}
+	if answered {
+		m.lookAtStreams(state.refusing)
+	}
+	m.lookAtAppends()
+	m.lookAtInputs()
+	m.looked = time.Now()
+}

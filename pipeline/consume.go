@@ -1,0 +1,100 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
+	"github.com/rondo-rl/rondo/retry"
+)
+
+// beginAgain is how long a consumer that cannot be served, or a decider that failed, rests.
+var beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
+
+// serve works on one consumer until the context ends.
+func (s *effectService) serve(ctx context.Context, spec topology.ConsumerSpec, route string) {
+	s.serving.Go(func() {
+		_ = beginAgain.Keep(ctx, func() (bool, error) {
+			err := s.consume(ctx, spec, route)
+			return ctx.Err() != nil, err
+		}, func(err error, wait time.Duration) {
+			s.env.Logger.Warn("consumer unavailable", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "retry_in", wait, "error", err)
+		})
+	})
+}
+
+// gone reports whether a stream was deleted: there is nothing left to serve.
+func gone(err error) bool {
+	return errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
+}
+
+// consume hands the messages of one consumer to the handler until the context ends or the stream is deleted.
+func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, route string) error {
+	topic := spec.Stream + "/" + spec.Name
+	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
+		Slots: s.slots.Tenant(spec.Stream), Gone: gone, Grace: graceTime, HandOver: handOver,
+		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
+			return s.env.Log.EnsureConsumer(ctx, spec, route)
+		},
+		Stalled: func(err error) { s.env.Health.Stalled(topic, err) },
+	})
+	defer s.env.Health.Stalled(topic, nil)
+	defer subscriber.Close()
+	messages, err := subscriber.Subscribe(ctx, topic)
+	if err != nil {
+		return err
+	}
+	meter := s.metrics.of(s.effect.Name, spec)
+	defer meter.end()
+	h := &inputs{effectService: s, spec: spec, meter: meter}
+	return s.router.run(topic, messages, h.handle,
+		meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
+}
+
+// inputs is the Watermill handler of one consumer.
+type inputs struct {
+	*effectService
+	spec  topology.ConsumerSpec
+	meter *meter
+}
+
+// handle goes from a message to events on the log.
+func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
+	in, err := h.read(m)
+	if err != nil {
+		return nil, err
+	}
+	err = h.effect.record(m.Context(), h.env.Log, in, h.meter.published)
+	if err == nil || h.effect.GiveUp == nil || m.Context().Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
+		return nil, err
+	}
+	last := h.effect
+	last.Handle = func(ctx context.Context, in Message) ([]events.Event, error) { return h.effect.GiveUp(ctx, in, err) }
+	return nil, last.record(m.Context(), h.env.Log, in, h.meter.published)
+}
+
+// read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.
+func (h *inputs) read(m *message.Message) (Message, error) {
+	d := jetpubsub.DeliveryOf(m)
+	in := Message{
+		Subject: d.Msg.Subject(), Header: d.Msg.Headers(), Data: d.Msg.Data(),
+		Seq: d.Sequence.Stream, Time: d.Timestamp, Delivered: d.NumDelivered,
+	}
+	if _, facts := events.RunOfStream(h.spec.Stream); !facts {
+		return in, nil
+	}
+	e, err := h.env.Log.Decode(m.Context(), in.Subject, in.Header, in.Data, in.Seq)
+	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
+		return in, Permanent(err)
+	}
+	in.Event = e
+	return in, err
+}

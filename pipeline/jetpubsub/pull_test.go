@@ -1,0 +1,122 @@
+package jetpubsub_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
+	"github.com/rondo-rl/rondo/pipeline/slots"
+)
+
+// Three slots, ten messages and handlers that do not come back: the server has given out three, and no more.
+func TestThreeSlotsHoldThreeMessages(t *testing.T) {
+	b := newBench(t)
+	fill(t, b.log, "three", 10)
+	messages := subscribe(t, shared(t, natstest.Connect(t, b.server), slots.New(3), 0), "three")
+	var work []*message.Message
+	for range 3 {
+		work = append(work, receive(t, messages))
+	}
+	select {
+	case m := <-messages:
+		t.Fatalf("message %s came with all slots in use", m.UUID)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if info := consumerInfo(t, b.log, "three"); info.NumAckPending != 3 || info.NumPending != 7 || info.NumWaiting != 0 {
+		t.Errorf("the server has %d given out, %d left and %d pulls waiting; want 3, 7 and 0", info.NumAckPending, info.NumPending, info.NumWaiting)
+	}
+	for range 7 {
+		work[0].Ack()
+		work = append(work[1:], receive(t, messages))
+	}
+	for _, m := range work {
+		m.Ack()
+	}
+	natstest.Eventually(t, "all are acknowledged", func() bool { return consumerInfo(t, b.log, "three").NumAckPending == 0 })
+}
+
+// The server is stopped and started again under a subscription with a message in work: that one is not handled
+// twice, and those that come later arrive.
+func TestServerRestarts(t *testing.T) {
+	files := t.TempDir()
+	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	start := func() *embedded.Server {
+		s, err := embedded.Start(embedded.Options{Dir: files, Listen: listen, SyncInterval: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	server := start()
+	defer func() { server.Shutdown() }()
+	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	log, err := eventlog.New(nc, natstest.Store(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, log, "restart", 3)
+	messages := subscribe(t, jetpubsub.NewSubscriber(jetpubsub.Config{
+		Slots: slots.New(2).Tenant("test"), Gone: func(error) bool { return false },
+		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
+			// A busy machine may need longer for the restart than the AckWait of the other tests.
+			return ensure(ctx, log, run, 5*time.Minute)
+		},
+	}), "restart")
+	inWork := receive(t, messages)
+	receive(t, messages).Ack()
+	server.Shutdown()
+	server = start()
+	natstest.Eventually(t, "the client is connected again", nc.IsConnected)
+	inWork.Ack()
+	if m := receive(t, messages); m.UUID != "3" {
+		t.Errorf("message %s came, want 3", m.UUID)
+	} else {
+		m.Ack()
+	}
+	natstest.Eventually(t, "all are acknowledged", func() bool {
+		info := consumerInfo(t, log, "restart")
+		return info.NumAckPending == 0 && info.NumPending == 0
+	})
+	if n := consumerInfo(t, log, "restart").NumRedelivered; n != 0 {
+		t.Errorf("%d messages were delivered twice", n)
+	}
+}
+
+func TestSubscribersLeaveNoGoroutines(t *testing.T) {
+	b := newBench(t)
+	fill(t, b.log, "leak", 50)
+	nc := natstest.Connect(t, b.server)
+	subscribeOnce(t, nc, b, 1) // makes what stays: the consumer, the connection's inbox
+	before := runtime.NumGoroutine()
+	for range 10 {
+		subscribeOnce(t, nc, b, 4)
+	}
+	natstest.Eventually(t, "the goroutines of closed subscribers have ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// subscribeOnce handles n messages and closes, with others handed out and not read.
+func subscribeOnce(t *testing.T, nc *nats.Conn, b *bench, n int) {
+	sub := shared(t, nc, slots.New(6), time.Second)
+	messages, err := sub.Subscribe(t.Context(), "leak")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		receive(t, messages).Ack()
+	}
+	sub.Close()
+}

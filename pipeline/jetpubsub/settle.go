@@ -1,0 +1,56 @@
+package jetpubsub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+)
+
+// settle tells the server that a message is in work until its handler ends, and then how it ended.
+func (s *subscription) settle(d *Delivery, m *message.Message, ackWait time.Duration) {
+	beat := time.NewTicker(ackWait / 3)
+	defer beat.Stop()
+	for {
+		select {
+		case <-m.Acked():
+			s.confirm(d, ackWait/3)
+			return
+		case <-m.Nacked():
+			_ = d.refuse() // a refusal that is lost comes to the same as silence: the message comes again
+			s.cfg.Slots.Settled(false)
+			return
+		case <-beat.C:
+			_ = d.Msg.InProgress() // a lost one is followed by another
+		case <-s.working.Done():
+			d.Nacked(Verdict{After: s.cfg.HandOver})
+			m.Nack() // in vain, when it was acknowledged at the last moment
+		}
+	}
+}
+
+// A server that has just been started takes connections before it takes acknowledgements: 50 ms, doubled seven times, are 6 s.
+const (
+	ackTries      = 8
+	ackAgainAfter = 50 * time.Millisecond
+)
+
+// confirm acknowledges a message until the server has confirmed it: an acknowledgement that is lost costs another delivery. While
+// the server is away the message needs no slot.
+func (s *subscription) confirm(d *Delivery, patience time.Duration) {
+	release := sync.OnceFunc(func() { s.cfg.Slots.Settled(true) })
+	defer release()
+	for try := range ackTries {
+		ctx, cancel := context.WithTimeout(s.confirming, patience)
+		err := d.Msg.DoubleAck(ctx)
+		cancel()
+		if err == nil || s.confirming.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
+			return
+		}
+		release()
+		rest(s.confirming, ackAgainAfter<<try)
+	}
+}

@@ -1,0 +1,166 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
+)
+
+// A lease lets one of several processes decide while the others fold along, ready to take over. It saves work
+// and nothing else: what keeps two deciders apart are the chains that they append to.
+const (
+	leaseTTL   = 10 * time.Second
+	leaseRenew = leaseTTL / 4
+)
+
+type leases struct {
+	log      *eventlog.Log
+	bucket   jetstream.KeyValue
+	instance string
+}
+
+func newLeases(ctx context.Context, env Env) (*leases, error) {
+	l := &leases{log: env.Log, instance: env.Instance}
+	return l, askAgain.Keep(ctx, func() (done bool, err error) {
+		l.bucket, err = l.make(ctx)
+		return err == nil || !eventlog.Away(err), err
+	}, func(err error, wait time.Duration) {
+		env.Logger.Warn("lease bucket unavailable", "retry_in", wait, "error", err)
+	})
+}
+
+// make makes the bucket where it is missing.
+func (l *leases) make(ctx context.Context) (jetstream.KeyValue, error) {
+	bucket, err := l.log.JetStream().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: topology.LeaseBucket, Description: "which process of a deciding service decides", TTL: leaseTTL,
+		Storage: jetstream.MemoryStorage, Replicas: l.log.Replicas(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the lease bucket: %w", err)
+	}
+	return bucket, nil
+}
+
+// lease is held from time to time.
+type lease struct {
+	leases *leases
+	key    string
+	// gained is told when the lease was gained from somebody else, or for the first time.
+	gained chan struct{}
+
+	revision uint64 // of the bucket's entry, 0 when it is not ours; the renewing goroutine's own
+	mu       sync.Mutex
+	until    time.Time
+}
+
+// hold tries to gain and keep a lease. giveBack ends that, and lets another process have it.
+func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func()) {
+	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1)}
+	ctx, stop := context.WithCancel(ctx)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(leaseRenew)
+		defer tick.Stop()
+		for {
+			h.renew(ctx)
+			select {
+			case <-ctx.Done():
+				h.giveBack()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return h, func() {
+		stop()
+		<-stopped
+	}
+}
+
+// renew gains the lease when nobody has it, or keeps it.
+func (h *lease) renew(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
+	defer cancel()
+	began := time.Now()
+	revision, err := h.claim(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists): // it is somebody else's
+		h.revision = 0
+		h.hold(time.Time{})
+	case bucketLost(err): // it lived in the memory of a server that has restarted
+		h.revision = 0
+		_, _ = h.leases.make(ctx) // the next claim shows whether it is there
+	case err != nil: // the server is away: what is held runs on
+		h.revision = 0
+	default:
+		gained := !h.held()
+		h.revision = revision
+		h.hold(began.Add(leaseTTL))
+		if gained {
+			h.tell()
+		}
+	}
+}
+
+// tell lets the session know that the lease was gained.
+func (h *lease) tell() {
+	select {
+	case h.gained <- struct{}{}:
+	default:
+	}
+}
+
+// bucketLost reports whether nobody answers for the bucket, which may also be because its server is away.
+func bucketLost(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrNoResponders)
+}
+
+// claim writes the entry: over the one that this process wrote, now or before it restarted, or where there is none.
+func (h *lease) claim(ctx context.Context) (revision uint64, err error) {
+	bucket, value := h.leases.bucket, []byte(h.leases.instance)
+	if h.revision != 0 {
+		return bucket.Update(ctx, h.key, value, h.revision)
+	}
+	if revision, err = bucket.Create(ctx, h.key, value); !errors.Is(err, jetstream.ErrKeyExists) {
+		return revision, err
+	}
+	entry, getErr := bucket.Get(ctx, h.key)
+	if getErr != nil || string(entry.Value()) != h.leases.instance {
+		return 0, err
+	}
+	return bucket.Update(ctx, h.key, value, entry.Revision())
+}
+
+func (h *lease) held() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Before(h.until)
+}
+
+func (h *lease) hold(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = until
+}
+
+func (h *lease) giveBack() {
+	h.hold(time.Time{})
+	if h.revision == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// A lease that cannot be given back runs out by itself.
+	_ = h.leases.bucket.Delete(ctx, h.key, jetstream.LastRevision(h.revision))
+}

@@ -1,0 +1,267 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/topology"
+)
+
+// The standby takes over when the active one dies without a word, within the lease's time.
+func TestStandbyTakesOver(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		server, store := natstest.Server(t), natstest.Store(t)
+		nc, line := natstest.ConnectOver(t, server)
+		dying, err := eventlog.New(nc, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := eventlog.New(natstest.Connect(t, server), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		openRun(t, log, testRun)
+		env := testEnv(t, dying, "active")
+		env.Logger = slog.New(slog.DiscardHandler)
+		deciding(t, env, answering(answerer{estimator: "active"}))
+		synctest.Wait()
+		deciding(t, testEnv(t, log, "standby"), answering(answerer{estimator: "standby"}))
+		by := func(n int64) string {
+			completed, err := events.Data[events.GroupCompleted](answer(t, log, n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return completed.Estimator
+		}
+		openGroup(t, log, 1, "both live")
+		if who := by(1); who != "active" {
+			t.Errorf("while both live, the %s one decides", who)
+		}
+		line.Cut()
+		began := time.Now()
+		openGroup(t, log, 2, "one is dead")
+		if who := by(2); who != "standby" {
+			t.Errorf("after the active one's death, the %s one decides", who)
+		}
+		if took := time.Since(began); took > leaseTTL+2*leaseRenew {
+			t.Errorf("taking over took %s", took)
+		}
+		line.Mend() // the old one comes back and must not decide beside the new one
+		for n := range int64(20) {
+			openGroup(t, log, 3+n, "both live again")
+			time.Sleep(time.Second)
+		}
+		answer(t, log, 22)
+		if n := checkAnswers(t, log); n != 22 {
+			t.Errorf("%d answers, want 22", n)
+		}
+	})
+}
+
+// A service that stops gives its lease back: the other one need not wait for it to run out.
+func TestLeaseIsHandedOver(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		first := deciding(t, testEnv(t, log, "first"), answering(answerer{estimator: "first"}))
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+		deciding(t, testEnv(t, log, "second"), answering(answerer{estimator: "second"}))
+		synctest.Wait()
+		first.end(t)
+		began := time.Now()
+		openGroup(t, log, 2, "")
+		answer(t, log, 2)
+		if took := time.Since(began); took > 2*leaseRenew {
+			t.Errorf("the hand-over took %s", took)
+		}
+	})
+}
+
+// The bucket lives in memory: a server that restarts alone has lost it.
+func TestLeaseBucketIsLost(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		deciding(t, testEnv(t, log, "a"), answering(answerer{}))
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+		if err := log.JetStream().DeleteKeyValue(t.Context(), topology.LeaseBucket); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(leaseTTL + leaseRenew) // the last claim has run out
+		openGroup(t, log, 2, "")
+		began := time.Now()
+		answer(t, log, 2)
+		if took := time.Since(began); took > 2*leaseRenew {
+			t.Errorf("a decision came after %s only", took)
+		}
+	})
+}
+
+// Two deciders that both believe to hold the lease, which is only there to save work.
+func TestTwoActives(t *testing.T) {
+	server, store := natstest.Server(t), natstest.Store(t)
+	connect := func() *eventlog.Log {
+		log, err := eventlog.New(natstest.Connect(t, server), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+	log := connect()
+	if err := log.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	openRun(t, log, testRun)
+	for _, name := range []string{"a", "b", "c"} {
+		// Each has a bucket of its own, so each is alone.
+		bucket, err := log.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "own_" + name, Storage: jetstream.MemoryStorage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := testEnv(t, connect(), name)
+		l := newLoop(env, topology.AdvantageCalculator, testRun, "", answerer{estimator: name}, &leases{bucket: bucket, instance: name})
+		begin(t, func(ctx context.Context) error {
+			if err := l.keep(ctx); !errors.Is(err, context.Canceled) {
+				return err
+			}
+			return nil
+		})
+	}
+	const groups = 150
+	for n := range int64(groups) {
+		openGroup(t, log, n+1, "whose is it?")
+	}
+	for n := range int64(groups) {
+		answer(t, log, n+1)
+	}
+	if n := checkAnswers(t, log); n != groups {
+		t.Errorf("%d answers, want %d", n, groups)
+	}
+	who := map[string]int{}
+	for e, err := range log.All(t.Context(), testRun, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == events.GroupCompletedType {
+			completed, err := events.Data[events.GroupCompleted](e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			who[completed.Estimator]++
+		}
+	}
+	t.Logf("answers by: %v", who)
+}
+
+// heldSession is a session whose lease is held, with all of the run folded and nothing running beside it.
+func heldSession(t *testing.T, log *eventlog.Log, d Decider) *session {
+	t.Helper()
+	in, err := log.Incarnation(t.Context(), testRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLoop(testEnv(t, log, "a"), topology.AdvantageCalculator, testRun, "", d, nil)
+	db, err := l.open(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	s := &session{loop: l, db: db, lease: &lease{until: time.Now().Add(time.Hour)}, target: in.LastSeq}
+	for e, err := range log.All(t.Context(), testRun, 1) {
+		if err := s.fold(arrival{e, err}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// What follows from a decision that somebody else made differently must not be stated.
+func TestAdoptedFactWithAnotherContent(t *testing.T) {
+	for name, winner := range map[string]events.Event{
+		"the same fact":    must(events.New(testRun, events.GroupCompletedType, events.GroupID(1), "0", events.GroupCompleted{Estimator: "theirs"})),
+		"a different fact": must(events.New(testRun, events.GroupDroppedType, events.GroupID(1), "x", events.GroupDropped{})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := natstest.Log(t)
+			openRun(t, log, testRun)
+			for n := range int64(3) {
+				openGroup(t, log, n+1, "")
+			}
+			s := heldSession(t, log, answerer{estimator: "mine"})
+			winner.Prev = 2
+			stored, _, err := log.Append(t.Context(), winner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.decide(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := lastSeq(t, log); n != stored.Seq {
+				t.Errorf("%d events were stated beside what somebody else decided", n-stored.Seq)
+			}
+			if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != stored.Seq {
+				t.Errorf("it decides again before it has folded the other's fact, %v", err)
+			}
+			if err := s.fold(arrival{event: stored}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.decide(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := lastSeq(t, log) - stored.Seq; n < 2 {
+				t.Errorf("it states %d facts after it has folded the other's", n)
+			}
+		})
+	}
+}
+
+func must(e events.Event, err error) events.Event {
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+func lastSeq(t testing.TB, log *eventlog.Log) uint64 {
+	t.Helper()
+	in, err := log.Incarnation(t.Context(), testRun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.LastSeq
+}
+
+// Who gains the lease folds first what the one before it has left.
+func TestTakingOverFoldsFirst(t *testing.T) {
+	log := natstest.Log(t)
+	openRun(t, log, testRun)
+	openGroup(t, log, 1, "")
+	s := heldSession(t, log, answerer{})
+	left := openGroup(t, log, 2, "")
+	if err := s.takeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != left.Seq {
+		t.Errorf("it decides on less than there is, %v", err)
+	}
+	if err := s.fold(arrival{event: left}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != left.Seq+2 {
+		t.Errorf("it decides nothing on all there is, %v", err)
+	}
+}

@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/retry"
+)
+
+// A handler is called again at once, after a rest in which racing writers part, when somebody else was faster. After these tries its input
+// waits for another delivery.
+var races = retry.Policy{First: 2 * time.Millisecond, Most: 100 * time.Millisecond, Tries: 16}
+
+// Record hands one input to the service's handler and appends its events. It calls the handler again where somebody else was faster, and where
+// the handler asks for it. It is the one place at which effect services append.
+func (e Effect) Record(ctx context.Context, log *eventlog.Log, m Message) error {
+	return e.record(ctx, log, m, func(time.Duration, int) {})
+}
+
+// record is Record, and tells of each append how long it took and of how many events it was.
+func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, published func(time.Duration, int)) error {
+	for lost := 0; ; m.Again = true {
+		facts, wish := e.Handle(ctx, m)
+		progress, err := e.append(ctx, log, m, facts, published)
+		if err == nil {
+			// A Permanent input must not go with its events unstated, so the wish comes second.
+			err = wish
+		}
+		again := errors.Is(err, ErrCallAgain)
+		if again && progress {
+			lost = 0
+			continue
+		}
+		if !again && !errors.Is(err, ErrOvertaken) {
+			return err
+		}
+		if lost++; races.Spent(lost) || !races.Wait(ctx, lost) {
+			return err
+		}
+	}
+}
+
+// append puts a handler's events on the log, and reports whether they were not there before.
+func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
+	if len(facts) == 0 {
+		return false, nil
+	}
+	facts = slices.Clone(facts) // the handler's may be shared
+	trace := traceParent(ctx)
+	for i := range facts {
+		if facts[i].Source == "" {
+			facts[i].Source = e.Name
+		}
+		facts[i].TraceParent = trace
+	}
+	began := time.Now()
+	stored, adopted, err := Publish(ctx, log, facts)
+	published(time.Since(began), len(facts))
+	switch {
+	case err != nil || e.Recorded == nil:
+		return !adopted, err
+	case adopted:
+		return false, fmt.Errorf("%w: %s was adopted", ErrOvertaken, facts[len(facts)-1].ID)
+	}
+	return true, e.Recorded(ctx, m, stored)
+}

@@ -1,0 +1,207 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage/projection"
+)
+
+// arrival is an event of the run, or why no more come.
+type arrival struct {
+	event events.Event
+	err   error
+}
+
+// readAhead bounds the events that wait to be folded.
+const readAhead = 1024
+
+func (l *loop) events(ctx context.Context, in eventlog.Incarnation, from uint64) <-chan arrival {
+	arrivals := make(chan arrival, readAhead)
+	send := func(a arrival) error {
+		select {
+		case arrivals <- a:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	go func() {
+		err := l.env.Log.FollowStream(ctx, l.run, in, from, "", func(e events.Event) error { return send(arrival{event: e}) })
+		_ = send(arrival{err: err})
+	}()
+	return arrivals
+}
+
+// session is a loop with its projection open.
+type session struct {
+	*loop
+	db    *projection.DB
+	lease *lease
+	// target is the sequence that must be folded before the next decision: what was there at the start, and
+	// what the last decision put on the log or found there.
+	target uint64
+	closed bool
+	wake   time.Time
+	// moved is when the run went on for the last time.
+	moved time.Time
+	rest  rest
+}
+
+const (
+	// restAfter is how long nothing must happen in a closed run before its deciders leave it.
+	restAfter = 30 * time.Second
+	// decideAgainAfter is the rest after a conflict with something that is folded already: a fault of the decider.
+	decideAgainAfter = time.Second
+	// shortestRest bounds how often a decider that wakes in the past is asked.
+	shortestRest = 5 * time.Millisecond
+)
+
+// follow folds and decides until the context ends or a closed run is at rest.
+func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-arrivals:
+			if err := s.fold(a, arrivals); err != nil {
+				return err
+			}
+			s.moved = time.Now()
+		case <-s.lease.gained:
+			if err := s.takeOver(ctx); err != nil {
+				return err
+			}
+		case <-timer.C:
+		}
+		if err := s.decide(ctx); err != nil {
+			return err
+		}
+		if s.closed && s.wake.IsZero() && time.Since(s.moved) >= restAfter {
+			return nil
+		}
+		timer.Reset(s.pause())
+	}
+}
+
+// pause is how long to wait for something to happen before looking again.
+func (s *session) pause() time.Duration {
+	switch {
+	case s.ready() && !s.wake.IsZero():
+		return max(shortestRest, time.Until(s.wake))
+	case s.closed:
+		return max(shortestRest, restAfter-time.Since(s.moved))
+	}
+	return time.Hour
+}
+
+// ready: this process holds the lease and has folded all that it knows of.
+func (s *session) ready() bool {
+	return s.db.Seq() > 0 && s.db.Seq() >= s.target && s.lease.held()
+}
+
+// takeOver sees to it that what another process decided until now is folded before this one decides.
+func (s *session) takeOver(ctx context.Context) error {
+	in, err := s.env.Log.Incarnation(ctx, s.run)
+	if err != nil {
+		return err
+	}
+	s.target = max(s.target, in.LastSeq)
+	return nil
+}
+
+// batchEvents bounds the events that are folded in one transaction.
+const batchEvents = 512
+
+// fold takes an event and those that wait behind it into the projection, in one transaction.
+func (s *session) fold(first arrival, more <-chan arrival) error {
+	tx := s.db.Begin()
+	seq := s.db.Seq()
+	for a, n := first, 1; ; n++ {
+		err := unreadable(a.err)
+		if err == nil {
+			err = ofRun(s.apply(tx, seq, a.event))
+		}
+		if err != nil {
+			tx.Discard()
+			return err
+		}
+		seq = a.event.Seq
+		if n == batchEvents || len(more) == 0 {
+			if err := projection.Put(tx, foldedKey, folded{ID: a.event.ID, Time: a.event.Time}); err != nil {
+				tx.Discard()
+				return err
+			}
+			return s.db.Commit(tx, seq)
+		}
+		a = <-more
+	}
+}
+
+func (s *session) apply(tx *projection.Tx, after uint64, e events.Event) error {
+	if after > 0 && e.Seq != after+1 {
+		return fmt.Errorf("the run's events %d to %d are missing: it was purged", after+1, e.Seq-1)
+	}
+	if e.Type == events.RunClosedType {
+		s.closed = true
+		if err := projection.Put(tx, closedKey, true); err != nil {
+			return err
+		}
+	}
+	return applyEvent(tx, s.decider, s.emits, e)
+}
+
+// decide lets the decider decide, when this process holds the lease and has folded all there is, and publishes.
+func (s *session) decide(ctx context.Context) error {
+	if !s.ready() {
+		return nil
+	}
+	asOf, now := s.db.Seq(), time.Now().Round(0).UTC()
+	facts, wake, err := s.rest.decideAt(s.db, s.decider, s.source, asOf, now)
+	if err != nil {
+		return ofRun(fmt.Errorf("decide as of %d: %w", asOf, err))
+	}
+	s.wake = wake
+	for _, fact := range facts {
+		again, err := s.publish(ctx, fact)
+		if err != nil {
+			return err
+		}
+		if again {
+			break
+		}
+	}
+	if len(facts) > 0 && s.target <= asOf {
+		s.env.Logger.Warn("decision conflict", "decider", s.source, "run", s.run, "as_of", asOf, "fact", facts[0].ID)
+		s.wake = now.Add(decideAgainAfter)
+	}
+	s.failures = 0
+	return nil
+}
+
+// publish appends one fact. again: the log holds something else than was decided, so fold it and decide again.
+func (s *session) publish(ctx context.Context, fact events.Event) (again bool, err error) {
+	if c, ok := s.decider.(Completer); ok {
+		if fact, err = c.Complete(ctx, s.db, fact); err != nil {
+			return false, ofRun(fmt.Errorf("complete %s: %w", fact.ID, err))
+		}
+	}
+	stored, adopted, err := s.env.Log.Append(ctx, fact)
+	var conflict *eventlog.Conflict
+	if errors.As(err, &conflict) {
+		s.target = max(s.target, conflict.Winner.Seq)
+		return true, nil
+	}
+	if err != nil {
+		return false, unappendable(err)
+	}
+	s.target = max(s.target, stored.Seq)
+	return adopted && !bytes.Equal(stored.Data, fact.Data), nil
+}
