@@ -126,7 +126,7 @@ func (g *cgroup) bounds(controller string, limits Limits) []bound {
 	quota := strconv.Itoa(int(limits.CPUs * cpuPeriod))
 	switch controller + "/" + g.place.versions[controller] {
 	case "memory/v1":
-		return []bound{{file: "memory.limit_in_bytes", value: memory}}
+		return []bound{{file: "memory.limit_in_bytes", value: memory}, {"memory.kmem.tcp.limit_in_bytes", memory, true}} // TCP's buffers count apart
 	case "memory/v2": // without swap accounting there is no limit of swap
 		return []bound{{file: "memory.max", value: memory}, {"memory.swap.max", "0", true}, {"memory.oom.group", "0", true}}
 	case "cpu/v1":

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // impostor is what answers instead of an init process: code that took it over.

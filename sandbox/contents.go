@@ -19,11 +19,11 @@ func Tree(limit int64, snapshot, change []byte) (fs.FS, error) {
 	return archive.Tree(limit, snapshot, change)
 }
 
-// Sifted is a change from which Sift took what must not reach the tests.
-type Sifted = archive.Sifted
+// Filtered is a change from which Filter took what must not reach the tests.
+type Filtered = archive.Filtered
 
-// Sift takes out of a change all that touches protected paths, and links that lead out of the workspace, which stands at workdir. A change
+// Filter takes out of a change all that touches protected paths, and links that lead out of the workspace, which is at workdir. A change
 // that makes a link of the snapshot lead out is refused with ErrInvalid.
-func Sift(snapshot, change []byte, workdir string, protected func(name string) bool) (Sifted, error) {
-	return archive.Sift(snapshot, change, workdir, protected)
+func Filter(snapshot, change []byte, workdir string, protected func(name string) bool) (Filtered, error) {
+	return archive.Filter(snapshot, change, workdir, protected)
 }

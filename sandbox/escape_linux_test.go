@@ -13,9 +13,10 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
-	"golang.org/x/sys/unix"
 )
 
 // The escapes are tried for real: this test program runs inside a sandbox, as whoever runs the test, and tries. What it
@@ -150,6 +151,9 @@ func tryCalls() {
 		"request_key":       {unix.SYS_REQUEST_KEY, unix.EPERM},
 		"fanotify_init":     {unix.SYS_FANOTIFY_INIT, unix.EPERM},
 		"clone3":            {unix.SYS_CLONE3, unix.ENOSYS},
+		"statmount":         {unix.SYS_STATMOUNT, unix.ENOSYS},
+		"listmount":         {unix.SYS_LISTMOUNT, unix.ENOSYS},
+		"a later kernel's":  {600, unix.ENOSYS},
 		"x32 getpid":        {0x40000000 + 39, unix.ENOSYS},
 	}
 	for name, call := range refused {
@@ -184,6 +188,12 @@ func tryNetwork() {
 		if conn, err := net.DialTimeout(network, address, time.Second); err == nil {
 			escaped("connected to %s %s", network, address)
 			conn.Close()
+		}
+	}
+	for name, protocol := range map[string]int{"netfilter": unix.NETLINK_NETFILTER, "xfrm": unix.NETLINK_XFRM, "crypto": unix.NETLINK_CRYPTO} {
+		if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol); err == nil {
+			escaped("netlink socket of %s", name)
+			unix.Close(fd)
 		}
 	}
 	for name, family := range map[string]int{"vsock": unix.AF_VSOCK, "packet": unix.AF_PACKET, "alg": unix.AF_ALG, "bluetooth": unix.AF_BLUETOOTH} {
@@ -316,4 +326,60 @@ func TestFileToolsStayInside(t *testing.T) {
 	if data, err := os.ReadFile(secret); err != nil || string(data) != "secret of the host" {
 		t.Errorf("the host's file is now %q, %v", data, err)
 	}
+}
+
+// TestFileToolsDoNotLookIntoProc: what /proc says of "self" is the process that serves the file tools, and the links there lead to what
+// that process has open.
+func TestFileToolsDoNotLookIntoProc(t *testing.T) {
+	sb := sandboxtest.New(t, sandbox.Spec{})
+	output(t, sb, `echo inside > file; ln -s /proc/self/environ environ; ln -s /proc/self proc; ln -s /proc/self/fd fds; ln -s /proc/self/cwd/file cwd
+ln -s /proc/self/root root; ln -s /proc/self/exe exe; ln -s /dev/fd descriptors; ln -s /proc/thread-self/cwd thread; ln -s `+"$PWD"+`/file good`)
+	for _, name := range []string{
+		"/proc/1/environ", "/proc/self/environ", "/proc/self/maps", "/proc/self/mem", "/proc/meminfo", "environ", "proc/cmdline", "cwd", "exe",
+		"/proc/self/root/etc/os-release", "root/etc/os-release", "/proc/1/root/etc/os-release", "/proc/self/cwd/file", "thread/file", "/dev/stdin",
+	} {
+		if data, err := sb.ReadFile(t.Context(), name, 1<<20); err == nil {
+			t.Errorf("read %s: %.100q", name, data)
+		}
+	}
+	for i := range 32 {
+		for _, folder := range []string{"/proc/self/fd", "/proc/1/fd", "fds", "descriptors"} {
+			name := fmt.Sprintf("%s/%d", folder, i)
+			if data, err := sb.ReadFile(t.Context(), name, 100); err == nil {
+				t.Errorf("read %s: %.100q", name, data)
+			}
+			if err := sb.WriteFile(t.Context(), name, []byte("x"), 0); err == nil {
+				t.Errorf("wrote %s", name)
+			}
+			if err := sb.WriteFile(t.Context(), name+"/made/file", []byte("x"), 0); err == nil {
+				t.Errorf("wrote below %s", name)
+			}
+		}
+	}
+	for _, name := range []string{"/proc/self/root/tmp/x", "root/tmp/x", "thread/x", "/proc/self/comm", "/proc/1/oom_score_adj"} {
+		if err := sb.WriteFile(t.Context(), name, []byte("0"), 0); err == nil {
+			t.Errorf("wrote %s", name)
+		}
+	}
+	for _, name := range []string{"good", "file"} {
+		if data, err := sb.ReadFile(t.Context(), name, 100); err != nil || string(data) != "inside\n" {
+			t.Errorf("%s holds %q, %v", name, data, err)
+		}
+	}
+}
+
+// TestHostsProc: of /proc a sandbox sees what programs need, and nothing that tells of the host's kernel, devices and other users.
+func TestHostsProc(t *testing.T) {
+	sb := sandboxtest.New(t, sandbox.Spec{})
+	hidden := "acpi asound bus cmdline config.gz consoles crypto devices diskstats driver fs interrupts iomem ioports irq kallsyms kcore key-users keys kmsg locks " +
+		"modules mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger timer_list tty vmallocinfo zoneinfo"
+	if got := output(t, sb, "cd /proc; for f in "+hidden+"; do cat $f 2>/dev/null | head -c 20; ls $f/ 2>/dev/null; (echo x > $f) 2>/dev/null && echo wrote $f; done; true"); got != "" {
+		t.Errorf("it shows %q", got)
+	}
+	for _, name := range []string{"cpuinfo", "meminfo", "stat", "uptime", "loadavg", "version", "filesystems", "self/status", "self/mountinfo", "net/tcp"} {
+		if got := output(t, sb, "head -c 20 /proc/"+name); got == "" {
+			t.Errorf("/proc/%s is empty", name)
+		}
+	}
+	output(t, sb, "touch /.covered-file 2>/dev/null && exit 1; ls -A / | grep covered && exit 1; true")
 }

@@ -109,15 +109,15 @@ func (s *Sandbox) HostUser(t *testing.T) uint32 {
 	return user
 }
 
-// Spares are the processes that are ready for next sandboxes.
-func Spares() (pids []int) {
-	spares.Lock()
-	defer spares.Unlock()
-	for _, ready := range spares.ready {
+// Prewarmed are the processes that are ready for next sandboxes.
+func Prewarmed() (pids []int) {
+	prewarmed.Lock()
+	defer prewarmed.Unlock()
+	for _, ready := range prewarmed.ready {
 		select {
-		case spare := <-ready:
-			ready <- spare
-			pids = append(pids, spare.process.pid())
+		case next := <-ready:
+			ready <- next
+			pids = append(pids, next.process.pid())
 		default:
 		}
 	}

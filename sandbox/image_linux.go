@@ -144,7 +144,7 @@ func inspect(ctx context.Context, name string) (Image, error) {
 
 var validID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// export writes the image's tree beside its place and moves it there, so that what stands there is whole.
+// export writes the image's tree beside its place and moves it there, so that what is there is whole.
 func export(ctx context.Context, image Image) (err error) {
 	folder := filepath.Dir(image.Root)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

@@ -14,7 +14,8 @@ const (
 	IsolationNamespaces = "namespaces"
 	// IsolationLandlock is for root where the kernel refuses namespaces, as most containers do: a user of its own for each sandbox,
 	// Landlock rules that leave it the system folders to read and a private folder to write, no sockets. The process table and its
-	// command lines can be seen, and the disk limit bounds single files only.
+	// command lines can be seen, and the disk limit bounds single files only. Without control groups the buffers of socket pairs count by
+	// their number, not by their size.
 	IsolationLandlock = "landlock"
 	// IsolationNone is a process group in a private folder: nothing protects the host.
 	IsolationNone = "none"

@@ -215,9 +215,11 @@ func TestForeignOwners(t *testing.T) {
 	}
 	sandbox.Reap()
 	for folder, left := range map[string]bool{old: false, recent: true, full: true} {
-		if _, err := os.Stat(folder); (err == nil) != left {
-			t.Errorf("%s: %v", folder, err)
-		}
+		t.Run(folder, func(t *testing.T) {
+			if _, err := os.Stat(folder); (err == nil) != left {
+				t.Errorf("%s: %v", folder, err)
+			}
+		})
 	}
 	if members, err := os.ReadFile(filepath.Join(full, "cgroup.procs")); err != nil || string(members) != strconv.Itoa(command.Process.Pid)+"\n" {
 		t.Errorf("the group of another namespace has now %q, %v", members, err)

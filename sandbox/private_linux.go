@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// place is what a sandbox without namespaces has of the host: a private folder, and where Landlock isolates a user of its own.
-type place struct {
+// hostView is what a sandbox without namespaces has of the host: a private folder, and where Landlock isolates a user of its own.
+type hostView struct {
 	folder string
 	user   uint32 // 0: the owner's
 }
@@ -17,11 +17,11 @@ type place struct {
 // signal each other's processes.
 const privateUsers = 1 << 26
 
-func newPlace(level string) (place, error) {
-	var own place
+func newHostView(level string) (hostView, error) {
+	var own hostView
 	if level == IsolationLandlock {
 		if os.Geteuid() != 0 {
-			return own, errors.New("landlock: only root can give a sandbox another user than its own, whose files it could change the mode of")
+			return own, errors.New("landlock: only root can run a sandbox as another user, and a sandbox of the same user could change the mode of that user's files")
 		}
 		own.user = verifierUser + 1 + rand.Uint32N(privateUsers)
 	}

@@ -41,7 +41,8 @@ func probe(ctx context.Context) (Report, error) {
 	}
 	report.Isolation, report.Filesystem, report.Cgroup = s.Isolation(), s.FSMode(), s.Cgroup()
 	if report.Cgroup == "none" {
-		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms, processes by a resource limit"
+		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms (pages, page tables, shared memory, buffers of pipes and sockets; " +
+			"not the kernel's other objects, such as mappings, nor what is taken and freed between two looks), memfd_create is refused, processes are limited by a resource limit"
 	}
 	return report, nil
 }

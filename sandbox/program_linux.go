@@ -13,9 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rondo-rl/rondo/sandbox/internal"
 	"github.com/rondo-rl/rondo/sandbox/internal/agent"
-	"golang.org/x/sys/unix"
 )
 
 // program is what sandboxes have as their first process.
@@ -27,7 +28,7 @@ type program struct {
 // path is where the program can be started, here and in every process that was forked from this one.
 func (p program) path() string { return fmt.Sprintf("/proc/self/fd/%d", p.Fd()) }
 
-// firstProgram is the one that lies beside this program, where it is of the same build, or else this program itself.
+// firstProgram is the one that is beside this program, where it is of the same build, or else this program itself.
 var firstProgram = sync.OnceValues(func() (program, error) {
 	alone, err := openAlone()
 	if err == nil {
@@ -38,7 +39,7 @@ var firstProgram = sync.OnceValues(func() (program, error) {
 		return program{}, ownErr
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no %s lies beside it: `go build -o DIR ./cmd/...` makes both", agent.InitName)
+		err = fmt.Errorf("its folder has no %s: `go build -o DIR ./cmd/...` builds both", agent.InitName)
 	}
 	return program{own, fmt.Sprintf("rondo itself (%v)", err)}, nil
 })
@@ -89,6 +90,9 @@ func seal(path string) (*os.File, error) {
 		return file, nil
 	}
 	defer file.Close()
+	if errors.Is(err, unix.ENOSYS) { // a sandbox inside of a sandbox has no such files
+		return unnamedCopy(file)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("copy %s to memory: %w", path, err)
 	}
@@ -101,4 +105,18 @@ func seal(path string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("seal %s: %w", path, err), memory.Close())
 	}
 	return memory, nil
+}
+
+// unnamedCopy copies a program to a file without a name.
+func unnamedCopy(program *os.File) (*os.File, error) {
+	written, err := os.CreateTemp("", "rondo")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(written.Name())
+	_, err = io.Copy(written, program)
+	if err := errors.Join(err, written.Chmod(0o755), written.Close()); err != nil {
+		return nil, err
+	}
+	return os.Open(written.Name()) // what is open for writing cannot be started
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -48,6 +47,13 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 	if err := spec.validate(); err != nil {
 		return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
 	}
+	if spec.Calls != nil {
+		size, err := callProgramBytes()
+		if err != nil {
+			return nil, fmt.Errorf("make sandbox %s: %w", spec.Name, err)
+		}
+		spec.Limits.MemoryBytes += size
+	}
 	reaping()
 	var refusals []error
 	for _, level := range spec.ladder() {
@@ -66,17 +72,20 @@ func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 // create makes a sandbox of one level of isolation.
 func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	if level == IsolationNamespaces {
-		s, err := launch(ctx, spec, level, place{})
+		s, err := launch(ctx, spec, level, hostView{})
 		if errors.Is(err, wire.ErrRefused) && spec.Snapshot != nil && spec.Snapshot.from != nil {
 			spec.Snapshot = &Snapshot{fetch: spec.Snapshot.fetch} // perhaps it is the shared mount that the kernel refuses
-			return launch(ctx, spec, level, place{})
+			return launch(ctx, spec, level, hostView{})
 		}
 		return s, err
 	}
-	if spec.Root != "" {
-		return nil, fmt.Errorf("%s: %w: a root of its own takes namespaces", level, ErrInvalid)
+	if spec.Calls != nil || spec.Serves != nil {
+		return nil, fmt.Errorf("%s: %w", level, ErrLink)
 	}
-	own, err := newPlace(level)
+	if spec.Root != "" {
+		return nil, fmt.Errorf("%s: %w: a separate root file system needs namespaces", level, ErrInvalid)
+	}
+	own, err := newHostView(level)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +97,13 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 }
 
 // launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
-func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, error) {
+func launch(ctx context.Context, spec Spec, level string, own hostView) (*Sandbox, error) {
 	s := &Sandbox{spec: spec, isolation: level, private: own.folder, user: own.user}
 	if level == IsolationNamespaces && os.Geteuid() == 0 {
 		s.user = spec.Role.hostUser()
 	}
 	of := kind{s.user, spec.host(level)}
-	first, err := takeSpare(of, spec.Limits)
+	first, err := takePrewarmed(of, spec.Limits)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -113,7 +122,7 @@ func launch(ctx context.Context, spec Spec, level string, own place) (*Sandbox, 
 	}
 	if level == IsolationNamespaces {
 		s.counted = true
-		spareNext(of)
+		prewarmNext(of)
 	}
 	return s, nil
 }
@@ -141,7 +150,7 @@ func (s *Sandbox) begin(ctx context.Context) error {
 	if err == nil {
 		err = s.Unpack(ctx, s.spec.Workdir, data)
 	}
-	if err == nil && s.spec.Role != RoleVerifier { // nobody asks what the tests changed
+	if err == nil && s.spec.Role == RoleAgent { // nobody asks what the tests changed
 		err = s.SetBase(ctx)
 	}
 	return err
@@ -164,7 +173,7 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
 	files := s.share()
-	err := s.conn.boot(ctx, files, boot, archives)
+	err := s.conn.boot(ctx, s.link(&boot, files), boot, archives)
 	for _, file := range files {
 		file.Close()
 	}
@@ -220,7 +229,7 @@ func (s *Sandbox) Close() error {
 		s.closed = errors.Join(s.closed, s.group.remove())
 		s.letGo()
 		if s.counted {
-			spareNoMore()
+			stopPrewarming()
 		}
 	})
 	return s.closed
@@ -230,93 +239,6 @@ func (s *Sandbox) letGo() {
 	if s.release != nil {
 		s.release()
 	}
-}
-
-// base environment of every command: no pager, no colours, no locale of the host.
-var baseEnv = map[string]string{
-	"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "USER": "root", "LOGNAME": "root",
-	"SHELL": "/bin/sh", "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp", "PAGER": "cat", "GIT_PAGER": "cat", "MANPAGER": "cat",
-	"PYTHONDONTWRITEBYTECODE": "1",
-}
-
-// Exec runs a command and waits for it. How it ended, also by a limit, is the Result; an error is of the sandbox or of ctx.
-// When a command is over, everything that it left behind is killed, unless it was started with Background.
-func (s *Sandbox) Exec(ctx context.Context, c Command) (Result, error) {
-	request, wall, err := s.request(c)
-	if err != nil {
-		return Result{}, err
-	}
-	request.Op = wire.OpExec
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var output sink
-	if f := newFollower(c, request.Output, end); f != nil {
-		request.Stream, output = true, f.take
-	}
-	return s.exec(ctx, request, c.Stdin, wall, output)
-}
-
-// request describes a command with the sandbox's own environment and limits, and says how long it may take.
-func (s *Sandbox) request(c Command) (wire.Request, time.Duration, error) {
-	if len(c.Argv) == 0 || c.Argv[0] == "" {
-		return wire.Request{}, 0, fmt.Errorf("run in sandbox %s: %w: no command", s.spec.Name, ErrInvalid)
-	}
-	for _, text := range append(c.Argv, c.Dir) {
-		if strings.ContainsRune(text, 0) {
-			return wire.Request{}, 0, fmt.Errorf("run in sandbox %s: %w: a zero byte in the command", s.spec.Name, ErrInvalid)
-		}
-	}
-	env := s.Env()
-	maps.Copy(env, c.Env)
-	wall := s.spec.Limits.Wall
-	if c.Wall > 0 {
-		wall = c.Wall
-	}
-	dir := c.Dir
-	if !path.IsAbs(dir) {
-		dir = path.Join(s.spec.Workdir, dir)
-	}
-	return wire.Request{
-		Path: dir, Argv: c.Argv, Env: env, WallMillis: wall.Milliseconds(), Output: s.spec.Limits.OutputBytes, Background: c.Background,
-	}, wall, nil
-}
-
-func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration, output sink) (Result, error) {
-	kills, begin := s.group.oomKills(), time.Now()
-	deadline, cancel := context.WithTimeout(ctx, wall+answerGrace)
-	defer cancel()
-	const markers = 256 // lines that say what is missing
-	response, body, err := s.conn.follow(deadline, request, 2*int64(request.Output)+markers, stdin, output)
-	if err != nil {
-		return Result{}, s.failed("run "+request.Argv[0], err, kills)
-	}
-	e := response.Exec
-	if e == nil || e.StdoutBytes < 0 || e.StdoutBytes > len(body) {
-		return Result{}, s.failed("run "+request.Argv[0], wire.ErrProtocol, kills)
-	}
-	result := Result{
-		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes:], DroppedBytes: e.Dropped,
-		Signaled: e.Signaled, TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
-		Duration: time.Since(begin), Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
-	}
-	if e.Detached != 0 {
-		result.Detached = time.Unix(0, e.Detached)
-	}
-	return result, nil
-}
-
-// failed says where an error happened, and when the sandbox died of hunger for memory, that.
-func (s *Sandbox) failed(what string, err error, kills int64) error {
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, ErrClosed) && s.group.oomKills() > kills {
-		err = fmt.Errorf("out of memory (limit %d MiB): %w", s.spec.Limits.MemoryBytes>>20, err)
-	}
-	if errors.Is(err, ErrClosed) {
-		err = errors.Join(err, s.process.lastWords())
-	}
-	return fmt.Errorf("%s in sandbox %s: %w", what, s.spec.Name, err)
 }
 
 // operate runs an operation that answers bytes, at most limit of them.
@@ -352,10 +274,17 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string, max int64) ([]byte,
 	return data, err
 }
 
-// Stat tells the size of a file and when it last changed.
+// Stat gives the size of a file and when it last changed.
 func (s *Sandbox) Stat(ctx context.Context, name string) (FileState, error) {
 	response, _, err := s.operate(ctx, wire.Request{Op: wire.OpStat, Path: s.resolve(name)}, 0, nil)
-	return FileState{Size: response.Total, Changed: time.Unix(0, response.Changed)}, err
+	found := response.State
+	if err == nil && found == nil {
+		err = wire.ErrProtocol
+	}
+	if err != nil {
+		return FileState{}, err
+	}
+	return FileState{Size: found.Size, Changed: time.Unix(0, found.Changed), Mode: fs.FileMode(found.Mode), Links: found.Links, Inode: found.Inode}, nil
 }
 
 // WriteFile replaces a file's content and makes the folders above it. Mode 0 keeps the mode of a file that is there.

@@ -270,25 +270,27 @@ func TestSnapshotsInAFolder(t *testing.T) {
 		"a file more":    func() error { return os.WriteFile(kept+"x", nil, 0o644) },
 		"no base":        func() error { return os.Truncate(filepath.Join(dir, a, "base"), 10) },
 	} {
-		first, err := open(1<<30).Use(t.Context(), a, fetchA)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first.Release()
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
-		before := fetched.Load()
-		again, err := open(1<<30).Use(t.Context(), a, fetchA)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sb := sandboxtest.New(t, sandbox.Spec{Snapshot: again})
-		if got := output(t, sb, "ls; head -c 3 a; stat -c %s a"); got != "a\nother\naaa100000" || fetched.Load() != before+1 || changes(t, sb) != nil {
-			t.Errorf("%s: fetched %d times more, %q", what, fetched.Load()-before, got)
-		}
-		sb.Close()
-		again.Release()
+		t.Run(what, func(t *testing.T) {
+			first, err := open(1<<30).Use(t.Context(), a, fetchA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.Release()
+			if err := damage(); err != nil {
+				t.Fatal(err)
+			}
+			before := fetched.Load()
+			again, err := open(1<<30).Use(t.Context(), a, fetchA)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sb := sandboxtest.New(t, sandbox.Spec{Snapshot: again})
+			if got := output(t, sb, "ls; head -c 3 a; stat -c %s a"); got != "a\nother\naaa100000" || fetched.Load() != before+1 || changes(t, sb) != nil {
+				t.Errorf("%s: fetched %d times more, %q", what, fetched.Load()-before, got)
+			}
+			sb.Close()
+			again.Release()
+		})
 	}
 	lie := func(context.Context) ([]byte, error) { return fetchB(t.Context()) }
 	if _, err := open(1<<30).Use(t.Context(), strings.Repeat("0", 64), lie); !errors.Is(err, sandbox.ErrInvalid) {

@@ -33,6 +33,7 @@ const (
 	DefaultWall        = 60 * time.Second
 	DefaultOutputBytes = 64 << 10
 	DefaultWorkdir     = "/app"
+	DefaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
 // Bounds of archives: entries, contents before compression, bytes of a snapshot, bytes of a change.
@@ -48,15 +49,21 @@ var (
 	ErrUnsupported = errors.New("sandboxes need Linux")
 	// ErrClosed says that the sandbox is closed, or that its first process is gone.
 	ErrClosed = errors.New("sandbox is closed")
+	// ErrOutOfMemory says that what ran inside used up the memory, and the sandbox ended with it.
+	ErrOutOfMemory = errors.New("out of memory")
 	// ErrTooLarge says that a file, a workspace or its change exceeds a limit. It is the doing of what ran inside.
 	ErrTooLarge = wire.ErrTooLarge
 	// ErrInvalid says that an archive or a request was refused for what it asks.
 	ErrInvalid = wire.ErrInvalid
+	// ErrLink says that a sandbox cannot have a Link, as it has no namespaces.
+	ErrLink = errors.New("only sandboxes with namespaces can run each other's commands")
 )
 
 // Limits bound what runs in a sandbox. The zero value of a field stands for its default.
 type Limits struct {
-	// MemoryBytes bounds the memory of all processes together (512 MiB). What lies on disk, in memory too, is on top.
+	// MemoryBytes bounds the memory of all processes together (512 MiB), with page tables, shared memory and what is in pipes and sockets. What
+	// is on disk, in memory too, is on top. Without control groups it is looked at every 100 ms, and memfd_create is refused; the kernel's
+	// other objects, such as mappings and timers, are then not counted.
 	MemoryBytes int64
 	// DiskBytes bounds all that is written: workspace, /tmp, home (256 MiB).
 	DiskBytes int64
@@ -109,8 +116,9 @@ type Role int
 
 // The roles.
 const (
-	RoleAgent    Role = iota // and whatever else is no verifier
-	RoleVerifier             // runs a task's tests
+	RoleAgent     Role = iota // and whatever else is none of the others
+	RoleVerifier              // runs a task's tests
+	RoleUnderTest             // runs the code under test, where that is apart from the tests
 )
 
 // SnapshotBytes is what a service's unpacked snapshots may take on the disk beside those in use.
@@ -124,7 +132,7 @@ const (
 
 // Spec describes a sandbox.
 type Spec struct {
-	// Name stands in errors and is the host name: "g000123-4".
+	// Name is in errors and is the host name: "g000123-4".
 	Name string
 	Role Role
 	// Workdir is the workspace, an absolute path inside ("/app"). It starts empty, or with Snapshot, which is the base of Changes then.
@@ -139,10 +147,24 @@ type Spec struct {
 	// Env is added to the environment of every command.
 	Env    map[string]string
 	Limits Limits
+	// Calls gives the sandbox's programs the command under-test, in CallFolder: it runs commands in the sandbox that Serves the same link.
+	Calls *Link
+	// Serves lets the sandbox run the commands of another one.
+	Serves *Served
 	// AllowInsecure lets New give whatever level of isolation the kernel allows, down to none: Sandbox.Isolation says what it became.
 	AllowInsecure bool
 	// MinIsolation is the weakest level that New may give, with AllowInsecure or without; IsolationNamespaces by default.
 	MinIsolation string
+}
+
+// Served is what a sandbox needs to run the commands of another one.
+type Served struct {
+	Link *Link
+	// Env is added to the sandbox's own environment for each command.
+	Env map[string]string
+	// Withheld is the environment in which the other sandbox's programs start: a variable that still has this value there is not taken over. One that
+	// was set there since is, but for those that mean a sandbox's own folders and programs, such as PATH and HOME.
+	Withheld map[string]string
 }
 
 func (s Spec) withDefaults() Spec {
@@ -197,7 +219,7 @@ func validTarget(target string) error {
 	}
 	for _, folder := range []string{"/proc/", "/dev/", "/etc/", "/logs/"} {
 		if strings.HasPrefix(target, folder) {
-			return fmt.Errorf("path %q inside lies in one of the sandbox's own folders", target)
+			return fmt.Errorf("path %q is in one of the sandbox's own folders", target)
 		}
 	}
 	return nil
@@ -223,6 +245,17 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	// Background lets Exec return at once and the command run until the sandbox is closed. Its output goes to Result.Log.
 	Background bool
+	// Channel gives the command a stream socket as descriptor ChannelFD; Result.Sent is what was written to it. A background command has none.
+	Channel *Channel
+}
+
+// ChannelFD is the descriptor of Command.Channel. It is no path: only what was started with it can use it.
+const ChannelFD = wire.ReportFD
+
+// Channel leads from a command to its owner.
+type Channel struct {
+	Greeting string // can be read from the descriptor from the start; at most 64 KiB
+	MaxBytes int    // how much is kept of what is written
 }
 
 // Result is how a command ended.
@@ -232,9 +265,12 @@ type Result struct {
 	Stdout, Stderr []byte
 	// DroppedBytes is how much of the output exceeded the limit; a line stands where it is missing.
 	DroppedBytes int64
-	Signaled     bool // a signal ended it
-	TimedOut     bool
-	OutOfMemory  bool
+	// Sent is what was written to ChannelFD, SentDropped how many bytes of it exceeded the limit.
+	Sent        []byte
+	SentDropped int64
+	Signaled    bool // a signal ended it
+	TimedOut    bool
+	OutOfMemory bool
 	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.
 	OutputExceeded bool
 	Duration       time.Duration
@@ -248,9 +284,11 @@ type Result struct {
 	Log string
 }
 
-// FileState is what Stat tells of a file.
+// FileState is what Stat tells of a file, or of a link itself.
 type FileState struct {
-	Size int64
+	Size         int64
+	Mode         fs.FileMode
+	Links, Inode uint64
 	// Changed is the last change of content, mode or place, to the kernel's clock tick. Nothing inside can set it.
 	Changed time.Time
 }

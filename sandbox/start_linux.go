@@ -10,21 +10,26 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 )
 
-// When the owner is root, root inside is mapped to one of two users of the host: one for agents and whatever else, and one for verifiers. Both
-// have the group of the first. They lie in a range that no distribution and no container runtime gives to anyone.
+// When the owner is root, root inside is mapped to a user of the host by its role: one for agents and whatever else, one for verifiers, and one
+// for code under test. All have the group of the first. They lie in a range that no distribution and no container runtime gives to anyone.
 const (
-	hostUser     = 1_879_048_192
-	verifierUser = hostUser + 1
+	hostUser      = 1_879_048_192
+	verifierUser  = hostUser + 1
+	underTestUser = verifierUser + 1 + privateUsers
 )
 
 // hostUser is the user of the host that root inside is mapped to.
 func (r Role) hostUser() uint32 {
-	if r == RoleVerifier {
+	switch r {
+	case RoleVerifier:
 		return verifierUser
+	case RoleUnderTest:
+		return underTestUser
 	}
 	return hostUser
 }
@@ -49,11 +54,11 @@ func start(of kind, group *cgroup) (*process, error) {
 	}
 	inner := os.NewFile(uintptr(pair[1]), "control")
 	defer inner.Close()
-	stderr, err := unix.MemfdCreate("sandbox-stderr", unix.MFD_CLOEXEC)
+	stderr, err := scratchFile("sandbox-stderr")
 	if err != nil {
 		return nil, errors.Join(err, unix.Close(pair[0]))
 	}
-	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: os.NewFile(uintptr(stderr), "stderr")}
+	p := &process{control: os.NewFile(uintptr(pair[0]), "control"), stderr: stderr}
 	p.command = &exec.Cmd{
 		Path: program.path(), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
 		ExtraFiles: []*os.File{inner},
@@ -69,6 +74,19 @@ func start(of kind, group *cgroup) (*process, error) {
 		return nil, errors.Join(&startError{err}, p.control.Close(), p.stderr.Close())
 	}
 	return p, nil
+}
+
+// scratchFile is a file without a name, in memory where the system has such files: a sandbox inside of a sandbox has none.
+func scratchFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err == nil {
+		return os.NewFile(uintptr(fd), name), nil
+	}
+	file, err := os.CreateTemp("", name)
+	if err != nil {
+		return nil, err
+	}
+	return file, os.Remove(file.Name())
 }
 
 // startError says that the namespaces themselves were refused.
@@ -101,7 +119,7 @@ func attributes(of kind) *syscall.SysProcAttr {
 		}
 	}
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: user, Size: 1}}
-	if user == verifierUser {
+	if os.Geteuid() == 0 && user != hostUser {
 		// Tool chains' caches belong to the other user: what is not mapped, no overlay can copy up.
 		attr.UidMappings = append(attr.UidMappings, syscall.SysProcIDMap{ContainerID: nobody, HostID: hostUser, Size: 1})
 	}
@@ -109,7 +127,7 @@ func attributes(of kind) *syscall.SysProcAttr {
 	return attr
 }
 
-// nobody is what a verifier's sandbox calls the user of agents' sandboxes.
+// nobody is what sandboxes of other roles call the user of agents' sandboxes.
 const nobody = 65534
 
 var forks = sync.OnceValue(func() chan<- func() {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// goCache is where the build cache stands inside.
+// goCache is where the build cache is inside.
 const goCache = "/var/cache/go-build"
 
 // goEnv makes builds inside offline, and their cache keys those of the warmed cache.

@@ -13,6 +13,18 @@ type Sandbox struct{}
 // New answers ErrUnsupported.
 func New(context.Context, Spec) (*Sandbox, error) { return nil, ErrUnsupported }
 
+// CallFolder is where the command under-test would be.
+const CallFolder = "/run/under-test"
+
+// Link cannot be had on this system.
+type Link struct{}
+
+// NewLink answers ErrUnsupported.
+func NewLink() (*Link, error) { return nil, ErrUnsupported }
+
+// Close does nothing.
+func (*Link) Close() error { return nil }
+
 // Snapshots cannot be used on this system.
 type Snapshots struct{}
 

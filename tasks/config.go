@@ -14,11 +14,11 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// config is task.toml (schema 1.4, with the older spellings). What is said of no account is declared all the same: a key that stands here
+// config is task.toml (schema 1.4, with the older spellings). What is said of no account is declared all the same: a key that is here
 // nowhere is warned of.
 type config struct {
 	SchemaVersion           string `toml:"schema_version"`
@@ -41,6 +41,7 @@ type config struct {
 			Labels     []string `toml:"labels"`
 			Image      bool     `toml:"image"`
 			Protected  []string `toml:"protected"`
+			Verifier   string   `toml:"verifier"`
 			Repository bool     `toml:"repository"`
 			// Lines whose answer follows from workspace and shell alone.
 			Deterministic []string `toml:"deterministic"`
@@ -179,7 +180,7 @@ func (c *config) apply(task *Task) error {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
 	for _, check := range []func(*Task) error{
-		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setProtected, c.setDeterministic,
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setProtected, c.setVerifier, c.setDeterministic,
 	} {
 		if err := check(task); err != nil {
 			return err
@@ -249,7 +250,7 @@ func environment(key string, values map[string]string) (map[string]string, error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
 		if !validVariable.MatchString(name) {
-			return nil, fmt.Errorf("%s: %q is no name of a variable", key, name)
+			return nil, fmt.Errorf("%s: %q is not the name of a variable", key, name)
 		}
 		if len(value) > maxEnvValue || strings.ContainsRune(value, 0) {
 			return nil, fmt.Errorf("%s.%s: too long (limit %d bytes) or holds a zero byte", key, name, maxEnvValue)
@@ -320,8 +321,8 @@ func (c *config) setNeeds(task *Task) error {
 	}
 	task.Labels = slices.Compact(slices.Sorted(slices.Values(c.Metadata.Rondo.Labels)))
 	for _, label := range task.Labels {
-		if !events.ValidLabel(label) {
-			return fmt.Errorf("metadata.rondo.labels: %q: %s", label, events.LabelRule)
+		if !runfile.ValidLabel(label) {
+			return fmt.Errorf("metadata.rondo.labels: %q: %s", label, runfile.LabelRule)
 		}
 	}
 	return nil
@@ -335,9 +336,18 @@ func (c *config) setProtected(task *Task) error {
 	return nil
 }
 
+func (c *config) setVerifier(task *Task) error {
+	level := c.Metadata.Rondo.Verifier
+	if level != "" && !slices.Contains(runfile.Verifiers, level) {
+		return fmt.Errorf("metadata.rondo.verifier: %.80q: must be one of %v", level, runfile.Verifiers)
+	}
+	task.Separate = level == runfile.VerifierSeparate
+	return nil
+}
+
 func (c *config) setDeterministic(task *Task) error {
 	task.Deterministic = c.Metadata.Rondo.Deterministic
-	if err := events.CheckDeterministic(task.Deterministic); err != nil {
+	if err := runfile.CheckDeterministic(task.Deterministic); err != nil {
 		return fmt.Errorf("metadata.rondo.deterministic: %w", err)
 	}
 	return nil

@@ -25,12 +25,13 @@ func digest(task *Task) (string, error) {
 		MemoryMB                      int
 		Image                         string          `json:",omitempty"` // so that tasks without any keep their digests
 		Protected                     []string        `json:",omitempty"`
+		Separate                      bool            `json:",omitempty"`
 		Collect                       []verifier.Hook `json:",omitempty"`
 		RewardStrategy                string          `json:",omitempty"`
 		Steps                         []stepSettings  `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Collect,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Separate, task.Collect,
 		task.RewardStrategy, settingsOf(task.Steps),
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Verdicts on a key of task.toml, as docs/tasks.md says them.
+// Verdicts on a key of task.toml, as docs/guide/task-fields.md says them.
 const (
 	honouredKey = "honoured"
 	refusedKey  = "refused"       // an Unsupported with its name
@@ -39,6 +39,7 @@ var fields = []struct{ key, verdict, text string }{
 	{"metadata.rondo.labels", honouredKey, "[metadata.rondo]\nlabels = [\"a\"]"},
 	{"metadata.rondo.image", honouredKey, "[metadata.rondo]\nimage = true\n[environment]\ndocker_image = \"a\""},
 	{"metadata.rondo.protected", honouredKey, "[metadata.rondo]\nprotected = [\"a\"]"},
+	{"metadata.rondo.verifier", honouredKey, "[metadata.rondo]\nverifier = \"separate\""},
 	{"metadata.rondo.deterministic", honouredKey, "[metadata.rondo]\ndeterministic = [\"make check\"]"},
 	{"metadata.rondo.repository", honouredKey, "[metadata.rondo]\nrepository = true"},
 	{"agent.timeout_sec", honouredKey, "[agent]\ntimeout_sec = 5"},
@@ -134,10 +135,10 @@ var sameInSteps = []string{
 	"steps.healthcheck.timeout_sec", "steps.healthcheck.interval_sec", "steps.healthcheck.start_period_sec", "steps.healthcheck.start_interval_sec", "steps.healthcheck.retries",
 }
 
-// TestNoFieldIsIgnored goes through all keys of schema 1.4: each is honoured, or refused or warned of by its name, and stands in docs/tasks.md
+// TestNoFieldIsIgnored goes through all keys of schema 1.4: each is honoured, or refused or warned of by its name, and stands in docs/guide/task-fields.md
 // with that verdict. What is of no account is known to be so.
 func TestNoFieldIsIgnored(t *testing.T) {
-	docs, err := os.ReadFile("../docs/tasks.md")
+	docs, err := os.ReadFile("../docs/guide/task-fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	for _, f := range fields {
 		listed = append(listed, f.key)
 		if row := "| `" + f.key + "` | " + f.verdict + " |"; !strings.Contains(string(docs), row) {
-			t.Errorf("docs/tasks.md has no row %q", row)
+			t.Errorf("docs/guide/task-fields.md has no row %q", row)
 		}
 		task, err := loadSettings(f.text)
 		if f.verdict == refusedKey {

@@ -107,7 +107,7 @@ func (v *verifierTable) refuse(table, workdir string) error {
 	case !slices.Contains([]string{"", "shared", "separate"}, mode):
 		return fmt.Errorf("%s.environment_mode: %q: want shared or separate", table, mode)
 	case mode == "shared" && len(v.Environment) > 0:
-		return fmt.Errorf("%s.environment: a shared verifier has none of its own: leave it out, or set environment_mode to separate", table)
+		return fmt.Errorf("%s.environment: a shared verifier has no environment of its own: leave it out, or set environment_mode to separate", table)
 	}
 	for _, key := range slices.Sorted(maps.Keys(v.Environment)) {
 		value := v.Environment[key]

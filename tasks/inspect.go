@@ -13,9 +13,15 @@ const (
 	smallestLeak  = 24       // bytes; shorter files may be alike by chance
 )
 
+// inProcess warns of tests that load what they test. Those that are graded cannot be apart from it.
+const inProcess = "the tests run in process: code of the workspace that they run can decide its own reward; unless they are graded, set [metadata.rondo] verifier = \"separate\""
+
 // inspect looks at a task's files for what lets an agent get around the work.
 func (r *Report) inspect(task *Task) {
 	r.Warnings = append(r.Warnings, task.Warnings...)
+	if r.Verifier = task.Verifier(); !task.Separate {
+		r.warn(inProcess)
+	}
 	hidden := map[[sha256.Size]byte]secret{}
 	for i, part := range task.hidden() {
 		if part.fsys == nil {

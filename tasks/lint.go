@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -32,6 +32,7 @@ type Report struct {
 	Digest   string    `json:"digest"`
 	OK       bool      `json:"ok"`                 // no problems
 	Verdict  string    `json:"verdict"`            // one of the Verdict constants
+	Verifier string    `json:"verifier,omitempty"` // "separate" or "in-process": what the task says, or less where this machine cannot
 	Field    string    `json:"field,omitempty"`    // what cannot be honoured
 	Problems []string  `json:"problems,omitempty"` // the task must not be trained on
 	Warnings []string  `json:"warnings,omitempty"` // the task's author should look at these
@@ -48,6 +49,7 @@ type Attempt struct {
 	Duration time.Duration `json:"duration_ns"`        // of the scoring, with its sandbox
 	Changed  int           `json:"changed,omitempty"`  // bytes of the archive of the solution's changes
 	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
+	Verifier string        `json:"verifier,omitempty"` // the separation that there was, as in verifier.Outcome
 
 	cause error // of a step that cannot begin
 }
@@ -55,6 +57,7 @@ type Attempt struct {
 const (
 	defaultRepeats = 3
 	logTail        = 2000 // bytes of a log in a report
+	lintName       = "lint"
 )
 
 // Lint proves that a task measures what it should: in real sandboxes, the
@@ -120,6 +123,10 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 
 // judge compares the attempts with the reward that each must have.
 func (r *Report) judge(who string, attempts []Attempt, want float64) {
+	if r.Verifier == verifier.Separate && slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Verifier == verifier.InProcess }) {
+		r.Verifier = verifier.InProcess
+		r.warn("the tests are separate, but ran in process: this machine has no sandboxes with namespaces")
+	}
 	for i, attempt := range attempts {
 		switch {
 		case attempt.Reward == nil:
@@ -136,49 +143,28 @@ type prover struct {
 	task     *Task
 	snapshot []byte
 	steps    []provedStep
-	mounts   []sandbox.Mount
-	env      map[string]string // of the tool chains
-	limits   sandbox.Limits
-	insecure bool
+	boxes    *Sandboxes
 }
 
 func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
-	p := &prover{
-		task: task, env: map[string]string{}, insecure: opts.AllowInsecure,
-		limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
-	}
-	for _, name := range task.Toolchains {
-		mounts, env, err := sandbox.Toolchain(ctx, name, opts.CacheDir)
-		if err != nil {
-			return nil, err
-		}
-		p.mounts = append(p.mounts, mounts...)
-		maps.Copy(p.env, env)
-	}
-	packed, err := sandbox.Pack(task.Snapshot)
+	boxes, err := SandboxesOf(ctx, task.Spec(), opts.CacheDir, opts.AllowInsecure)
 	if err != nil {
+		return nil, err
+	}
+	p := &prover{task: task, boxes: boxes}
+	if p.snapshot, err = sandbox.Pack(task.Snapshot); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	p.snapshot = packed
 	p.steps, err = provedSteps(task)
 	return p, err
 }
 
-// with gives the variables of the task, of more, and of the tool chains, which
-// win: a task may name the PATH of another image.
-func (p *prover) with(more map[string]string) map[string]string {
-	env := map[string]string{}
-	for _, part := range []map[string]string{p.task.Env, more, p.env} {
-		maps.Copy(env, part)
-	}
-	return env
-}
-
+// spec describes the tests of a step, over the snapshot with changes.
 func (p *prover) spec(step provedStep, changes []byte) verifier.Spec {
-	return verifier.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Snapshot: p.snapshot, Changes: changes, Tests: step.tests, Protected: p.task.Protected, Collect: step.Collect,
-		Env: p.with(step.VerifierEnv), Mounts: p.mounts, Timeout: step.VerifierTimeout, Limits: p.limits, AllowInsecure: p.insecure,
-	}
+	spec := p.boxes.Verifier(lintName)
+	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot, changes, step.tests
+	spec.Collect, spec.Timeout, spec.Env = step.Collect, step.VerifierTimeout, p.boxes.Env(step.VerifierEnv)
+	return spec
 }
 
 // score runs the verifier of a step over the snapshot with changes.
@@ -194,7 +180,7 @@ func (p *prover) score(ctx context.Context, step provedStep, changes []byte, wan
 		}
 		return attempt, nil
 	}
-	attempt.Reward = &outcome.Reward
+	attempt.Reward, attempt.Verifier = &outcome.Reward, outcome.Verifier
 	if outcome.Reward != want {
 		attempt.Log = tail(outcome.Log)
 	}
@@ -206,10 +192,9 @@ const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solutio
 
 // applySolution runs the reference fix of a step, in a sandbox of its own with the changes of those before, and gives what is changed then.
 func (p *prover) applySolution(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
-	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, ReadOnly: map[string][]byte{"/solution": step.solution},
-		Limits: p.limits, AllowInsecure: p.insecure,
-	})
+	box := p.boxes.Agent(lintName)
+	box.ReadOnly = map[string][]byte{"/solution": step.solution}
+	sb, err := sandbox.New(ctx, box)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +206,7 @@ func (p *prover) applySolution(ctx context.Context, step provedStep, changes []b
 		return nil, err
 	}
 	script := step.folder() + "solution/solve.sh"
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.with(p.task.SolutionEnv), Wall: step.VerifierTimeout})
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.boxes.Env(p.task.SolutionEnv), Wall: step.VerifierTimeout})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("run %s: %w", script, err)
@@ -237,10 +222,10 @@ func (p *prover) applySolution(ctx context.Context, step provedStep, changes []b
 	return changes, err
 }
 
-// healthy runs a health check, which stands at a key, over the snapshot with changes. Nothing starts by itself in a sandbox, so that it fails now
+// healthy runs a health check, which is at a key, over the snapshot with changes. Nothing starts by itself in a sandbox, so that it fails now
 // says that it always will.
 func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, changes []byte) error {
-	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "lint", Workdir: p.task.Workdir, Root: p.task.Root, Mounts: p.mounts, Limits: p.limits, AllowInsecure: p.insecure})
+	sb, err := sandbox.New(ctx, p.boxes.Agent(lintName))
 	if err != nil {
 		return err
 	}
@@ -248,7 +233,7 @@ func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, 
 	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), p.snapshot), sb.Apply(ctx, changes)); err != nil {
 		return err
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", check.Command}, Env: p.with(nil), Wall: check.Timeout})
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", check.Command}, Wall: check.Timeout})
 	if err != nil || result.ExitCode == 0 && !result.TimedOut {
 		return err
 	}

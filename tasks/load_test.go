@@ -377,9 +377,11 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	}
 	fsys := loaded[0].Snapshot
 	for name, want := range map[string]string{"sub/link": "hello\n", "alias/file": "x", "alias/link": "hello\n"} {
-		if got, err := fs.ReadFile(fsys, name); err != nil || !bytes.Equal(got, []byte(want)) {
-			t.Errorf("%s: got %q, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := fs.ReadFile(fsys, name); err != nil || !bytes.Equal(got, []byte(want)) {
+				t.Errorf("%s: got %q, %v", name, got, err)
+			}
+		})
 	}
 	for _, name := range []string{"loop", "dangling", "../t", "/etc/passwd", "sub/../README.md"} {
 		if _, err := fs.ReadFile(fsys, name); err == nil {

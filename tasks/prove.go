@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -79,16 +80,19 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 		}
 		whole.Duration += one.Duration
 		whole.Changed, whole.ExitCode, whole.Log = one.Changed, one.ExitCode, one.Log
+		if whole.Verifier != verifier.InProcess {
+			whole.Verifier = one.Verifier
+		}
 		ended = append(ended, events.EndedStep{StepFinished: events.StepFinished{Step: i}, Verdict: &events.StepScored{Step: i, Components: components}})
-		if !(events.StepSpec{MinReward: step.MinReward}).Passes(components) {
+		if !(runfile.StepSpec{MinReward: step.MinReward}).Passes(components) {
 			break
 		}
 	}
-	components, err := events.TaskSpec{RewardStrategy: p.task.RewardStrategy}.Compose(ended)
+	components, err := events.ComposeSteps(runfile.TaskSpec{RewardStrategy: p.task.RewardStrategy}, ended)
 	if err != nil {
 		return Attempt{Class: "steps", Error: err.Error()}
 	}
-	reward := components[events.RewardComponent]
+	reward := components[runfile.RewardComponent]
 	whole.Reward = &reward
 	return whole
 }
@@ -97,9 +101,9 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 func (p *prover) begin(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
 	if step.files != nil {
 		spec := p.spec(step, changes)
-		spec.Env = p.with(nil)
+		spec.Env = p.boxes.Env(nil)
 		var err error
-		if changes, err = verifier.Lay(ctx, spec, step.Name, step.files); err != nil {
+		if changes, err = verifier.Apply(ctx, spec, step.Name, step.files); err != nil {
 			return nil, err
 		}
 	}

@@ -2,19 +2,24 @@ package tasks
 
 import (
 	"io/fs"
+	"path/filepath"
 	"testing"
+
+	"github.com/rondo-rl/rondo/demo/packs"
 )
 
-// packs are those that come with Rondo.
-func packs() map[string]fs.FS { return map[string]fs.FS{"sample": Sample(), "large": Large()} }
+// shipped are those that come with Rondo.
+func shipped() map[string]fs.FS {
+	return map[string]fs.FS{"small": packs.Small(), "sample": packs.Sample(), "large": packs.Large()}
+}
 
 func TestPacksLoad(t *testing.T) {
-	for name, pack := range packs() {
+	for name, pack := range shipped() {
 		loaded, err := LoadPack(pack)
 		if err != nil {
 			t.Fatal(err)
 		}
-		onDisk, err := LoadDir(name)
+		onDisk, err := LoadDir(filepath.Join("../demo/packs", name))
 		if err != nil {
 			t.Fatal(err)
 		}

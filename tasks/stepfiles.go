@@ -11,14 +11,14 @@ import (
 // maxSetup bounds a setup.sh, in bytes, as commands of task.toml are.
 const maxSetup = maxCommand
 
-// filesIn are the files that a step brings into the workspace, its folder workdir, which lies at a path of the task; nil where it brings none.
+// filesIn are the files that a step brings into the workspace, its folder workdir, which is at a path of the task; nil where it brings none.
 func filesIn(dir *node, at string, first bool) (fs.FS, error) {
 	brought := dir.child("workdir")
 	switch {
 	case brought == nil:
 		return nil, nil
 	case !brought.isDir():
-		return nil, errors.New(at + ": is no folder: it holds what the step brings into the workspace")
+		return nil, errors.New(at + ": must be a folder: it holds the files that the step brings into the workspace")
 	case len(brought.children) == 0:
 		return nil, nil
 	}

@@ -44,7 +44,7 @@ func TestStepFiles(t *testing.T) {
 		unsupported bool
 		want        []string
 	}{
-		"a file":          {"", fstest.MapFS{"t/steps/two/workdir": file("x")}, false, []string{"steps/two/workdir", "no folder"}},
+		"a file":          {"", fstest.MapFS{"t/steps/two/workdir": file("x")}, false, []string{"steps/two/workdir", "must be a folder"}},
 		"a link out":      {"", fstest.MapFS{"t/steps/two/workdir/l": link("../../../tests/test.sh")}, false, []string{"steps/two/workdir/l", "leads out"}},
 		"an absolute one": {"", fstest.MapFS{"t/steps/one/workdir/l": link("/etc/passwd")}, false, []string{"steps/one/workdir/l", "leads out"}},
 		"a repository":    {"", fstest.MapFS{"t/steps/one/workdir/.git/HEAD": file("x")}, false, []string{"steps/one/workdir/.git", "no repository"}},
@@ -56,16 +56,18 @@ func TestStepFiles(t *testing.T) {
 		"over a folder":   {"", fstest.MapFS{"t/environment/repo/d/x": file("x"), "t/steps/two/workdir/d": file("x")}, false, []string{"steps/two/workdir/d", "is a folder"}},
 		"first, the same": {"", fstest.MapFS{"t/environment/repo/d/x": file("x"), "t/steps/one/workdir/d": link("README.md")}, false, []string{"steps/one/workdir/d", "is a folder"}},
 	} {
-		_, err := LoadPack(with(bringing(c.more, c.changes)))
-		if u := (*Unsupported)(nil); err == nil || errors.As(err, &u) != c.unsupported {
-			t.Errorf("%s: %v, unsupported %v", name, err, !c.unsupported)
-			continue
-		}
-		for _, want := range c.want {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v lacks %q", name, err, want)
+		t.Run(name, func(t *testing.T) {
+			_, err := LoadPack(with(bringing(c.more, c.changes)))
+			if u := (*Unsupported)(nil); err == nil || errors.As(err, &u) != c.unsupported {
+				t.Errorf("%s: %v, unsupported %v", name, err, !c.unsupported)
+				return
 			}
-		}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v lacks %q", name, err, want)
+				}
+			}
+		})
 	}
 }
 
@@ -120,7 +122,7 @@ func TestLintOfStepFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		more, setup, want, verdict string
 	}{
-		"good":    {check, setup, "", VerdictOK},
+		"good":    {check, setup, "", VerdictWarnings}, // its tests run in process
 		"fails":   {"", "echo it is broken >&2; exit 3", "doing nothing, attempt 1: no score (setup): begin the next step: setup.sh of step two: exit 3: it is broken", VerdictUnsound},
 		"no good": {check, "touch state", "the solution, attempt 1: no score (healthcheck): step two: steps.healthcheck: exit 1: a sandbox starts no service", VerdictUnsupported},
 		"shows":   {"", setup + "\n# the same as the fix", "step two shows the agent steps/two/solution/solve.sh as setup.sh", VerdictUnsound},

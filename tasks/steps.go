@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
@@ -71,10 +71,10 @@ func setSteps(task *Task, folder *node, cfg *config) error {
 	}
 	switch task.RewardStrategy = cfg.MultiStepRewardStrategy; task.RewardStrategy {
 	case "":
-		task.RewardStrategy = events.StrategyMean
-	case events.StrategyMean, events.StrategyFinal:
+		task.RewardStrategy = runfile.StrategyMean
+	case runfile.StrategyMean, runfile.StrategyFinal:
 	default:
-		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy, events.StrategyMean, events.StrategyFinal)
+		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy, runfile.StrategyMean, runfile.StrategyFinal)
 	}
 	for i := range cfg.Steps {
 		s := &cfg.Steps[i]
@@ -142,7 +142,7 @@ func minReward(value any) (map[string]float64, error) {
 	case value == nil:
 		return nil, nil
 	case !ok:
-		table = map[string]any{events.RewardComponent: value}
+		table = map[string]any{runfile.RewardComponent: value}
 	case len(table) > maxMinReward:
 		return nil, fmt.Errorf("min_reward: %d components, the limit is %d", len(table), maxMinReward)
 	}

@@ -15,9 +15,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
@@ -35,6 +37,9 @@ type Task struct {
 	Toolchains []string // [metadata.rondo] toolchains, such as "go"
 
 	Protected []string // [metadata.rondo] protected: paths that no agent may change, patterns of verifier.Spec
+
+	// Separate, [metadata.rondo] verifier = "separate": the tests run in another sandbox than the code under test. See verifier.Spec.
+	Separate bool
 
 	// Deterministic are command lines, [metadata.rondo] deterministic, that leave nothing outside of the workspace and whose answer follows from
 	// the workspace and the shell's folder and variables alone. They decide nothing that a task's digest is about.
@@ -72,6 +77,14 @@ type Task struct {
 	// Warnings are settings of the task that Rondo does not honour but that
 	// do not change what is measured.
 	Warnings []string
+}
+
+// Verifier is the separation between the tests and the code under test that the task asks for: one of events' Verifier constants.
+func (t *Task) Verifier() string {
+	if t.Separate {
+		return runfile.VerifierSeparate
+	}
+	return runfile.VerifierInProcess
 }
 
 // maxTasks bounds one pack; larger sets are split into several packs.
@@ -213,6 +226,9 @@ func readTask(fsys fs.FS, dir, name string) (*Task, error) {
 			return nil, err
 		}
 	}
+	if err := task.checkGraded(); err != nil {
+		return nil, err
+	}
 	task.Digest, err = digest(task)
 	return task, err
 }
@@ -272,6 +288,18 @@ func testsIn(tests *node, separate bool) (fs.FS, error) {
 		return nil, fmt.Errorf("tests/%s: %w", grade.File, err)
 	}
 	return tests.tree("tests")
+}
+
+// checkGraded refuses a graded log where the tests are separate: the test runner that writes it loads the code under test.
+func (t *Task) checkGraded() error {
+	graded := func(tests fs.FS) bool {
+		_, err := fs.Stat(tests, grade.File)
+		return err == nil
+	}
+	if !t.Separate || !graded(t.Tests) && !slices.ContainsFunc(t.Steps, func(s Step) bool { return graded(s.Tests) }) {
+		return nil
+	}
+	return fmt.Errorf("metadata.rondo.verifier: separate tests cannot be graded by tests/%s, whose log comes from a test runner that loads the code under test", grade.File)
 }
 
 // checkGrading checks the list of tests that a task is graded by, if it has one.

@@ -16,6 +16,6 @@ func Main() {
 		fmt.Println(internal.Fingerprint())
 		return
 	}
-	fmt.Fprintln(os.Stderr, "rondo-sandbox-init is the first process of rondo's sandboxes: rondo starts it where it lies in the same folder, and is of the same build.")
+	fmt.Fprintln(os.Stderr, "rondo-sandbox-init is the first process of rondo's sandboxes: rondo starts it when both programs are in the same folder and of the same build.")
 	os.Exit(2)
 }

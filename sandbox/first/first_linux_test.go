@@ -37,7 +37,7 @@ func TestFirstProcess(t *testing.T) {
 			t.Errorf("rondo says %v %q and not %q", err, said.FirstProcess, want)
 		}
 	}
-	expect("rondo itself (no rondo-sandbox-init lies beside it")
+	expect("rondo itself (its folder has no rondo-sandbox-init")
 
 	alone := build(t, dir)
 	expect("rondo-sandbox-init")

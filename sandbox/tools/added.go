@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // added is a tool of a run's own: its program gets the arguments as JSON on its standard input, and answers as commands do.
-func added(a events.AddedTool) (tool, error) {
+func added(a runfile.AddedTool) (tool, error) {
 	wall := time.Duration(a.Timeout)
 	if wall == 0 {
 		wall = sandbox.DefaultWall

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // described is what the tools have in common whose arguments a run's configuration describes.
@@ -14,7 +15,7 @@ type described struct {
 }
 
 // describe adds a schema to a definition.
-func describe(d *Definition, arguments events.ToolArguments) (t described, err error) {
+func describe(d *Definition, arguments runfile.ToolArguments) (t described, err error) {
 	t.schema = sync.OnceValues(arguments.Schema)
 	d.Parameters, err = arguments.Document()
 	return t, err

@@ -90,7 +90,7 @@ func within(workdir, name string) (relative string, ok bool) {
 	return clean, clean != ".." && !strings.HasPrefix(clean, "../")
 }
 
-// present shows what was found, with the text as it stands in the sandbox now.
+// present shows what was found, with the text as it is in the sandbox now.
 func present(ctx context.Context, sb *sandbox.Sandbox, found Findings) (observation, error) {
 	var out strings.Builder
 	for _, part := range found.Parts {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -30,16 +31,18 @@ func TestCodebaseSearch(t *testing.T) {
 		"outside":           {`{"query":"where?","target_directories":["../etc"]}`, "not a folder", true},
 		"outside by name":   {`{"query":"where?","target_directories":["/etc"]}`, "not a folder", true},
 	} {
-		r := call(t, sb, tools.SearchTool, c.arguments)
-		want := c.want
-		for i := 3; strings.Contains(want, "#|"); i++ {
-			want = strings.Replace(want, "#|", strconv.Itoa(i)+"|", 1)
-		}
-		if r.Error != c.failed || r.Content != want && !(c.failed && strings.Contains(r.Content, want)) {
-			t.Errorf("%s: failed %v, %.200q, want %.200q", name, r.Error, r.Content, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			r := call(t, sb, tools.SearchTool, c.arguments)
+			want := c.want
+			for i := 3; strings.Contains(want, "#|"); i++ {
+				want = strings.Replace(want, "#|", strconv.Itoa(i)+"|", 1)
+			}
+			if r.Error != c.failed || r.Content != want && !(c.failed && strings.Contains(r.Content, want)) {
+				t.Errorf("%s: failed %v, %.200q, want %.200q", name, r.Error, r.Content, want)
+			}
+		})
 	}
-	plain, err := tools.NewSet(events.DefaultRunConfig())
+	plain, err := tools.NewSet(runfile.DefaultRunConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
@@ -179,13 +180,13 @@ func TestTodos(t *testing.T) {
 // TestChosenTools: a subset, other names, and tools of the run's own.
 func TestChosenTools(t *testing.T) {
 	t.Parallel()
-	s := set(t, events.Tooling{
-		Set: events.ToolsComposer, Only: []string{"run_terminal_cmd", "read_file"}, Rename: map[string]string{"run_terminal_cmd": "bash"},
-		Add: []events.AddedTool{
+	s := set(t, runfile.Tooling{
+		Set: runfile.ToolsComposer, Only: []string{"run_terminal_cmd", "read_file"}, Rename: map[string]string{"run_terminal_cmd": "bash"},
+		Add: []runfile.AddedTool{
 			{Name: "count", Description: "Count.", ReadOnly: true, Command: []string{"sh", "-c", "cat; echo; pwd; exit 4"}, Parameters: map[string]any{
 				"type": "object", "properties": map[string]any{"n": map[string]any{"type": "integer", "maximum": 5}}, "required": []string{"n"}, "additionalProperties": false,
 			}},
-			{Name: "slow", Description: "Wait.", Command: []string{"sleep", "100"}, Timeout: events.Duration(200e6)},
+			{Name: "slow", Description: "Wait.", Command: []string{"sleep", "100"}, Timeout: runfile.Duration(200e6)},
 			{Name: "gone", Description: "Nothing.", Command: []string{"no-such-program"}},
 		},
 	})

@@ -8,7 +8,7 @@ import (
 // maxChecking bounds what checking arguments may cost: the schema's cost, times the arguments' bytes.
 const maxChecking = 1 << 24
 
-// checkable tells whether arguments can be checked by a schema that a server wrote: one of a kilobyte may take hours.
+// checkable reports whether arguments can be checked by a schema that a server wrote: one of a kilobyte may take hours.
 func checkable(schema map[string]any, arguments string) bool {
 	c := costs{root: schema, known: map[string]float64{}}
 	return c.of(schema)*float64(len(arguments)+1) <= maxChecking

@@ -12,7 +12,7 @@ import (
 // A task marks command lines that leave nothing outside of the workspace and whose answer follows from the workspace and the shell alone. What
 // the mark says is the task's to know; whether other commands came before, and whether the workspace is as it was, is looked at here.
 
-// RunsCommands tells whether a tool, by the Tool of its Key, runs command lines.
+// RunsCommands reports whether a tool, by the Tool of its Key, runs command lines.
 func RunsCommands(key string) bool { return key == "run_terminal_cmd" || key == newShellEachTime }
 
 // marked gives the command line of a call that waits for a marked command.
@@ -24,8 +24,8 @@ func marked(t *tool, lines []string, call Call) (string, bool) {
 	return a.Command, refused == nil && !a.IsBackground && slices.Contains(lines, a.Command)
 }
 
-// Settled tells whether calls, in a workspace, were such that marked commands after them answer by the workspace and the shell alone: there
-// were no other commands, and nothing else that may have changed what lies outside of the workspace.
+// Settled reports whether calls, in a workspace, were such that marked commands after them answer by the workspace and the shell alone: there
+// were no other commands, and nothing else that may have changed what is outside of the workspace.
 func (s *Set) Settled(workdir string, lines []string, calls []Call) bool {
 	return !slices.ContainsFunc(calls, func(call Call) bool {
 		t := s.lookup(call.Name)
@@ -43,7 +43,7 @@ func (w *work) shell() string {
 	return string(state)
 }
 
-// watch runs a call and tells whether its answer is one to keep: where it has a key, and a command left workspace and shell as they were.
+// watch runs a call and reports whether its answer is one to keep: where it has a key, and a command left workspace and shell as they were.
 func (w *work) watch(ctx context.Context, t *tool, key *Key, run func() (observation, error)) (seen observation, quiet bool, err error) {
 	if key == nil || t.ReadOnly {
 		seen, err = run()

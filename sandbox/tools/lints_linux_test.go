@@ -97,9 +97,11 @@ func TestReadLints(t *testing.T) {
 		`{}`: "a.js 1:0 ERROR SyntaxError: Function statements require a function name, a.py 1:8 WARNING F401: unused, a.py 2:7 ERROR invalid-syntax: Expected a parameter, " +
 			"b.sh 2:6 WARNING SC2154: bar is referenced but not assigned., b.sh 4:14 ERROR SC1072: Expected test to end here., web/a.ts 2:5 ERROR TS1005: ')' expected.",
 	} {
-		if got := flat(lints(t, sb, arguments)); got != want {
-			t.Errorf("%s:\n%s\nwant\n%s", arguments, got, want)
-		}
+		t.Run(arguments, func(t *testing.T) {
+			if got := flat(lints(t, sb, arguments)); got != want {
+				t.Errorf("%s:\n%s\nwant\n%s", arguments, got, want)
+			}
+		})
 	}
 	play(t, composer(t), sb, &events.ToolState{}, []step{
 		{"read_lints", `{"paths":["nowhere"]}`, true, "error: check nowhere: no such file or directory"},
@@ -121,9 +123,11 @@ func TestMissingLinters(t *testing.T) {
 		`{"paths":["a.js"]}`:    "a.js: node is not installed here",
 		`{"paths":["good.sh"]}`: "good.sh: shellcheck: damaged",
 	} {
-		if got := flat(lints(t, sb, arguments)); got != want {
-			t.Errorf("%s: %s, want %s", arguments, got, want)
-		}
+		t.Run(arguments, func(t *testing.T) {
+			if got := flat(lints(t, sb, arguments)); got != want {
+				t.Errorf("%s: %s, want %s", arguments, got, want)
+			}
+		})
 	}
 	if err := sb.Remove(t.Context(), "bin/shellcheck"); err != nil {
 		t.Fatal(err)

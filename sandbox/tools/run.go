@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/fault"
 )
 
 const (
@@ -70,7 +71,9 @@ type Work struct {
 	// State is what the turn before left, and becomes what this one leaves.
 	State *events.ToolState
 	// Known answers calls that were made before; nil runs all of them.
-	Known *Known
+	Known *Cache
+	// Until is when no call is begun any more, zero for never.
+	Until time.Time
 }
 
 // work is Work under way.
@@ -80,6 +83,7 @@ type work struct {
 	servers Servers
 	state   *events.ToolState
 	memory  memory
+	until   time.Time
 }
 
 // runner executes a call; its error is of the infrastructure.
@@ -126,9 +130,9 @@ func orEmpty(arguments string) string {
 }
 
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
-// stand in the order of the calls. An error is of the infrastructure, and results and state are then void.
+// are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
-	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known)}
+	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), until: shared.Until}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
@@ -192,6 +196,8 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 	switch {
 	case index >= MaxCalls:
 		return refusal("more than %d calls in one turn", MaxCalls), nil
+	case !w.until.IsZero() && time.Now().After(w.until):
+		return refusal("the time that tools may take in a rollout is over"), nil
 	case t == nil:
 		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil
 	case len(call.Arguments) > MaxArguments:
@@ -207,12 +213,12 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 	return observation{}, err
 }
 
-// insideFault tells whether an error is the doing of what runs in the sandbox, and says it in the model's words.
+// insideFault reports whether an error is the doing of what runs in the sandbox, and says it in the model's words.
 func insideFault(err error) string {
 	var errno syscall.Errno
 	switch {
-	case errors.Is(err, sandbox.ErrClosed):
-		return ""
+	case fault.Of(fault.In(err)) == "":
+		return "" // the machine's, or the sandbox is gone
 	case errors.Is(err, sandbox.ErrTooLarge):
 		return "too large"
 	case errors.Is(err, sandbox.ErrInvalid):

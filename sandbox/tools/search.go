@@ -79,7 +79,7 @@ func globFileSearch(ctx context.Context, sb *sandbox.Sandbox, a globArguments) (
 	return observation{content: out.String()}, nil
 }
 
-// label is how the searched path is called in the answer: relative to the workspace where it lies in it.
+// label is how the searched path is called in the answer: relative to the workspace where it is in it.
 func label(workdir, searched string) string {
 	clean := path.Clean(searched)
 	if relative, inside := strings.CutPrefix(clean, workdir+"/"); inside {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Set is the tools that a run's agents have, in a fixed order, as it is part of every prompt.
@@ -14,14 +14,14 @@ type Set struct {
 }
 
 // NewSet gives a run's tools. The configuration must be valid.
-func NewSet(cfg events.RunConfig) (*Set, error) {
+func NewSet(cfg runfile.RunConfig) (*Set, error) {
 	s := &Set{}
 	for _, name := range cfg.Tools.Named() {
-		if name == SearchTool && !cfg.Has(events.FeatureCodebaseSearch) {
+		if name == SearchTool && !cfg.Has(runfile.FeatureCodebaseSearch) {
 			continue
 		}
 		key := name
-		if name == "run_terminal_cmd" && cfg.Tools.Set != events.ToolsComposer {
+		if name == "run_terminal_cmd" && cfg.Tools.Set != runfile.ToolsComposer {
 			key = newShellEachTime
 		}
 		t, ok := table[key]

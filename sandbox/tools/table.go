@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -139,4 +139,4 @@ var table = map[string]tool{
 }
 
 // newShellEachTime is the key of the basic set's run_terminal_cmd, which has the same name.
-const newShellEachTime = "run_terminal_cmd/" + events.ToolsBasic
+const newShellEachTime = "run_terminal_cmd/" + runfile.ToolsBasic

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 var files = map[string]string{
@@ -54,10 +56,10 @@ func found(ctx context.Context, _ *sandbox.Sandbox, query, directory string) (to
 }
 
 // set is the tools of a run with these.
-func set(t testing.TB, tooling events.Tooling) *tools.Set {
+func set(t testing.TB, tooling runfile.Tooling) *tools.Set {
 	t.Helper()
-	cfg := events.DefaultRunConfig()
-	cfg.Features, cfg.Tools = []string{events.FeatureCodebaseSearch}, tooling
+	cfg := runfile.DefaultRunConfig()
+	cfg.Features, cfg.Tools = []string{runfile.FeatureCodebaseSearch}, tooling
 	s, err := tools.NewSet(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +67,12 @@ func set(t testing.TB, tooling events.Tooling) *tools.Set {
 	return s
 }
 
-func composer(t testing.TB) *tools.Set { return set(t, events.Tooling{Set: events.ToolsComposer}) }
+func composer(t testing.TB) *tools.Set { return set(t, runfile.Tooling{Set: runfile.ToolsComposer}) }
 
 // call runs one call that must not fail for reasons of the sandbox.
 func call(t testing.TB, sb *sandbox.Sandbox, name, arguments string) tools.Result {
 	t.Helper()
-	return callWith(t, set(t, events.Tooling{}), sb, &events.ToolState{}, name, arguments)
+	return callWith(t, set(t, runfile.Tooling{}), sb, &events.ToolState{}, name, arguments)
 }
 
 func callWith(t testing.TB, s *tools.Set, sb *sandbox.Sandbox, state *events.ToolState, name, arguments string) tools.Result {
@@ -206,7 +208,7 @@ func TestResultsStandInOrder(t *testing.T) {
 		add("grep", `{"pattern":".","path":"no-newline"}`)
 		add("write", fmt.Sprintf(`{"file_path":"no-newline","contents":"%d"}`, i))
 	}
-	results, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, calls)
+	results, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, calls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +231,7 @@ func TestResultsStandInOrder(t *testing.T) {
 
 func TestTooManyCalls(t *testing.T) {
 	sb := workspace(t)
-	results, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
+	results, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, slices.Repeat([]tools.Call{{Name: "list_dir", Arguments: `{"target_directory":"."}`}}, tools.MaxCalls+2))
 	if err != nil || results[tools.MaxCalls-1].Error || !results[tools.MaxCalls].Error {
 		t.Errorf("%v, %+v", err, results[tools.MaxCalls:])
 	}
@@ -256,7 +258,7 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := set(t, events.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
+	if _, err := set(t, runfile.Tooling{}).Run(t.Context(), tools.Work{Sandbox: sb, State: &events.ToolState{}}, []tools.Call{{Name: "read_file", Arguments: `{"target_file":"main.sh"}`}}); !errors.Is(err, sandbox.ErrClosed) {
 		t.Errorf("in a closed sandbox: %v", err)
 	}
 }
@@ -264,9 +266,9 @@ func TestInfrastructureIsNoObservation(t *testing.T) {
 // TestDefinitions: schemas are JSON Schemas, and both sets have the tools that configurations know, in that order.
 func TestDefinitions(t *testing.T) {
 	mutating := []string{"search_replace", "write", "run_terminal_cmd", "delete_file", "todo_write"}
-	for name, known := range events.ToolSets {
+	for name, known := range runfile.ToolSets {
 		var names []string
-		for _, d := range set(t, events.Tooling{Set: name}).Definitions() {
+		for _, d := range set(t, runfile.Tooling{Set: name}).Definitions() {
 			names = append(names, d.Name)
 			document, err := jsonschema.UnmarshalJSON(strings.NewReader(string(d.Parameters)))
 			if err != nil {

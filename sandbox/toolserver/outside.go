@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Bounds of talking to servers outside, beside those of calls.
@@ -38,7 +38,7 @@ type outside struct {
 }
 
 // dial makes what a session with a server outside runs over.
-func (s *Sessions) dial(_ context.Context, server events.ToolServer) (*link, mcp.Transport, error) {
+func (s *Sessions) dial(_ context.Context, server runfile.ToolServer) (*link, mcp.Transport, error) {
 	o := &outside{name: server.Name, key: s.keyOf(server)}
 	return &link{under: o}, &mcp.StreamableClientTransport{
 		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
@@ -68,7 +68,7 @@ func (o *outside) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); code == http.StatusOK && kind != "application/json" && kind != "text/event-stream" {
 		response.Body.Close()
-		return nil, fmt.Errorf("%w: it answered with %.80q, which is none of a server of tools", ErrUnreachable, kind)
+		return nil, fmt.Errorf("%w: it answered with %.80q, which is not an answer of a tool server", ErrUnreachable, kind)
 	}
 	response.Body = &bounded{ReadCloser: response.Body, left: maxMessage, of: o}
 	return response, nil

@@ -13,14 +13,14 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
 const key = "secret-key-of-the-wiki"
 
 // at serves a handler, and gives sessions that show it the key.
-func at(t *testing.T, handler http.Handler) (*Sessions, events.ToolServer) {
+func at(t *testing.T, handler http.Handler) (*Sessions, runfile.ToolServer) {
 	t.Helper()
 	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
@@ -31,11 +31,11 @@ func at(t *testing.T, handler http.Handler) (*Sessions, events.ToolServer) {
 		return ""
 	})
 	t.Cleanup(s.Close)
-	return s, events.ToolServer{Name: "wiki", URL: web.URL + "/mcp", Timeout: events.Duration(time.Minute)}
+	return s, runfile.ToolServer{Name: "wiki", URL: web.URL + "/mcp", Timeout: runfile.Duration(time.Minute)}
 }
 
 // asks asks the tool echo.
-func asks(t *testing.T, s *Sessions, server events.ToolServer, text string) (tools.Served, error) {
+func asks(t *testing.T, s *Sessions, server runfile.ToolServer, text string) (tools.Served, error) {
 	t.Helper()
 	arguments, err := json.Marshal(asked{text})
 	if err != nil {
@@ -153,11 +153,13 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 			}
 		},
 	} {
-		s, server := at(t, broken(then))
-		got, err := asks(t, s, server, "")
-		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			s, server := at(t, broken(then))
+			got, err := asks(t, s, server, "")
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %+v, %v", name, got, err)
+			}
+		})
 	}
 	if elsewhere.Load() != 0 {
 		t.Error("a redirect was followed")
@@ -166,7 +168,7 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 	gone.Close()
 	s := New(nil, nil)
 	defer s.Close()
-	if got, err := asks(t, s, events.ToolServer{Name: "gone", URL: gone.URL}, ""); !errors.Is(err, ErrUnreachable) {
+	if got, err := asks(t, s, runfile.ToolServer{Name: "gone", URL: gone.URL}, ""); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -208,7 +210,7 @@ func TestHostileServersOutside(t *testing.T) {
 			t.Parallel()
 			s, server := at(t, broken(c.then))
 			if name == "silence" {
-				server.Timeout = events.Duration(200 * time.Millisecond)
+				server.Timeout = runfile.Duration(200 * time.Millisecond)
 			}
 			if got, err := asks(t, s, server, ""); err != nil || !got.Failed || !strings.Contains(got.Content, c.want) || strings.Contains(got.Content, key) {
 				t.Errorf("%+v, %v", got, err)
@@ -220,17 +222,19 @@ func TestHostileServersOutside(t *testing.T) {
 // TestListings that cannot be recorded are refused.
 func TestListings(t *testing.T) {
 	t.Parallel()
-	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, events.MaxServerTools)
+	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, runfile.MaxServerTools)
 	for want, listed := range map[string]string{
 		"lists no tools":          `{"tools":[]}`,
 		"more than 128 tools":     `{"tools":[` + many + `{"name":"b","inputSchema":{"type":"object"}}]}`,
 		"shows the key":           `{"tools":[{"name":"a","description":"ask with ` + key + `","inputSchema":{"type":"object"}}]}`,
 		"answered: no such thing": `null,"error":{"code":-32601,"message":"no such thing"}`,
 	} {
-		s, server := at(t, broken(result(listed)))
-		if listed, err := s.List(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), key) {
-			t.Errorf("%s: %v, %v", want, listed, err)
-		}
+		t.Run(want, func(t *testing.T) {
+			s, server := at(t, broken(result(listed)))
+			if listed, err := s.List(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %v, %v", want, listed, err)
+			}
+		})
 	}
 	endless := 0
 	s, server := at(t, broken(func(w http.ResponseWriter, _ *http.Request) {

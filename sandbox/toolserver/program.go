@@ -10,7 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -29,7 +29,7 @@ type program struct {
 var errSentTooMuch = fmt.Errorf("it wrote more than %d MiB or %d messages for one call", maxSent>>20, maxLines)
 
 // start starts a server in the sandbox.
-func (s *Sessions) start(ctx context.Context, server events.ToolServer) (*link, mcp.Transport, error) {
+func (s *Sessions) start(ctx context.Context, server runfile.ToolServer) (*link, mcp.Transport, error) {
 	pipes, err := s.sb.Pipes(ctx, sandbox.Command{Argv: server.Command})
 	if errors.Is(err, sandbox.ErrInvalid) {
 		return nil, nil, &fault{fmt.Sprintf("the server %s cannot be started: %v", server.Name, err)}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -26,11 +26,11 @@ func inside(t *testing.T) *sandbox.Sandbox {
 }
 
 // server is this program as a server of some kind.
-func server(kind string, timeout time.Duration) events.ToolServer {
-	return events.ToolServer{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"}, Timeout: events.Duration(timeout)}
+func server(kind string, timeout time.Duration) runfile.ToolServer {
+	return runfile.ToolServer{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"}, Timeout: runfile.Duration(timeout)}
 }
 
-func call(t *testing.T, s *Sessions, at events.ToolServer, tool, text string) tools.Served {
+func call(t *testing.T, s *Sessions, at runfile.ToolServer, tool, text string) tools.Served {
 	t.Helper()
 	arguments, err := json.Marshal(asked{text})
 	if err != nil {
@@ -109,15 +109,17 @@ func TestHostilePrograms(t *testing.T) {
 		"giant":    "maximum line length",
 		"garbage":  "invalid character",
 	} {
-		s := New(sb, nil)
-		if got := call(t, s, server(kind, time.Minute), "echo", ""); !got.Failed || !strings.Contains(got.Content, want) {
-			t.Errorf("%s: %+v, want %q", kind, got, want)
-		}
-		s.Close()
+		t.Run(kind, func(t *testing.T) {
+			s := New(sb, nil)
+			if got := call(t, s, server(kind, time.Minute), "echo", ""); !got.Failed || !strings.Contains(got.Content, want) {
+				t.Errorf("%s: %+v, want %q", kind, got, want)
+			}
+			s.Close()
+		})
 	}
 	s := New(sb, nil)
 	defer s.Close()
-	missing := events.ToolServer{Name: "s", Command: []string{"no-such-program"}}
+	missing := runfile.ToolServer{Name: "s", Command: []string{"no-such-program"}}
 	if got := call(t, s, missing, "echo", ""); !got.Failed || !strings.Contains(got.Content, "cannot be started: ") || !strings.Contains(got.Content, "command not found") {
 		t.Errorf("%+v", got)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
@@ -70,7 +70,7 @@ type link struct {
 
 // Call asks a tool of a server. Its error is of the infrastructure; what a server does wrong is an answer that says so. A server in the
 // sandbox is as much the agent's as everything there, so its end is an answer, too.
-func (s *Sessions) Call(ctx context.Context, server events.ToolServer, tool string, arguments json.RawMessage) (tools.Served, error) {
+func (s *Sessions) Call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (tools.Served, error) {
 	result, err := s.call(ctx, server, tool, arguments)
 	if errors.Is(err, mcp.ErrSessionMissing) { // the server has forgotten the session, and not looked at the call
 		result, err = s.call(ctx, server, tool, arguments)
@@ -85,7 +85,7 @@ func (s *Sessions) Call(ctx context.Context, server events.ToolServer, tool stri
 	return tools.Served{Content: s.clean(server, text(result)), Failed: result.IsError}, nil
 }
 
-func (s *Sessions) call(ctx context.Context, server events.ToolServer, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, err error) {
+func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, err error) {
 	err = s.with(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
 		result, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 		if err == nil && result.NeedsInput() {
@@ -97,7 +97,7 @@ func (s *Sessions) call(ctx context.Context, server events.ToolServer, tool stri
 }
 
 // with does something in the session of a server, which ends where time is over or the session is of no use any more.
-func (s *Sessions) with(ctx context.Context, server events.ToolServer, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
+func (s *Sessions) with(ctx context.Context, server runfile.ToolServer, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
 	l, err := s.link(ctx, server)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *Sessions) with(ctx context.Context, server events.ToolServer, within ti
 	defer cancel()
 	stop := context.AfterFunc(limited, l.under.close) // whoever waits for the server to read or write is let go
 	err = do(limited, l.session)
-	late := !stop()
+	late := !stop() || err != nil && limited.Err() != nil // the work can see the deadline before close is started
 	var said *jsonrpc.Error
 	switch {
 	case err == nil && !late:
@@ -126,7 +126,7 @@ func (s *Sessions) with(ctx context.Context, server events.ToolServer, within ti
 }
 
 // link is the server's session, opened where there is none.
-func (s *Sessions) link(ctx context.Context, server events.ToolServer) (*link, error) {
+func (s *Sessions) link(ctx context.Context, server runfile.ToolServer) (*link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.open[server.Name]; l != nil {
@@ -144,7 +144,7 @@ func (s *Sessions) link(ctx context.Context, server events.ToolServer) (*link, e
 	defer cancel()
 	stop := context.AfterFunc(limited, l.under.close)
 	l.session, err = mcp.NewClient(&mcp.Implementation{Name: "rondo"}, clientOptions()).Connect(limited, transport, nil)
-	late := !stop()
+	late := !stop() || err != nil && limited.Err() != nil
 	if err == nil && !late {
 		s.open[server.Name] = l
 		return l, nil
@@ -168,7 +168,7 @@ func clientOptions() *mcp.ClientOptions {
 }
 
 // drop ends a session, so that the next call opens a new one.
-func (s *Sessions) drop(server events.ToolServer, l *link) {
+func (s *Sessions) drop(server runfile.ToolServer, l *link) {
 	s.mu.Lock()
 	if s.open[server.Name] == l {
 		delete(s.open, server.Name)
@@ -195,14 +195,14 @@ func (s *Sessions) Close() {
 }
 
 // clean takes the server's key out of what it said.
-func (s *Sessions) clean(server events.ToolServer, text string) string {
+func (s *Sessions) clean(server runfile.ToolServer, text string) string {
 	if key := s.keyOf(server); key != "" {
 		return strings.ReplaceAll(text, key, "[redacted]")
 	}
 	return text
 }
 
-func (s *Sessions) keyOf(server events.ToolServer) string {
+func (s *Sessions) keyOf(server runfile.ToolServer) string {
 	if !server.Outside() {
 		return ""
 	}
@@ -210,7 +210,7 @@ func (s *Sessions) keyOf(server events.ToolServer) string {
 }
 
 // failed names the server in an error, which does not tell its key.
-func (s *Sessions) failed(server events.ToolServer, err error) error {
+func (s *Sessions) failed(server runfile.ToolServer, err error) error {
 	var wrong *fault
 	if errors.As(err, &wrong) {
 		return errors.New(s.clean(server, wrong.text))

@@ -1,9 +1,18 @@
 package verifier
 
 import (
+	"cmp"
+	"crypto/rand"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
@@ -32,13 +41,80 @@ func gradingOf(tests []byte) (*grade.Grading, error) {
 	return g, nil
 }
 
-// graded grades what the tests wrote. That a process got away from them does not matter here: it could write no more into the log than
-// the code under test can, and a second mark is refused.
-func graded(g *grade.Grading, result sandbox.Result) (map[string]float64, error) {
-	if result.DroppedBytes > 0 {
-		return nil, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, result.DroppedBytes)
+// reporters are loaded by test programs and report which tests these ran.
+//
+//go:embed reporters
+var reporters embed.FS
+
+// reportersFolder is where they are inside.
+const reportersFolder = "/verifier"
+
+// packReporters packs them with the list of the files that a change leaves in the workspace: what a test of the task is, is not of these.
+func packReporters(change []byte, workdir string) ([]byte, error) {
+	entries, err := sandbox.Contents(change)
+	if err != nil {
+		return nil, err
 	}
-	components, err := g.Grade(result.Stdout)
+	changed := []string{}
+	for name := range entries {
+		changed = append(changed, path.Join(workdir, name))
+	}
+	slices.Sort(changed)
+	list, err := json.Marshal(changed)
+	if err != nil {
+		return nil, err
+	}
+	folder := fstest.MapFS{"changed.json": {Data: list}}
+	for _, name := range []string{"sitecustomize.py", "gotest"} {
+		data, err := reporters.ReadFile("reporters/" + name)
+		if err != nil {
+			return nil, err
+		}
+		folder[name] = &fstest.MapFile{Data: data}
+	}
+	return sandbox.Pack(folder)
+}
+
+// maxReporting is how many processes of the tests can report.
+const maxReporting = 1000
+
+// reporting is the channel over which test programs report, and the nonces by which they are told apart.
+type reporting struct {
+	nonces  []string
+	channel *sandbox.Channel
+}
+
+func newReporting() reporting {
+	var r reporting
+	var greeting strings.Builder
+	for range maxReporting {
+		var random [16]byte
+		_, _ = rand.Read(random[:]) // never fails
+		nonce := hex.EncodeToString(random[:])
+		r.nonces = append(r.nonces, nonce)
+		greeting.WriteString(nonce + "\n")
+	}
+	r.channel = &sandbox.Channel{Greeting: greeting.String(), MaxBytes: grade.MaxReport}
+	return r
+}
+
+// environment lets Python and go test load the reporters, beside what the task sets.
+func (r reporting) environment(env map[string]string) {
+	env["PYTHONPATH"] = strings.TrimSuffix(reportersFolder+":"+env["PYTHONPATH"], ":")
+	env["GOFLAGS"] = strings.TrimSpace(env["GOFLAGS"] + " -exec=" + reportersFolder + "/gotest")
+}
+
+// graded grades what the tests reported. That a process got away from them does not matter here: the report is one of processes that came to their end,
+// and a second mark in the log is refused.
+func graded(g *grade.Grading, r reporting, result sandbox.Result) (map[string]float64, error) {
+	if dropped := cmp.Or(result.DroppedBytes, result.SentDropped); dropped > 0 {
+		return nil, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
+	}
+	report, err := grade.ReadReport(result.Sent, r.nonces)
+	if err != nil {
+		return nil, err
+	}
+	components, err := g.Grade(result.Stdout, report)
 	if errors.Is(err, grade.ErrNoEvidence) {
 		err = fmt.Errorf("%w; exit %d", err, result.ExitCode)
 	}

@@ -4,19 +4,33 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
-// Protected is what no agent may change of any task: what interpreters and test programs run of their own accord, and compiled code, which
-// they prefer to the source that it pretends to be made of. A task that needs one of them takes it back with "!".
-var Protected = []string{
+// Protected is what no agent may change of any task: what interpreters and test programs run of their own accord, their settings, packages that
+// Python would take for test programs, and compiled code, which they prefer to the source that it pretends to be made of. Of a repository an agent
+// may change what a commit changes. A task that needs one of them takes it back with "!".
+var Protected = slices.Concat([]string{
 	"**/conftest.py", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc",
-	"**/.git/hooks/**", "**/.git/config",
+	"**/pytest.ini", "**/.pytest.ini", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
+	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD", "!**/.git/index", "!**/.git/packed-refs",
+	"!**/.git/COMMIT_EDITMSG", "**/.git/objects/info/**",
+}, shadows("pytest", "_pytest", "pluggy", "unittest"))
+
+// shadows are patterns of Python modules of these names where a repository's modules are looked for.
+func shadows(names ...string) (patterns []string) {
+	for _, name := range names {
+		for _, folder := range []string{"", "src/", "lib/", "tests/", "test/"} {
+			patterns = append(patterns, folder+name+".py", folder+name+"/**")
+		}
+	}
+	return patterns
 }
 
 // Bounds of a list of patterns.
 const (
-	maxPatterns = 200
+	maxPatterns = 500
 	maxPattern  = 500 // bytes
 )
 
@@ -44,7 +58,7 @@ func checkPattern(pattern string) error {
 	return err
 }
 
-// Protects tells whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
+// Protects reports whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
 // of which each part is one of path.Match, or "**" for any number of them; a folder's pattern is for all below it.
 func Protects(patterns []string) func(name string) bool {
 	type rule struct {
@@ -69,7 +83,7 @@ func Protects(patterns []string) func(name string) bool {
 	}
 }
 
-// matches tells whether a pattern matches a path or a folder above it. Like a shell it tries "**" for as few parts as possible first, and goes
+// matches reports whether a pattern matches a path or a folder above it. Like a shell it tries "**" for as few parts as possible first, and goes
 // back to the last one only, which is enough.
 func matches(pattern, name []string) bool {
 	star, resume := -1, 0

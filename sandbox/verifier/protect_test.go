@@ -10,8 +10,8 @@ func TestProtects(t *testing.T) {
 	for _, c := range []struct {
 		patterns, yes, no string
 	}{
-		{"", "conftest.py a/b/conftest.py x/__pycache__/m.cpython-311.pyc __pycache__ m.pyc .git/hooks .git/hooks/pre-commit .git/config a/.git/config site/x.pth",
-			"a.py .git/HEAD conftest .github/config contest.py"},
+		{"", "conftest.py a/b/conftest.py x/__pycache__/m.cpython-311.pyc __pycache__ m.pyc .git/hooks .git/hooks/pre-commit .git/config a/.git/config site/x.pth a/pyproject.toml pytest.py src/_pytest/runner.py .git .git/commondir .git/info/attributes .git/worktrees/x/HEAD a/.git/modules .git/objects/info/alternates",
+			"a.py .git/objects/ab/cd .git/refs/heads/main .git/index docs/pytest/x.py .git/HEAD conftest .github/config contest.py"},
 		{"tests/**", "tests tests/a tests/deep/a", "a/tests testsuite test"},
 		{"tests", "tests tests/a tests/deep/a", "a/tests testsuite"},
 		{"**/tests/*.py", "tests/a.py x/tests/a.py x/y/tests/a.py tests/tests/a.py tests/x/tests/a.py", "tests/a.txt x/tests/y/a.py"},
@@ -52,7 +52,7 @@ func TestCheckPatterns(t *testing.T) {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if err := CheckPatterns(make([]string, 201)); err == nil {
-		t.Error("201 patterns are taken")
+	if err := CheckPatterns(make([]string, 501)); err == nil {
+		t.Error("501 patterns are taken")
 	}
 }

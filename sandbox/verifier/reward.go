@@ -25,47 +25,95 @@ var (
 	errNoReward  = errors.New("the tests wrote neither reward.json nor reward.txt")
 	errBadReward = errors.New("bad reward")
 	errTampered  = errors.New("a process that the tests or the code under test left behind was running when the reward was written; tests must end what they start and wait for it")
-	errKilled    = errors.New("a signal ended the tests, which the code under test may have sent to end them with a reward of its own: tests must end by themselves")
+	errReplaced  = errors.New("the reward's file or folder was linked, replaced or made read-only, which keeps the tests from writing it; tests must leave both as they are")
+	errTwo       = errors.New("reward.json and reward.txt hold different rewards; tests must write one of them")
+	errExit      = errors.New("the tests give a reward and fail; tests that give a reward must exit with 0")
+	errKilled    = errors.New("a signal ended the tests; the code under test may have sent it to leave a reward of its own. Tests must end by themselves")
 )
 
-// formats are the files that hold a reward; the first that is there counts.
-var formats = []struct {
+// format is a file that can hold a reward.
+type format struct {
 	name  string
 	parse func([]byte) (map[string]float64, error)
-}{
+}
+
+// tampering are the errors that code under test makes for a reward of its own.
+var tampering = []error{errTampered, errReplaced, errTwo, errExit, errKilled}
+
+// formats are all of them; the components are those of the first that is there.
+var formats = []format{
 	{"reward.json", parseJSON},
 	{"reward.txt", parseText},
 }
 
-// readReward reads the reward. It must have been written after detached, the last time at which a process was seen that had
-// got away from the tests.
-func readReward(ctx context.Context, sb *sandbox.Sandbox, detached time.Time) (map[string]float64, error) {
+// makeLogs makes the folder of the reward before the tests begin.
+func makeLogs(ctx context.Context, sb *sandbox.Sandbox) (sandbox.FileState, error) {
+	if _, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"mkdir", "-p", LogsFolder}, Dir: "/"}); err != nil {
+		return sandbox.FileState{}, err
+	}
+	return sb.Stat(ctx, LogsFolder)
+}
+
+// readReward reads the reward of tests that ended with result from the folder that makeLogs made. It must have been written after the last time at
+// which a process was seen that had got away from them. Whatever could have kept the tests from writing it is tampering.
+func readReward(ctx context.Context, sb *sandbox.Sandbox, folder sandbox.FileState, result sandbox.Result) (map[string]float64, error) {
+	now, err := sb.Stat(ctx, LogsFolder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if now.Inode != folder.Inode || now.Mode != folder.Mode {
+		return nil, errReplaced
+	}
+	var reward map[string]float64
 	for _, format := range formats {
-		name := LogsFolder + "/" + format.name
-		state, err := sb.Stat(ctx, name)
+		components, err := readFormat(ctx, sb, format, result.Detached)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !detached.IsZero() && !detached.Before(state.Changed) {
-			return nil, errTampered
+		if reward != nil && reward[rewardKey] != components[rewardKey] {
+			return nil, errTwo
 		}
-		data, err := sb.ReadFile(ctx, name, maxReward)
-		if errors.Is(err, sandbox.ErrClosed) {
-			return nil, err
+		if reward == nil {
+			reward = components
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errBadReward, err)
-		}
-		components, err := format.parse(data)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", errBadReward, format.name, err)
-		}
-		return components, nil
 	}
-	return nil, errNoReward
+	switch {
+	case reward == nil:
+		return nil, errNoReward
+	case reward[rewardKey] > 0 && result.ExitCode != 0:
+		return nil, fmt.Errorf("exit %d: %w", result.ExitCode, errExit)
+	}
+	return reward, nil
+}
+
+// readFormat reads one of the files that can hold a reward.
+func readFormat(ctx context.Context, sb *sandbox.Sandbox, of format, detached time.Time) (map[string]float64, error) {
+	name := LogsFolder + "/" + of.name
+	state, err := sb.Stat(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !state.Mode.IsRegular() || state.Mode&0o200 == 0 || state.Links != 1 {
+		return nil, errReplaced
+	}
+	if !detached.IsZero() && !detached.Before(state.Changed) {
+		return nil, errTampered
+	}
+	data, err := sb.ReadFile(ctx, name, maxReward)
+	if errors.Is(err, sandbox.ErrClosed) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errBadReward, err)
+	}
+	components, err := of.parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errBadReward, of.name, err)
+	}
+	return components, nil
 }
 
 // parseJSON takes an object of finite numbers with the key "reward", or one number.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -41,6 +42,21 @@ type Spec struct {
 	Limits        sandbox.Limits
 	AllowInsecure bool
 	MinIsolation  string // as in sandbox.Spec
+	// Separate keeps the workspace out of the tests' sandbox: it is in one of sandbox.RoleUnderTest, which From is for then, and the tests run
+	// commands there with under-test. UnderTestEnv are the variables of those commands. Where no sandbox has namespaces the tests run in process
+	// all the same; Outcome.Verifier tells.
+	Separate     bool
+	UnderTestEnv map[string]string
+
+	standIn bool // the tests expect the command under-test, and run in process
+}
+
+// sandbox describes one of the sandboxes that scoring takes. Its commands bring their variables along.
+func (s Spec) sandbox(role sandbox.Role) sandbox.Spec {
+	return sandbox.Spec{
+		Name: s.Name, Role: role, Workdir: s.Workdir, Root: s.Root, Mounts: s.Mounts, Limits: s.Limits,
+		AllowInsecure: s.AllowInsecure, MinIsolation: s.MinIsolation,
+	}
 }
 
 // Outcome is a score. Components are all the numbers that the tests reported, with the reward among them.
@@ -56,6 +72,8 @@ type Outcome struct {
 	LeftBehind bool
 	// Isolation, Filesystem and User are those of the sandbox. With sandbox.UserOwn the tests were another user of the host than agents' processes.
 	Isolation, Filesystem, User string
+	// Verifier is the separation that there was: Separate or InProcess.
+	Verifier string
 }
 
 // Classes of Error.
@@ -70,7 +88,7 @@ const (
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
 
-// Error says why there is no score, or why a step cannot begin. That is never a score of 0.
+// Error says why there is no score, or why a step cannot begin. Whose doing that is, fault.Of tells.
 type Error struct {
 	Class string
 	Err   error
@@ -101,7 +119,7 @@ const together = "exec 2>&1; "
 
 // Run scores. Its error is an *Error, or of ctx.
 func Run(ctx context.Context, spec Spec) (Outcome, error) {
-	outcome, err := run(ctx, spec)
+	outcome, err := judge(ctx, spec)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return Outcome{}, fmt.Errorf("run verifier: %w", cause)
 	}
@@ -124,18 +142,24 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("read %s: %w", TestsFolder, err)}
 	}
-	if grading != nil {
-		spec.Limits.OutputBytes = gradedOutput
-	}
-	sifted, err := sift(spec)
+	filtered, err := filter(spec)
 	if err != nil {
 		return Outcome{}, applyError(err)
 	}
-	sb, err := sandbox.New(ctx, sandbox.Spec{
-		Name: spec.Name, Role: sandbox.RoleVerifier, Workdir: spec.Workdir, Snapshot: spec.From, Root: spec.Root, Mounts: spec.Mounts,
-		ReadOnly: map[string][]byte{TestsFolder: spec.Tests},
-		Limits:   spec.Limits, AllowInsecure: spec.AllowInsecure, MinIsolation: spec.MinIsolation,
-	})
+	env := maps.Clone(environment)
+	maps.Copy(env, spec.Env)
+	readOnly, err := readOnlyFolders(spec, env)
+	var report reporting
+	if grading != nil && err == nil {
+		spec.Limits.OutputBytes, report = gradedOutput, newReporting()
+		readOnly[reportersFolder], err = packReporters(filtered.Change, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir))
+	}
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
+	}
+	box := spec.sandbox(sandbox.RoleVerifier)
+	box.Snapshot, box.ReadOnly = spec.From, readOnly
+	sb, err := sandbox.New(ctx, box)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
@@ -145,33 +169,41 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 			return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 		}
 	}
-	if err := sb.Apply(ctx, sifted.Change); err != nil {
+	if err := sb.Apply(ctx, filtered.Change); err != nil {
 		return Outcome{}, applyError(err)
 	}
-	env := maps.Clone(environment)
-	maps.Copy(env, spec.Env)
 	run := script
 	if grading != nil {
 		run = together + script
+		report.environment(env)
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout})
+	logs, err := makeLogs(ctx, sb)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	outcome, err := score(ctx, sb, spec, grading, result)
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout, Channel: report.channel})
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
+	}
+	outcome, err := score(ctx, sb, spec, result, func() (map[string]float64, error) {
+		if grading != nil {
+			return graded(grading, report, result)
+		}
+		return readReward(ctx, sb, logs, result)
+	})
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
-	outcome.Restored, outcome.Links = sifted.Protected, sifted.Links
+	outcome.Restored, outcome.Links = filtered.Protected, filtered.Links
 	outcome.Isolation, outcome.Filesystem, outcome.User = sb.Isolation(), sb.FSMode(), sb.User()
 	return outcome, err
 }
 
-// sift leaves of the changes what the tests may meet.
-func sift(spec Spec) (sandbox.Sifted, error) {
+// filter leaves of the changes what the tests may meet.
+func filter(spec Spec) (sandbox.Filtered, error) {
 	if len(spec.Changes) == 0 {
-		return sandbox.Sifted{}, nil
+		return sandbox.Filtered{}, nil
 	}
-	return sandbox.Sift(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), Protects(spec.Protected))
+	return sandbox.Filter(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), Protects(spec.Protected))
 }
 
 func applyError(err error) error {
@@ -184,7 +216,7 @@ func applyError(err error) error {
 
 // score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
 // was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
-func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, grading *grade.Grading, result sandbox.Result) (Outcome, error) {
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result, read func() (map[string]float64, error)) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
@@ -199,10 +231,8 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, grading *grade.G
 		err = errNoReward
 	case result.Signaled:
 		err = errKilled
-	case grading != nil:
-		components, err = graded(grading, result)
 	default:
-		components, err = readReward(ctx, sb, result.Detached)
+		components, err = read()
 	}
 	if err != nil {
 		return Outcome{}, rewardError(err, result, log)
@@ -221,7 +251,7 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
-	case errors.Is(err, errTampered), errors.Is(err, errKilled), errors.Is(err, grade.ErrImitated):
+	case slices.ContainsFunc(tampering, func(kind error) bool { return errors.Is(err, kind) }), errors.Is(err, grade.ErrImitated), errors.Is(err, grade.ErrEndedEarly):
 		e.Class = ClassTampered
 	}
 	return e

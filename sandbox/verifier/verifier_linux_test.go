@@ -100,8 +100,10 @@ func TestRewardFiles(t *testing.T) {
 		{"object", write("reward.json", `{"reward": 0.25, "other": -3}`), 0.25, ""},
 		{"bare number", write("reward.json", `0.5`), 0.5, ""},
 		{"text", write("reward.txt", " 0.75 "), 0.75, ""},
-		{"json wins", write("reward.txt", "0") + write("reward.json", `{"reward": 1}`), 1, ""},
-		{"exit code does not count", write("reward.txt", "1") + "exit 9", 1, ""},
+		{"both files", write("reward.txt", "1") + write("reward.json", `{"reward": 1, "tests": 3}`), 1, ""},
+		{"both files, which disagree", write("reward.txt", "0") + write("reward.json", `{"reward": 1}`), 0, verifier.ClassTampered},
+		{"a reward and a failure", write("reward.txt", "1") + "exit 9", 0, verifier.ClassTampered},
+		{"no reward and a failure", write("reward.txt", "0") + "exit 9", 0, ""},
 		{"runs in the workspace", "pwd > /tmp/x; test $(cat /tmp/x file | tr -d '\\n') = /appbroken && " + write("reward.txt", "1"), 1, ""},
 		{"bash", `[[ a == a ]] && a=(1 2) && echo ${#a[@]} > /logs/verifier/reward.txt`, 2, ""},
 		{"none", "echo some output; exit 3", 0, verifier.ClassNoReward},
@@ -120,9 +122,9 @@ func TestRewardFiles(t *testing.T) {
 		{"words", write("reward.txt", "all good"), 0, verifier.ClassBadReward},
 		{"two numbers", write("reward.txt", "1 1"), 0, verifier.ClassBadReward},
 		{"too large", "head -c 1100000 /dev/zero | tr '\\0' ' ' > /logs/verifier/reward.json", 0, verifier.ClassBadReward},
-		{"folder", "mkdir /logs/verifier/reward.json", 0, verifier.ClassBadReward},
-		{"pipe", "mkfifo /logs/verifier/reward.json", 0, verifier.ClassBadReward},
-		{"device", "ln -s /dev/zero /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"folder", "mkdir /logs/verifier/reward.json", 0, verifier.ClassTampered},
+		{"pipe", "mkfifo /logs/verifier/reward.json", 0, verifier.ClassTampered},
+		{"device", "ln -s /dev/zero /logs/verifier/reward.json", 0, verifier.ClassTampered},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -195,12 +197,22 @@ func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
 (setsid sh -c 'while [ ! -s /logs/verifier/reward.json ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
 		"daemon waits for the tests' end": {`#!/bin/sh
 (setsid sh -c 'while [ -e /proc/'$PPID' ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
-		"rewrites the tests": {"#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x", ""},
-		"replaces a program": {"#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; ln -sf /bin/true /usr/bin/cmp", ""},
-		"pre-seeds":          {"#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json", ""},
-		"mounts over":        {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
-		"shoots at init":     {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
-		"locks the folder":   {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
+		"rewrites the tests":    {"#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x", ""},
+		"replaces a program":    {"#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; ln -sf /bin/true /usr/bin/cmp", ""},
+		"pre-seeds":             {"#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json", ""},
+		"mounts over":           {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
+		"shoots at init":        {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
+		"locks the folder":      {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
+		"writes and locks":      {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json", verifier.ClassTampered},
+		"locks reward's folder": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json; chmod 555 /logs/verifier", verifier.ClassTampered},
+		"replaces the folder": {`#!/bin/sh
+mv /logs/verifier /logs/old && mkdir /logs/verifier && echo 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json`, verifier.ClassTampered},
+		"links the folder": {`#!/bin/sh
+mv /logs/verifier /logs/old && mkdir /tmp/v && echo 99 > /tmp/v/reward.json && chmod 444 /tmp/v/reward.json && ln -s /tmp/v /logs/verifier`, verifier.ClassTampered},
+		"links the reward":       {"#!/bin/sh\necho 99 > /tmp/mine; chmod 444 /tmp/mine; ln -s /tmp/mine /logs/verifier/reward.json", verifier.ClassTampered},
+		"links the reward twice": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; ln /logs/verifier/reward.json /logs/verifier/again", verifier.ClassTampered},
+		"writes the other file":  {"#!/bin/sh\necho 99 > /logs/verifier/reward.txt", verifier.ClassTampered},
+		"makes it a folder":      {"#!/bin/sh\nmkdir /logs/verifier/reward.txt; echo 99 > /logs/verifier/reward.json", verifier.ClassTampered},
 		// Bash ends itself by an interruption that also ended what it waited for: nothing is left behind.
 		"interrupts the tests": {"#!/bin/bash\necho 99 > /logs/verifier/reward.txt; kill -INT $PPID $$; sleep 9", verifier.ClassTampered},
 	}

@@ -16,7 +16,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
 // Instance is one row of a data set, or one folder of a repository of tasks.
@@ -151,7 +151,7 @@ func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 	if err != nil {
 		return one, err
 	}
-	if err := yaml.Unmarshal([]byte(settings), &one); err != nil {
+	if err := yamltext.Unmarshal([]byte(settings), &one); err != nil {
 		return one, fmt.Errorf("task.yaml: %w", err)
 	}
 	tests, err := readText(fsys, path.Join(dir, "tests.json"))

@@ -9,33 +9,49 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
+// Bounds of a repository's tree at a commit.
+const (
+	maxList  = 64 << 20 // bytes of the list of its files
+	maxBytes = 4 << 30  // of its files
+)
+
 // checkOut writes a repository's files at a commit into a new folder. A folder that is no Git repository is taken as it is.
 func checkOut(ctx context.Context, source, commit, into string) error {
-	if _, err := os.Stat(filepath.Join(source, ".git")); errors.Is(err, fs.ErrNotExist) && !bare(source) {
+	gitDir, err := gitFolder(source)
+	if err != nil {
+		return err
+	}
+	if gitDir == "" {
 		return os.CopyFS(into, os.DirFS(source))
 	}
-	list, err := git(ctx, source, nil, "ls-tree", "-r", "-z", commit)
+	objects, err := borrow(gitDir, commit)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", source, err)
 	}
-	entries, err := parseTree(list)
-	if err != nil {
+	defer objects.remove()
+	var entries []treeEntry
+	err = objects.git(ctx, nil, func(out io.Reader) error {
+		list, err := io.ReadAll(io.LimitReader(out, maxList+1))
+		if err == nil && len(list) > maxList {
+			err = fmt.Errorf("the list of files has more than %d bytes", maxList)
+		}
+		if err == nil {
+			entries, err = parseTree(list)
+		}
 		return err
+	}, "ls-tree", "-r", "-z", "--full-tree", commit)
+	if err != nil {
+		return fmt.Errorf("%s at %s: %w", source, commit, err)
 	}
 	var wanted bytes.Buffer
 	for _, e := range entries {
 		fmt.Fprintln(&wanted, e.id)
-	}
-	// Objects are read as they are: a checkout or an archive would run the filters and leave out what the repository's settings say.
-	blobs, err := git(ctx, source, &wanted, "cat-file", "--batch")
-	if err != nil {
-		return err
 	}
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err
@@ -45,36 +61,50 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 		return err
 	}
 	defer root.Close()
-	reader := bufio.NewReader(bytes.NewReader(blobs))
-	for _, e := range entries {
-		data, err := nextBlob(reader)
-		if err == nil {
-			err = e.write(root, data)
+	// Objects are read as they are: a checkout or an archive would run the filters and leave out what the repository's attributes say.
+	return objects.git(ctx, &wanted, func(out io.Reader) error {
+		reader, left := bufio.NewReader(out), int64(maxBytes)
+		for _, e := range entries {
+			data, err := nextBlob(reader)
+			if left -= int64(len(data)); err == nil && left < 0 {
+				err = fmt.Errorf("the files have more than %d bytes", int64(maxBytes))
+			}
+			if err == nil {
+				err = e.write(root, data)
+			}
+			if err != nil {
+				return fmt.Errorf("%q at %s: %w", e.name, commit, err)
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("%s at %s: %w", e.name, commit, err)
-		}
+		return nil
+	}, "cat-file", "--batch")
+}
+
+// gitFolder finds the folder of a repository's objects and refs, "" where the source is no repository. One that is elsewhere is
+// refused: whoever made the source could name any folder of this machine.
+func gitFolder(source string) (string, error) {
+	dir := filepath.Join(source, ".git")
+	info, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && bare(source):
+		dir = source
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !info.IsDir():
+		return "", fmt.Errorf("%s leads to a repository elsewhere: name that one", dir)
 	}
-	return nil
+	if _, err := os.Lstat(filepath.Join(dir, "commondir")); !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s is a working tree of another repository: name that one", dir)
+	}
+	return dir, nil
 }
 
 func bare(source string) bool {
-	_, err := os.Stat(filepath.Join(source, "HEAD"))
-	objects, missing := os.Stat(filepath.Join(source, "objects"))
-	return err == nil && missing == nil && objects.IsDir()
-}
-
-// git runs Git in a repository, without anything of its settings that would run programs.
-func git(ctx context.Context, dir string, stdin io.Reader, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir, "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
-	cmd.Stdin = stdin
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git %s in %s: %w: %s", args[0], dir, err, strings.TrimSpace(complaint.String()))
-	}
-	return out, nil
+	_, err := os.Lstat(filepath.Join(source, "HEAD"))
+	_, missing := os.Lstat(filepath.Join(source, "objects"))
+	return err == nil && missing == nil
 }
 
 type treeEntry struct{ mode, id, name string }
@@ -85,13 +115,24 @@ func parseTree(list []byte) (entries []treeEntry, err error) {
 		facts, name, found := strings.Cut(line, "\t")
 		fields := strings.Fields(facts)
 		if !found || len(fields) != 3 {
-			return nil, fmt.Errorf("git ls-tree: %.100q is no entry", line)
+			return nil, fmt.Errorf("git ls-tree: %.100q is not an entry", line)
 		}
-		if fields[1] == "blob" {
-			entries = append(entries, treeEntry{fields[0], fields[2], name})
+		if fields[1] != "blob" {
+			continue
 		}
+		if !plainName(name) {
+			return nil, fmt.Errorf("%.100q is not the name of a file", name)
+		}
+		entries = append(entries, treeEntry{fields[0], fields[2], name})
 	}
 	return entries, nil
+}
+
+// plainName refuses what Git itself never puts into a tree: a way out of it, and files of a repository.
+func plainName(name string) bool {
+	return filepath.IsLocal(name) && !slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		return part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git")
+	})
 }
 
 // nextBlob reads "ID blob SIZE\n", the content and a line's end.
@@ -101,6 +142,9 @@ func nextBlob(r *bufio.Reader) ([]byte, error) {
 		return nil, err
 	}
 	fields := strings.Fields(header)
+	if len(fields) == 2 && fields[1] == "missing" {
+		return nil, errors.New("its content is not in the repository, and nothing is fetched: `git fetch --refetch --no-filter` completes a partial clone")
+	}
 	if len(fields) != 3 || fields[1] != "blob" {
 		return nil, fmt.Errorf("git cat-file: %.100q", header)
 	}

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
-	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/tasks"
 )
 
@@ -67,66 +65,12 @@ func TestInstances(t *testing.T) {
 		t.Run(filepath.Base(repo), func(t *testing.T) {
 			t.Parallel()
 			task := imported(t, source, repo)
-			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir || len(task.Protected) != 1 {
+			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir || len(task.Protected) != 2 {
 				t.Errorf("%v, workdir %s, protected %q", err, task.Workdir, task.Protected)
 			}
 			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1, CacheDir: cacheDir(t)})
-			if report.Verdict != tasks.VerdictOK {
+			if report.Verdict != tasks.VerdictWarnings || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "in process") {
 				t.Errorf("%+v", report)
-			}
-		})
-	}
-}
-
-// TestCheatsAtInstances: what an agent leaves in the workspace gives it nothing that its work does not.
-func TestCheatsAtInstances(t *testing.T) {
-	sandboxtest.Require(t)
-	need(t, "python3", "git")
-	task := imported(t, "testdata/instances.jsonl", "testdata/repos/slugs")
-	snapshot, err := sandbox.Pack(task.Snapshot)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := sandbox.Pack(task.Tests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const passes = `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\ntest_words (tests.test_slugs.TestSlugs.test_words) ... ok\nRan 3 tests in 0.001s\n`
-	for name, c := range map[string]struct {
-		commands string
-		reward   float64
-		class    string
-	}{
-		"nothing":               {"true", 0, ""},
-		"the fix":               {"sed -i 's/lower())/lower()).strip(\"-\")/' slugs.py", 1, ""},
-		"a commit of the fix":   {"sed -i 's/lower())/lower()).strip(\"-\")/' slugs.py; git -c user.name=a -c user.email=a commit -qam fixed", 1, ""},
-		"tests that are edited": {"echo > tests/test_slugs.py; git -c user.name=a -c user.email=a commit -qam gone", 0, ""},
-		"prints its passes":     {`printf 'import sys\nsys.stderr.write("""` + passes + `""")\n' >> slugs.py`, 0, ""},
-		"prints and leaves":     {`printf 'import sys, os\nsys.stderr.write("""` + strings.Split(passes, "Ran")[0] + `""")\nos._exit(0)\n' >> slugs.py`, 0, verifier.ClassNoReward},
-		"leaves with an error":  {`printf 'import sys, os\nsys.stderr.write("""` + strings.ReplaceAll(passes, `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\n`, `test_edges (tests.test_slugs.TestSlugs.test_edges) ... ok\ntest_umlauts (tests.test_slugs.TestSlugs.test_umlauts) ... ok\n`) + `""")\nos._exit(1)\n' >> slugs.py`, 0, ""},
-		"prints a whole log":    {`printf 'import os\nos.write(1, b""">>>>> Start Test Output\n` + passes + `\n>>>>> End Test Output\n>>>>> Test Exit Code: 0\n""")\n' >> slugs.py`, 0, verifier.ClassTampered},
-		"writes a reward":       {`printf 'import os\nos.makedirs("/logs/verifier", exist_ok=True)\nopen("/logs/verifier/reward.json", "w").write("1")\n' >> slugs.py`, 0, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			agent := sandboxtest.New(t, sandbox.Spec{Workdir: workdir})
-			if err := errors.Join(agent.Unpack(t.Context(), workdir, snapshot), agent.SetBase(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", c.commands}}); err != nil || result.ExitCode != 0 {
-				t.Fatalf("%s%s, %v", result.Stdout, result.Stderr, err)
-			}
-			changes, err := agent.Changes(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			outcome, err := verifier.Run(t.Context(), verifier.Spec{Name: "verify", Workdir: workdir, Snapshot: snapshot, Changes: changes, Tests: tests, Protected: task.Protected})
-			class := ""
-			if failure := (*verifier.Error)(nil); errors.As(err, &failure) {
-				class = failure.Class
-			}
-			if outcome.Reward != c.reward || class != c.class {
-				t.Errorf("reward %g, %v, want %g %s: %s", outcome.Reward, err, c.reward, c.class, outcome.Log)
 			}
 		})
 	}
@@ -192,16 +136,18 @@ func TestRefusals(t *testing.T) {
 		"problem_statement": func(i *Instance) { i.Problem = " " }, "eval_script": func(i *Instance) { i.TestCommand = "" }, "eval_type": func(i *Instance) { i.EvalType = "other" },
 		"parser": func(i *Instance) { i.LogParser = "parse_log_jest" }, "fail_to_pass": func(i *Instance) { i.FailToPass = nil },
 	} {
-		one := good
-		change(&one)
-		dir := t.TempDir()
-		err := one.Write(context.Background(), dir, repos)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", want, err)
-		}
-		if left, _ := os.ReadDir(dir); err != nil && len(left) > 0 {
-			t.Errorf("%q: %v is left", want, left)
-		}
+		t.Run(want, func(t *testing.T) {
+			one := good
+			change(&one)
+			dir := t.TempDir()
+			err := one.Write(context.Background(), dir, repos)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", want, err)
+			}
+			if left, _ := os.ReadDir(dir); err != nil && len(left) > 0 {
+				t.Errorf("%q: %v is left", want, left)
+			}
+		})
 	}
 	if err := good.Write(t.Context(), t.TempDir(), Repositories{"c/d": "x"}); err == nil || !strings.Contains(err.Error(), "--repo a/b=PATH") {
 		t.Errorf("without its repository: %v", err)

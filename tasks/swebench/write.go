@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -84,7 +85,7 @@ func (i Instance) files() (map[string]string, error) {
 }
 
 func (i Instance) settings(parser string) (string, error) {
-	rondo := map[string]any{"snapshot": "environment/repo", "repository": true, "protected": touched(i.TestPatch)}
+	rondo := map[string]any{"snapshot": "environment/repo", "repository": true, "protected": i.protected(parser)}
 	if parser == "gotest" {
 		rondo["toolchains"] = []string{"go"}
 	}
@@ -116,13 +117,60 @@ func (i Instance) script() string {
 
 var patchedFile = regexp.MustCompile(`(?m)^(?:\+\+\+ b|--- a)/([^\t\r\n]+)`)
 
+// protected are the patterns of the files that hold the instance's tests: what its patch of the tests touches, and where the tests that are graded stand,
+// with the packages that Python imports on the way.
+func (i Instance) protected(parser string) []string {
+	found := touched(i.TestPatch)
+	for _, name := range slices.Concat(i.FailToPass, i.PassToPass) {
+		switch parser {
+		case "pytest":
+			file, _, _ := strings.Cut(name, "::")
+			found = append(found, modules(file)...)
+		case "unittest":
+			_, dotted, _ := strings.Cut(strings.TrimSuffix(name, ")"), "(")
+			found = append(found, modules(dottedFile(dotted))...)
+		}
+	}
+	if parser == "gotest" {
+		found = append(found, "**/*_test.go")
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// dottedFile is the file of a test that unittest names, tests.test_x.TestCase.test_method or without the method: classes begin with a capital.
+func dottedFile(name string) string {
+	parts := strings.Split(name, ".")
+	for n, part := range parts {
+		if n > 0 && part != "" && unicode.IsUpper(rune(part[0])) {
+			return strings.Join(parts[:n], "/") + ".py"
+		}
+	}
+	return ""
+}
+
+// modules are a Python file and the __init__.py of the packages around it, as patterns; none for what is no path of a file.
+func modules(file string) (patterns []string) {
+	if file != path.Clean(file) || path.IsAbs(file) || strings.HasPrefix(file, "..") || !strings.HasSuffix(file, ".py") {
+		return nil
+	}
+	patterns = append(patterns, escaped(file))
+	for folder := path.Dir(file); folder != "."; folder = path.Dir(folder) {
+		patterns = append(patterns, escaped(folder)+"/__init__.py")
+	}
+	return patterns
+}
+
+// escaped is a path as a pattern for itself alone.
+func escaped(name string) string { return special.ReplaceAllString(name, `\$0`) }
+
+var special = regexp.MustCompile(`[\\*?\[]`)
+
 // touched are the paths that a patch changes, adds or deletes, as patterns.
 func touched(patch string) []string {
 	found := []string{}
 	for _, m := range patchedFile.FindAllStringSubmatch(patch, -1) {
-		name := path.Clean(m[1])
-		name = regexp.MustCompile(`[\\*?\[]`).ReplaceAllString(name, `\$0`)
-		found = append(found, name)
+		found = append(found, escaped(path.Clean(m[1])))
 	}
 	slices.Sort(found)
 	return slices.Compact(found)

@@ -14,10 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
-	"golang.org/x/sys/unix"
 )
 
 // settled is how long after its start a sandbox counts as one that is held.
@@ -42,6 +43,8 @@ type agent struct {
 	writing   sync.Mutex
 	// One archive operation at a time: they hold whole files in memory.
 	archiving sync.Mutex
+	// calling is held while a call of another sandbox starts, and while the processes that one left behind are killed.
+	calling   sync.Mutex
 	workspace *os.Root
 	base      *archive.Base
 	running   sync.Map // request id of an exec -> its cancel channel
@@ -56,6 +59,9 @@ const InitName = "rondo-sandbox-init"
 // which would take more time and memory than the sandbox. Packages that a program's others do not wait for come in the order of
 // their paths.
 func init() {
+	if calledUnderTest() {
+		os.Exit(underTest(os.Args[1:]))
+	}
 	if len(os.Args) != 1 || os.Args[0] != InitName {
 		return
 	}
@@ -144,13 +150,21 @@ func (a *agent) start() error {
 			return err
 		}
 	}
+	if a.boot.Link == wire.LinkCaller {
+		if err := offerCalls(a.linkSocket()); err != nil {
+			return fmt.Errorf("offer the command %s: %w", CallName, err)
+		}
+	}
 	a.scapegoat = newScapegoat()
 	if err := a.seal(); err != nil {
 		return err
 	}
 	a.reaper = startReaper()
+	if a.boot.Link == wire.LinkServer {
+		go a.serveCalls(a.linkSocket())
+	}
 	if a.boot.PollMemory > 0 {
-		a.memory = startMemoryPoller(a.boot.PollMemory)
+		a.memory = startMemoryPoller(a.boot.PollMemory, a.private == nil)
 	}
 	return nil
 }
@@ -183,6 +197,11 @@ func (a *agent) seal() (err error) {
 	}
 	if a.boot.Landlock {
 		warmThreads()
+	}
+	if a.boot.PollMemory > 0 && (a.private == nil || a.boot.Landlock) {
+		if err := jail.RefuseMemfd(); err != nil {
+			return err
+		}
 	}
 	if a.private == nil || a.boot.Landlock {
 		if err := jail.Seal(a.boot.PIDs, a.boot.DiskBytes, a.private != nil); err != nil {
@@ -253,7 +272,7 @@ func (a *agent) serve() error {
 	for {
 		var request wire.Request
 		body, err := wire.Read(reader, &request, func() (int64, error) { return archive.MaxArchive, nil })
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -313,7 +332,7 @@ func (a *agent) tree(request wire.Request, body []byte) (out [][]byte, err error
 		return nil, fmt.Errorf("%w: the workspace has no base to compare with", wire.ErrInvalid)
 	}
 	blocks := archive.Blocks{Limit: archive.MaxChange}
-	differs, err := archive.Diff(a.workspace, a.base, &blocks)
+	differs, err := archive.Diff(a.workspace, a.base, a.boot.DiskBytes, &blocks)
 	if err != nil || !differs {
 		return nil, limits(err)
 	}

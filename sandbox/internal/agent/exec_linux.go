@@ -9,8 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 const (
@@ -34,6 +35,7 @@ type command struct {
 	cancel  chan struct{}
 	flood   chan struct{}
 	outputs [2]stream // stdout, stderr
+	report  stream    // where the request asks for one
 	result  wire.Exec
 }
 
@@ -45,7 +47,7 @@ type stream struct {
 }
 
 func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byte, error) {
-	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 2)}
+	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 3)}
 	a.running.Store(request.ID, c)
 	defer a.running.Delete(request.ID)
 	before, kills, begin := snapshot(), a.memory.count(), time.Now()
@@ -70,7 +72,12 @@ func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byt
 	stdout, stderr := a.private.inward(c.outputs[0].finish()), a.private.inward(c.outputs[1].finish())
 	c.result.StdoutBytes = len(stdout)
 	c.result.Dropped = c.outputs[0].dropped() + c.outputs[1].dropped()
-	return wire.Response{Exec: &c.result}, [][]byte{stdout, stderr}, nil
+	var report []byte
+	if request.Report > 0 {
+		report = c.report.finish()
+		c.result.ReportBytes, c.result.ReportDropped = len(report), c.report.dropped()
+	}
+	return wire.Response{Exec: &c.result}, [][]byte{stdout, stderr, report}, nil
 }
 
 func (a *agent) cancel(id uint64) {
@@ -231,7 +238,39 @@ func (a *agent) open(c *command, stdin []byte) (files []uintptr, closeAll func()
 		}
 		c.outputs[i].begin(reading, c.request.Output, c.flood)
 	}
+	if c.request.Report > 0 {
+		far, err := c.openReport()
+		if err != nil {
+			return nil, closeAll, err
+		}
+		opened = append(opened, far)
+		for len(files) < wire.ReportFD {
+			files = append(files, closed)
+		}
+		files = append(files, far.Fd())
+	}
 	return files, closeAll, nil
+}
+
+// closed is a descriptor that a started program does not have.
+const closed = ^uintptr(0)
+
+// openReport makes the socket on which a command reports, with its greeting already in it, and reads this end of it.
+func (c *command) openReport() (far *os.File, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	far = os.NewFile(uintptr(pair[1]), "report")
+	if err := unix.SetNonblock(pair[0], true); err != nil {
+		return nil, errors.Join(err, far.Close(), unix.Close(pair[0]))
+	}
+	near := os.NewFile(uintptr(pair[0]), "report")
+	if _, err := near.WriteString(c.request.Greeting); err != nil {
+		return nil, errors.Join(err, far.Close(), near.Close())
+	}
+	c.report.begin(near, c.request.Report, c.flood)
+	return far, nil
 }
 
 // input is a pipe that carries the bytes, or nothing to read.
@@ -267,12 +306,12 @@ func (s *stream) begin(pipe *os.File, limit int, flood chan<- struct{}) {
 		if s.drain(pipe) {
 			flood <- struct{}{}
 		}
-		s.rest(pipe)
+		rest(pipe, func(data []byte) { _, _ = s.Write(data) })
 	}()
 }
 
-// rest takes what already lies in a pipe whose time is over: who reads it may have been slow, or slowed by the owner.
-func (s *stream) rest(pipe *os.File) {
+// rest takes what already is in a pipe whose time is over: who reads it may have been slow, or slowed by the owner.
+func rest(pipe *os.File, take func([]byte)) {
 	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return
@@ -284,7 +323,7 @@ func (s *stream) rest(pipe *os.File) {
 			if n <= 0 || err != nil {
 				return
 			}
-			_, _ = s.Write(buffer[:n])
+			take(buffer[:n])
 			taken += n
 		}
 	})

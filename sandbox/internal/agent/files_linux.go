@@ -11,8 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // maxListed bounds the entries of one listing.
@@ -28,7 +29,7 @@ func (a *agent) file(request wire.Request, body []byte) (response wire.Response,
 	case wire.OpWrite:
 		err = writeFile(path, body, fs.FileMode(request.Mode))
 	case wire.OpStat:
-		response.Total, response.Changed, err = stat(path)
+		response.State, err = stat(path)
 	case wire.OpList:
 		data, response.Total, err = list(path, request.Max)
 	case wire.OpGrep:
@@ -45,7 +46,7 @@ func (a *agent) file(request wire.Request, body []byte) (response wire.Response,
 
 // openRegular opens a file without waiting for the other end of a pipe, and refuses what is not a file.
 func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
-	file, err := os.OpenFile(path, flags|syscall.O_NONBLOCK|syscall.O_NOCTTY, mode)
+	file, err := openPlain(path, flags|syscall.O_NONBLOCK|syscall.O_NOCTTY, mode)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +54,7 @@ func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInf
 	if err == nil && info.IsDir() {
 		err = &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	}
-	if err == nil && (!info.Mode().IsRegular() || onProc(file)) {
+	if err == nil && !info.Mode().IsRegular() {
 		err = &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: not a regular file", wire.ErrInvalid)}
 	}
 	if err != nil {
@@ -63,13 +64,7 @@ func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInf
 	return file, info, nil
 }
 
-// onProc tells whether a file is one of the kernel's: there, this process would show itself, and could be changed.
-func onProc(file *os.File) bool {
-	var system unix.Statfs_t
-	return unix.Fstatfs(int(file.Fd()), &system) != nil || int64(system.Type) == unix.PROC_SUPER_MAGIC
-}
-
-// readFile reads at most limit bytes; the total tells whether there are more.
+// readFile reads at most limit bytes; the total says whether there are more.
 func readFile(path string, limit int64) (data []byte, total int64, err error) {
 	file, info, err := openRegular(path, os.O_RDONLY, 0)
 	if err != nil {
@@ -80,29 +75,38 @@ func readFile(path string, limit int64) (data []byte, total int64, err error) {
 	return data, max(info.Size(), int64(len(data))), err
 }
 
-// stat answers a file's size and the time of its last change, which no process can set.
-func stat(path string) (size, changed int64, err error) {
-	var found unix.Stat_t
-	if err := unix.Stat(path, &found); err != nil {
-		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
+// stat tells of a file, and does not follow a link. The time of its last change is one that no process can set.
+func stat(path string) (*wire.State, error) {
+	file, err := openPlain(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
 	}
-	return found.Size, found.Ctim.Nano(), nil
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	found := info.Sys().(*syscall.Stat_t)
+	return &wire.State{Size: info.Size(), Changed: found.Ctim.Nano(), Mode: uint32(info.Mode()), Links: uint64(found.Nlink), Inode: found.Ino}, nil
 }
 
 // writeFile replaces a file's content and makes its folders. Mode 0 keeps the mode of a file that is there.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := makeFolder(filepath.Dir(path)); err != nil {
 		return err
 	}
 	create := mode.Perm()
 	if create == 0 {
 		create = 0o644
 	}
-	file, _, err := openRegular(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, create)
+	file, _, err := openRegular(path, os.O_WRONLY|os.O_CREATE, create)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(data)
+	err = file.Truncate(0)
+	if err == nil {
+		_, err = file.Write(data)
+	}
 	if err == nil && mode != 0 {
 		err = file.Chmod(mode.Perm())
 	}
@@ -111,13 +115,13 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 
 // list answers the names in a folder, sorted, folders with a slash, each ended by a zero byte, and how many there are.
 func list(path string, limit int64) ([]byte, int64, error) {
-	folder, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	folder, err := openPlain(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer folder.Close()
 	entries, err := folder.ReadDir(maxListed + 1)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, err
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -10,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // finding is one walk for files by name.
@@ -43,7 +45,12 @@ func glob(root string, query wire.Grep) (data []byte, total int64, err error) {
 	if f.pattern, err = compileGlob(pattern); err != nil {
 		return nil, 0, err
 	}
-	if err := filepath.WalkDir(root, f.visit); err != nil && err != errEnough {
+	top, err := openPlain(root, unix.O_PATH, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	top.Close()
+	if err := filepath.WalkDir(root, f.visit); err != nil && !errors.Is(err, errEnough) {
 		return nil, 0, err
 	}
 	slices.SortFunc(f.found, func(a, b foundFile) int {
@@ -72,7 +79,7 @@ func (f *finding) visit(name string, found fs.DirEntry, err error) error {
 	if err != nil {
 		return nil // not readable, or gone: as if it were not there
 	}
-	if strings.HasPrefix(found.Name(), ".") && (!f.hidden || found.Name() == ".git") {
+	if strings.HasPrefix(found.Name(), ".") && (!f.hidden || found.Name() == ".git") || name == procFolder {
 		if found.IsDir() {
 			return fs.SkipDir
 		}
@@ -95,6 +102,11 @@ func (f *finding) visit(name string, found fs.DirEntry, err error) error {
 
 // remove unlinks one file; a folder is refused by the kernel.
 func remove(path string) error {
+	folder, err := openPlain(filepath.Dir(path), unix.O_PATH, 0)
+	if err != nil {
+		return fmt.Errorf("remove: %w", err)
+	}
+	folder.Close()
 	if err := unix.Unlink(path); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
@@ -60,7 +62,12 @@ func grep(root string, query wire.Grep) ([]byte, error) {
 	if err := s.compile(); err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(root)
+	top, err := openPlain(root, unix.O_PATH, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := top.Stat()
+	top.Close()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +76,7 @@ func grep(root string, query wire.Grep) ([]byte, error) {
 	} else {
 		err = s.file(root)
 	}
-	if err != nil && err != errEnough {
+	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
 	if s.cutShort != "" {
@@ -157,7 +164,7 @@ func (s *search) visit(name string, found fs.DirEntry, err error) error {
 	if name == s.root {
 		return nil
 	}
-	if strings.HasPrefix(found.Name(), ".") {
+	if strings.HasPrefix(found.Name(), ".") || name == procFolder {
 		if found.IsDir() {
 			return fs.SkipDir
 		}

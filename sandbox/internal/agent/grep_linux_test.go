@@ -71,9 +71,11 @@ func TestGrepRefuses(t *testing.T) {
 		"bad mode": {Pattern: "a", Mode: "all"}, "bad type": {Pattern: "a", Type: "cobol"}, "bad glob": {Pattern: "a", Glob: "{a"},
 		"repetition bomb": {Pattern: "((a{1000}){1000}){1000}"},
 	} {
-		if out, err := grep(dir, query); !errors.Is(err, wire.ErrInvalid) {
-			t.Errorf("%s: %q, %v; want ErrInvalid", name, out, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if out, err := grep(dir, query); !errors.Is(err, wire.ErrInvalid) {
+				t.Errorf("%s: %q, %v; want ErrInvalid", name, out, err)
+			}
+		})
 	}
 	if _, err := grep(filepath.Join(dir, "nowhere"), wire.Grep{Pattern: "a"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("folder not there: %v", err)

@@ -25,21 +25,23 @@ func TestPrivateFolderNames(t *testing.T) {
 		"/var/tmp/x":                  "P/var/tmp/x",
 		"":                            "",
 	} {
-		expanded := ""
-		for _, c := range want {
-			if c == 'P' {
-				expanded += folder
-			} else {
-				expanded += string(c)
+		t.Run(text, func(t *testing.T) {
+			expanded := ""
+			for _, c := range want {
+				if c == 'P' {
+					expanded += folder
+				} else {
+					expanded += string(c)
+				}
 			}
-		}
-		got := p.outward(text)
-		if got != expanded {
-			t.Errorf("%q becomes %q, want %q", text, got, expanded)
-		}
-		if back := string(p.inward([]byte(got))); back != text {
-			t.Errorf("%q comes back as %q", text, back)
-		}
+			got := p.outward(text)
+			if got != expanded {
+				t.Errorf("%q becomes %q, want %q", text, got, expanded)
+			}
+			if back := string(p.inward([]byte(got))); back != text {
+				t.Errorf("%q comes back as %q", text, back)
+			}
+		})
 	}
 	if got := p.path("/usr/bin"); got != "/usr/bin" {
 		t.Errorf("path of the host: %q", got)

@@ -2,7 +2,7 @@ package agent
 
 import (
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,17 +10,21 @@ import (
 
 const memoryPollInterval = 100 * time.Millisecond
 
-// memoryPoller enforces the memory limit where no cgroup can: while anything runs it adds up the resident memory and kills the
-// largest process of a sandbox that is above its limit. Shared pages count once for each process, so it errs to the strict side.
+// memoryPoller enforces the memory limit where no cgroup can: while anything runs it adds up what is counted, and kills the largest process
+// of a sandbox that is above its limit. Shared pages count once for each process, so it errs to the strict side.
 type memoryPoller struct {
-	kills atomic.Int64
+	// mu is held over a kill and its count: who saw the end of a killed process sees it counted.
+	mu    sync.Mutex
+	kills int64
+	// own: the sandbox has its own namespaces, so shared memory and sockets that can be listed are its.
+	own bool
 }
 
-func startMemoryPoller(limit int64) *memoryPoller {
-	m := &memoryPoller{}
+func startMemoryPoller(limit int64, own bool) *memoryPoller {
+	m := &memoryPoller{own: own}
 	go func() {
 		for range time.Tick(memoryPollInterval) {
-			if !alone() {
+			if !alone() || own && len(segments()) > 0 { // shared memory stays when its processes end
 				m.enforce(limit)
 			}
 		}
@@ -29,19 +33,37 @@ func startMemoryPoller(limit int64) *memoryPoller {
 }
 
 func (m *memoryPoller) enforce(limit int64) {
-	var total int64
+	var total, most int64
 	var largest process
 	for _, p := range processes() {
-		total += p.residentPages
-		if p.residentPages > largest.residentPages {
-			largest = p
+		size := p.memory()
+		total += size
+		if size > most {
+			largest, most = p, size
 		}
 	}
-	if total*int64(os.Getpagesize()) <= limit {
+	var heaviest segment
+	if m.own {
+		total += socketMemory()
+		for _, s := range segments() {
+			total += s.size
+			if s.attached == 0 && s.size > heaviest.size {
+				heaviest = s
+			}
+		}
+	}
+	if total <= limit {
 		return
 	}
-	if unix.Kill(largest.pid, unix.SIGKILL) == nil {
-		m.kills.Add(1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if heaviest.size > most {
+		heaviest.remove()
+		m.kills++
+		return
+	}
+	if largest.pid != 0 && unix.Kill(largest.pid, unix.SIGKILL) == nil {
+		m.kills++
 	}
 }
 
@@ -50,7 +72,9 @@ func (m *memoryPoller) count() int64 {
 	if m == nil {
 		return 0
 	}
-	return m.kills.Load()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kills
 }
 
 // scapegoat starts processes that the kernel kills before this one when memory runs out, however small the limit is. They inherit

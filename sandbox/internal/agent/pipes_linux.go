@@ -8,8 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // openPipes starts a program at two pipes, on a thread without capabilities. Its standard error goes nowhere: nobody would bound it.

@@ -19,10 +19,23 @@ type process struct {
 	started              uint64
 	dead                 bool
 	residentPages        int64
+	virtual              int64 // bytes of address space
 }
 
 // processes lists all that descend from this process: in a process namespace everything, without one what it started.
 func processes() []process {
+	all := table()
+	var found []process
+	for _, p := range all {
+		if descends(p, all) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// table is the process table, by process number.
+func table() map[int]process {
 	names, err := readNames("/proc")
 	if err != nil {
 		return nil
@@ -37,19 +50,28 @@ func processes() []process {
 			all[pid] = p
 		}
 	}
-	var found []process
-	for _, p := range all {
-		if descends(p, all) {
-			found = append(found, p)
-		}
-	}
-	return found
+	return all
 }
 
 func descends(p process, all map[int]process) bool {
 	self := os.Getpid()
 	for range len(all) {
 		if p.parent == self {
+			return true
+		}
+		parent, known := all[p.parent]
+		if !known {
+			return false
+		}
+		p = parent
+	}
+	return false
+}
+
+// belongs reports whether a process is of a command that runs: of its session, or started by a process that is.
+func belongs(p process, all map[int]process, running map[int]bool) bool {
+	for range len(all) {
+		if running[p.session] {
 			return true
 		}
 		parent, known := all[p.parent]
@@ -71,7 +93,7 @@ func readProcess(pid int) (process, bool) {
 	if end < 0 {
 		return process{}, false
 	}
-	// After the command: state, parent, group, session, ...; the 20th is the start time, the 22nd the resident pages.
+	// After the command: state, parent, group, session, ...; the 20th is the start time, the 21st the address space, the 22nd the resident pages.
 	fields := bytes.Fields(line[end+1:])
 	if len(fields) < 22 {
 		return process{}, false
@@ -80,7 +102,7 @@ func readProcess(pid int) (process, bool) {
 	state := fields[0][0]
 	return process{
 		pid: pid, parent: int(number(1)), session: int(number(3)), started: uint64(number(19)),
-		residentPages: number(21), dead: state == 'Z' || state == 'X',
+		residentPages: number(21), virtual: number(20), dead: state == 'Z' || state == 'X',
 	}, true
 }
 
@@ -206,10 +228,10 @@ func (r *reaper) killLeftovers(before map[key]bool) int {
 	found := map[key]bool{}
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
 		keep := r.sessions()
-		alive := false
-		for _, p := range processes() {
+		alive, all := false, table()
+		for _, p := range all {
 			id := key{p.pid, p.started}
-			if keep[p.session] || before[id] {
+			if before[id] || !descends(p, all) || belongs(p, all, keep) {
 				continue
 			}
 			found[id] = true

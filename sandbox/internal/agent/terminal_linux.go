@@ -8,8 +8,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // terminal is a program whose input and output the owner has: at a pseudo terminal of its own, or at two pipes.
@@ -129,5 +130,5 @@ func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err 
 // over tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended
 // and left its pipe to others, or the owner has hung up.
 func over(err error) bool {
-	return err == io.EOF || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
 }

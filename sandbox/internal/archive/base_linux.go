@@ -24,7 +24,7 @@ type record struct {
 	Second, Nano int64
 }
 
-// summary stands before a base's records.
+// summary precedes a base's records.
 type summary struct {
 	Count int
 	Bytes int64
@@ -87,7 +87,7 @@ func BaseBytes(from io.Reader) (int64, error) {
 	return all.Bytes, err
 }
 
-// Equal tells whether two bases are of equal trees.
+// Equal reports whether two bases are of equal trees.
 func (b *Base) Equal(other *Base) bool {
 	return maps.EqualFunc(b.files, other.files, func(x, y state) bool { return x.equal(y) })
 }

@@ -49,13 +49,15 @@ func Scan(root *os.Root) (*Base, error) {
 }
 
 // Diff writes what differs from base as a change: additions, edits, modes and links in the order of the walk, then deletions. It
-// tells whether anything differs; when nothing does, what it wrote is void. Pipes, sockets and devices are no part of a workspace and are
-// passed over.
-func Diff(root *os.Root, base *Base, to io.Writer) (differs bool, err error) {
+// reports whether anything differs; when nothing does, what it wrote is void. Pipes, sockets and devices are no part of a workspace and are
+// passed over. Contents of more than disk bytes are refused: holes and hard links may show more than a disk of that size can hold when
+// the change is applied.
+func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (differs bool, err error) {
 	out, err := newWriter(to)
 	if err != nil {
 		return false, err
 	}
+	out.budget.most = disk
 	seen := make(map[string]bool, len(base.files))
 	err = walk(root, func(name string, info fs.FileInfo) error {
 		seen[name] = true
@@ -66,9 +68,14 @@ func Diff(root *os.Root, base *Base, to io.Writer) (differs bool, err error) {
 		return writeOne(out, root, name, info)
 	})
 	for _, name := range deletions(base, seen) {
-		err = errors.Join(err, out.add(entry{name: name, deleted: true}, nil))
+		if err == nil {
+			err = out.add(entry{name: name, deleted: true}, nil)
+		}
 	}
-	if err = errors.Join(err, out.finish()); err != nil {
+	if err == nil {
+		err = out.finish()
+	}
+	if err != nil {
 		return false, fmt.Errorf("read the workspace's changes: %w", err)
 	}
 	return out.budget.files > 0, nil
@@ -158,7 +165,7 @@ func deletions(base *Base, seen map[string]bool) []string {
 	return slices.DeleteFunc(gone, func(name string) bool { return below(name, gone) })
 }
 
-// below tells whether one of the sorted paths is a parent of name.
+// below reports whether one of the sorted paths is a parent of name.
 func below(name string, paths []string) bool {
 	for i := range name {
 		if name[i] != '/' {
@@ -182,6 +189,7 @@ type walker struct {
 	root  *os.Root
 	visit func(name string, info fs.FileInfo) error
 	count int
+	names int // bytes
 }
 
 func (w *walker) folder(folder string) error {
@@ -196,6 +204,12 @@ func (w *walker) folder(folder string) error {
 		}
 		if len(name) > maxName {
 			return fmt.Errorf("%w: %.200s…: a path of %d bytes (limit %d)", ErrTooLarge, name, len(name), maxName)
+		}
+		if err := checkDepth(name); err != nil {
+			return err
+		}
+		if w.names += len(name); w.names > maxNames {
+			return fmt.Errorf("%w: the names exceed %d bytes in all", ErrTooLarge, maxNames)
 		}
 		if err := w.entry(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err // what is gone since its folder was listed was removed by a running process
@@ -217,7 +231,7 @@ func (w *walker) list(folder string) ([]string, error) {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return nil, fs.ErrNotExist
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	slices.Sort(names)

@@ -32,7 +32,7 @@ func unpacked(t testing.TB) (*os.Root, *Base) {
 func diff(t testing.TB, root *os.Root, base *Base) []byte {
 	t.Helper()
 	blocks := Blocks{Limit: MaxChange}
-	differs, err := Diff(root, base, &blocks)
+	differs, err := Diff(root, base, MaxBytes, &blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,72 @@ func TestTooLarge(t *testing.T) {
 	if err := os.Truncate(path.Join(root.Name(), "sparse"), MaxBytes+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Diff(root, base, io.Discard); !errors.Is(err, ErrTooLarge) {
+	if _, err := Diff(root, base, MaxBytes, io.Discard); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a sparse file of %d bytes: %v, want ErrTooLarge", MaxBytes+1, err)
+	}
+}
+
+// TestTreesThatCannotBeAppliedAreRefused: depth multiplies the time that each entry takes, names are held in memory, and holes and hard links show more than
+// a disk can hold.
+func TestTreesThatCannotBeAppliedAreRefused(t *testing.T) {
+	root, base := unpacked(t)
+	if err := root.MkdirAll(strings.Repeat("d/", maxDepth)+"d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Diff(root, base, MaxBytes, io.Discard); err != nil {
+		t.Errorf("%d levels: %v", maxDepth, err)
+	}
+	if err := root.WriteFile(strings.Repeat("d/", maxDepth)+"d/x", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Diff(root, base, MaxBytes, io.Discard); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("one level more: %v, want ErrTooLarge", err)
+	}
+	if err := root.RemoveAll("d"); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.WriteFile("sparse", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path.Join(root.Name(), "sparse"), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Diff(root, base, 1<<19, io.Discard); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a hole of 1 MiB for a disk of 512 KiB: %v, want ErrTooLarge", err)
+	}
+	var b budget
+	var err error
+	for range maxNames/maxName + 1 {
+		err = errors.Join(err, b.spend(strings.Repeat("n", maxName), 0))
+	}
+	if !errors.Is(err, ErrTooLarge) {
+		t.Errorf("names of more than %d bytes: %v, want ErrTooLarge", maxNames, err)
+	}
+}
+
+// TestDeepArchivesTakeNoTime: the way to an entry is looked at once, however many entries lie there.
+func TestDeepArchivesTakeNoTime(t *testing.T) {
+	var blocks Blocks
+	blocks.Limit = MaxArchive
+	out, err := newWriter(&blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := strings.Repeat("d/", maxDepth)
+	for i := range 300 {
+		if err := out.add(entry{name: fmt.Sprint(folder, i), mode: 0o644}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.finish(); err != nil {
+		t.Fatal(err)
+	}
+	root := openRoot(t)
+	if err := Apply(root, bytes.Join(blocks.Pieces, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := fs.ReadDir(root.FS(), strings.TrimSuffix(folder, "/")); err != nil || len(names) != 300 {
+		t.Errorf("%d files, %v", len(names), err)
 	}
 }
 
@@ -219,7 +283,7 @@ func TestChangeIsBounded(t *testing.T) {
 	if err := root.WriteFile("noise", noise, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Diff(root, base, &Blocks{Limit: 1 << 19}); !errors.Is(err, ErrTooLarge) {
+	if _, err := Diff(root, base, MaxBytes, &Blocks{Limit: 1 << 19}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("1 MiB of noise in 512 KiB: %v, want ErrTooLarge", err)
 	}
 }

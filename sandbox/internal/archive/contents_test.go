@@ -25,9 +25,11 @@ func TestContents(t *testing.T) {
 	for name, want := range map[string]string{
 		"README": " 9 bytes sha256 ", "bin/run": "-rw------- 3 bytes sha256 ", "bin/link": "link to ../README", "empty": "deleted", "new": "drwx------",
 	} {
-		if !strings.Contains(got[name], want) {
-			t.Errorf("%s is %q, want %q", name, got[name], want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(got[name], want) {
+				t.Errorf("%s is %q, want %q", name, got[name], want)
+			}
+		})
 	}
 	if len(got) != 5 {
 		t.Errorf("%q", got)
@@ -51,8 +53,10 @@ func TestContentsRefuses(t *testing.T) {
 		"not an archive": []byte("hello"), "cut short": whole[:len(whole)-8],
 		"parent": crafted(t, tar.Header{Name: "../b", Typeflag: tar.TypeReg, Size: 1, Mode: 0o644}),
 	} {
-		if got, err := Contents(data); err == nil {
-			t.Errorf("%s: %q", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := Contents(data); err == nil {
+				t.Errorf("%s: %q", name, got)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,12 @@ const (
 	MaxChange = 64 << 20
 
 	maxName = 4096 // PATH_MAX: a longer name cannot be opened by the programs of the task
+
+	// maxDepth bounds the folders above an entry: the way to each is walked step by step, so depth multiplies the time that a tree takes.
+	// Nested packages of real projects are some 40 deep.
+	maxDepth = 128
+	// maxNames bounds the sum of the names of one archive, which compress to nothing and are held in memory.
+	maxNames = 32 << 20
 )
 
 // maxFiles is MaxFiles, but in tests.
@@ -39,7 +46,7 @@ var maxFiles = MaxFiles
 const deletedKey = "RONDO.deleted"
 
 var (
-	// ErrTooLarge says that a tree or an archive exceeds MaxFiles, MaxBytes or MaxArchive.
+	// ErrTooLarge says that a tree or an archive exceeds MaxFiles, MaxBytes, MaxArchive, or the bounds of names and depth.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid says that an archive is damaged or asks for something that a tree may not hold.
 	ErrInvalid = errors.New("invalid archive")
@@ -120,6 +127,7 @@ type Blocks struct {
 
 const pieceSize = 1 << 20
 
+// Write implements io.Writer, within Limit.
 func (b *Blocks) Write(data []byte) (int, error) {
 	if b.size += len(data); b.size > b.Limit {
 		return 0, fmt.Errorf("archive: %w: more than %d bytes", ErrTooLarge, b.Limit)
@@ -153,7 +161,7 @@ func read(data []byte, visit func(e entry, content io.Reader) error) error {
 	var spent budget
 	for {
 		header, err := reader.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -202,7 +210,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// escapes tells whether a link at name, resolved by text alone, points outside the tree.
+// escapes reports whether a link at name, resolved by text alone, points outside the tree.
 func escapes(name, target string) bool {
 	if path.IsAbs(target) {
 		return true
@@ -211,16 +219,32 @@ func escapes(name, target string) bool {
 	return joined == ".." || strings.HasPrefix(joined, "../")
 }
 
+// checkDepth refuses what is below too many folders.
+func checkDepth(name string) error {
+	if depth := strings.Count(name, "/"); depth > maxDepth {
+		return fmt.Errorf("%w: %.200s…: %d folders deep (limit %d)", ErrTooLarge, name, depth, maxDepth)
+	}
+	return nil
+}
+
 // budget counts entries and bytes of one archive.
 type budget struct {
 	files int
 	bytes int64
+	names int
+	most  int64 // bytes, 0 for MaxBytes
 }
 
 func (b *budget) spend(name string, size int64) error {
 	b.files++
-	if size < 0 || size > MaxBytes-b.bytes {
-		return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", name, ErrTooLarge, int64(MaxBytes))
+	if b.names += len(name); b.names > maxNames {
+		return fmt.Errorf("%.200s: %w: the names exceed %d bytes in all", name, ErrTooLarge, maxNames)
+	}
+	if err := checkDepth(name); err != nil {
+		return err
+	}
+	if most := min(cmp.Or(b.most, MaxBytes), MaxBytes); size < 0 || size > most-b.bytes {
+		return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", name, ErrTooLarge, most)
 	}
 	b.bytes += size
 	if b.files > maxFiles {

@@ -57,9 +57,11 @@ func TestUnpackImage(t *testing.T) {
 	for name, mode := range map[string]os.FileMode{
 		"usr": os.ModeDir | 0o755, "usr/su": 0o755, "usr/again": 0o755, "usr/secret": 0o644, "etc/hosts": 0o644, "var/tmp": os.ModeDir | 0o755,
 	} {
-		if info, err := os.Lstat(filepath.Join(folder, name)); err != nil || info.Mode() != mode {
-			t.Errorf("%s: %v, %v, want mode %v", name, info, err, mode)
-		}
+		t.Run(name, func(t *testing.T) {
+			if info, err := os.Lstat(filepath.Join(folder, name)); err != nil || info.Mode() != mode {
+				t.Errorf("%s: %v, %v, want mode %v", name, info, err, mode)
+			}
+		})
 	}
 	for _, name := range []string{"dev/mem", "pipe"} {
 		if _, err := root.Lstat(name); err == nil {
@@ -79,14 +81,16 @@ func TestUnpackHostileImage(t *testing.T) {
 		"over a link":    {{Typeflag: tar.TypeSymlink, Name: "x", Linkname: outside + "/x"}, {Typeflag: tar.TypeReg, Name: "x", Mode: 0o644, Uname: "x"}},
 		"hard link":      {{Typeflag: tar.TypeLink, Name: "x", Linkname: "../../../../etc/passwd"}},
 	} {
-		root, err := os.OpenRoot(t.TempDir())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer root.Close()
-		if err := UnpackImage(root, imageTar(t, entries...)); err == nil {
-			t.Errorf("%s: unpacked", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			root, err := os.OpenRoot(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			if err := UnpackImage(root, imageTar(t, entries...)); err == nil {
+				t.Errorf("%s: unpacked", name)
+			}
+		})
 	}
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {

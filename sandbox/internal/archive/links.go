@@ -18,8 +18,8 @@ var systemTargets = []string{"/usr/", "/bin/", "/lib/", "/lib64/", "/opt/", "/de
 
 // dropLinks drops the change's links that lead out of the tree as it will be. They are followed one component after the
 // other, as the kernel does: by text alone "a/../b" stays inside, and does not where a is a link.
-func (s *sieve) dropLinks(snapshot []byte) error {
-	s.lay()
+func (s *filtering) dropLinks(snapshot []byte) error {
+	s.apply()
 	for i, e := range s.entries {
 		if !s.dropped[i] && !e.deleted && e.mode&fs.ModeSymlink != 0 && s.escapes(e.name) {
 			s.dropped[i] = true
@@ -30,7 +30,7 @@ func (s *sieve) dropLinks(snapshot []byte) error {
 		if err := s.plant(snapshot); err != nil {
 			return err
 		}
-		s.lay()
+		s.apply()
 	}
 	err := s.checkLinks(s.tree, "")
 	if s.steps > maxLinkSteps {
@@ -39,8 +39,8 @@ func (s *sieve) dropLinks(snapshot []byte) error {
 	return err
 }
 
-// lay puts what is left of the change over the tree.
-func (s *sieve) lay() {
+// apply puts the entries of the change that were not dropped into the tree.
+func (s *filtering) apply() {
 	for i, e := range s.entries {
 		if !s.dropped[i] {
 			s.tree.put(e)
@@ -52,7 +52,7 @@ func (s *sieve) lay() {
 }
 
 // checkLinks refuses the tree when a link of the snapshot leads out of it now.
-func (s *sieve) checkLinks(p *place, name string) error {
+func (s *filtering) checkLinks(p *node, name string) error {
 	if p.kind&fs.ModeSymlink != 0 && s.escapes(name) {
 		return fmt.Errorf("%w: %s: the change makes this link lead out of the workspace", ErrInvalid, name)
 	}
@@ -65,8 +65,8 @@ func (s *sieve) checkLinks(p *place, name string) error {
 }
 
 // escapes follows the link at name.
-func (s *sieve) escapes(name string) bool {
-	at := []*place{s.tree} // the folder that is reached, and those above it
+func (s *filtering) escapes(name string) bool {
+	at := []*node{s.tree} // the folder that is reached, and those above it
 	hops := 0
 	for rest := strings.Split(name, "/"); len(rest) > 0; {
 		if s.steps++; s.steps > maxLinkSteps {
@@ -85,7 +85,7 @@ func (s *sieve) escapes(name string) bool {
 		}
 		next := at[len(at)-1].children[part]
 		if next == nil {
-			next = &place{}
+			next = &node{}
 		}
 		if next.kind&fs.ModeSymlink == 0 {
 			at = append(at, next)
@@ -110,12 +110,12 @@ func (s *sieve) escapes(name string) bool {
 }
 
 // enter is the part of an absolute path below the tree's root.
-func (s *sieve) enter(target string) ([]string, bool) {
+func (s *filtering) enter(target string) ([]string, bool) {
 	inside, ok := strings.CutPrefix(target+"/", s.root+"/")
 	return strings.Split(inside, "/"), ok && s.root != ""
 }
 
-// isSystem tells whether a link's target is a file of the system and nothing but that.
+// isSystem reports whether a link's target is a file of the system and nothing but that.
 func isSystem(target string) bool {
 	return path.Clean(target) == target && slices.ContainsFunc(systemTargets, func(prefix string) bool {
 		return strings.HasPrefix(target+"/", prefix)

@@ -102,6 +102,7 @@ type treeWriter struct {
 	root    *os.Root
 	time    time.Time
 	folders []entry
+	known   map[string]bool // are folders; nobody else writes to the tree
 }
 
 func (w *treeWriter) put(e entry, content io.Reader) error {
@@ -142,23 +143,32 @@ func (w *treeWriter) file(e entry, content io.Reader) error {
 // parents makes the folders above name. A link on the way is refused: an archive names what it writes by its real path.
 func (w *treeWriter) parents(name string) error {
 	parent := path.Dir(name)
-	if parent == "." {
+	if parent == "." || w.known[parent] {
 		return nil
 	}
-	info, err := w.root.Lstat(parent)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := w.parents(parent); err != nil {
-			return err
-		}
-		return w.root.Mkdir(parent, 0o755)
-	}
-	if err == nil && !info.IsDir() {
-		return fmt.Errorf("%w: %s: %s is not a folder", ErrInvalid, name, parent)
-	}
-	if err != nil {
+	if err := w.parents(parent); err != nil {
 		return err
 	}
-	return w.parents(parent)
+	info, err := w.root.Lstat(parent)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = w.root.Mkdir(parent, 0o755)
+	case err == nil && !info.IsDir():
+		err = fmt.Errorf("%w: %s: %s is not a folder", ErrInvalid, name, parent)
+	}
+	if err == nil {
+		if w.known == nil {
+			w.known = map[string]bool{}
+		}
+		w.known[parent] = true
+	}
+	return err
+}
+
+// remove takes a path away with all below it.
+func (w *treeWriter) remove(name string) error {
+	w.known = nil
+	return w.root.RemoveAll(name)
 }
 
 // clear removes what stands where e goes, unless both are folders.
@@ -173,17 +183,20 @@ func (w *treeWriter) clear(e entry) error {
 	if info.IsDir() && e.mode.IsDir() {
 		return nil
 	}
-	return w.root.RemoveAll(e.name)
+	if !info.IsDir() {
+		return w.root.Remove(e.name)
+	}
+	return w.remove(e.name)
 }
 
-// delete removes a path; one that is not there, or lies below a link, is nothing to remove.
+// delete removes a path; one that is not there, or is below a link, is nothing to remove.
 func (w *treeWriter) delete(name string) error {
 	for parent := path.Dir(name); parent != "."; parent = path.Dir(parent) {
 		if info, err := w.root.Lstat(parent); err != nil || !info.IsDir() {
 			return nil
 		}
 	}
-	return w.root.RemoveAll(name)
+	return w.remove(name)
 }
 
 func (w *treeWriter) finish() error {

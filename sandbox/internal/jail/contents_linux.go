@@ -8,8 +8,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // writeFiles fills /etc: copies of the host's harmless files and our own users and name service.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Landlock is a set of rules, not yet in force: what lies below some folders may be read and run, below others written too, and
+// Landlock is a set of rules, not yet in force: what is below some folders may be read and run, below others written too, and
 // everything else of the file system is out of reach, even of who may enter it otherwise.
 type Landlock struct{ ruleset int }
 

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // Refusal says at which step the kernel, or the host's layout, refused the sandbox.
@@ -115,8 +116,9 @@ func Prepare(host wire.Host) (*Root, error) {
 	}
 	return &Root{mounts, host.Root == ""}, build(
 		func() error { return writeFiles(files) },
-		func() error { return place(system) },
+		func() error { return mountViews(system) },
 		makeDevices,
+		maskProc,
 		raiseLoopback,
 	)
 }
@@ -126,7 +128,7 @@ func (r *Root) Complete(boot wire.Boot) error {
 	return build(
 		func() error { return r.setName(boot.Name) },
 		func() error { return makeScratch(boot) },
-		func() error { return place(r.mounts) },
+		func() error { return mountViews(r.mounts) },
 		func() error { return unix.Unmount(scratch, unix.MNT_DETACH) },
 		func() error { return os.Remove(scratch) },
 		lockProc,
@@ -182,7 +184,7 @@ func collectSystem(root string) ([]view, map[string][]byte, error) {
 	return views, files, nil
 }
 
-// collectMounts opens what this sandbox sees besides, parents before what lies in them.
+// collectMounts opens what this sandbox sees besides, parents before what is in them.
 func collectMounts(mounts []wire.Mount) ([]view, error) {
 	var views []view
 	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
@@ -266,17 +268,17 @@ func enterNewRoot() error {
 	return refused("enter the new root", os.Chdir("/"))
 }
 
-// place mounts every view where it belongs.
-func place(views []view) error {
+// mountViews mounts every view where it belongs.
+func mountViews(views []view) error {
 	for i, v := range views {
-		if err := placeOne(i, v); err != nil {
+		if err := mountView(i, v); err != nil {
 			return fmt.Errorf("mount on %s: %w", v.target, err)
 		}
 	}
 	return nil
 }
 
-func placeOne(index int, v view) error {
+func mountView(index int, v view) error {
 	if v.link != "" {
 		return os.Symlink(v.link, v.target)
 	}

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -17,33 +18,27 @@ const (
 	argumentSize   = 8
 )
 
-// System calls that no build, test or script needs, and through which kernels have been escaped from.
-var denied = []uintptr{
-	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
-	unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_MOUNT_SETATTR,
-	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_CHROOT,
-	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
-	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
-	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
-	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
-	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
-	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME,
-	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_FANOTIFY_INIT, unix.SYS_MEMFD_SECRET,
+// Sockets that stay inside the network namespace and that tests use: families, each with its protocols, and the highest type. Others reach
+// the host (vsock), or have the kernel load a module.
+var families = []struct {
+	family    uint32
+	protocols []uint32
+}{
+	{unix.AF_UNIX, []uint32{0, unix.AF_UNIX}},
+	{unix.AF_INET, internet},
+	{unix.AF_INET6, internet},
+	{unix.AF_NETLINK, []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_KOBJECT_UEVENT}},
 }
 
-// System calls that reach other processes of the host where no namespace is between.
-var deniedOutside = []uintptr{
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
-	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
-}
+var internet = []uint32{0, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6, unix.IPPROTO_MPTCP}
 
-// One user exists inside, so changing a file's owner could only fail; archivers that believe to be root must not.
-var pretended = []uintptr{unix.SYS_FCHOWN, unix.SYS_FCHOWNAT}
+const (
+	highestSocketType = unix.SOCK_SEQPACKET
+	socketTypes       = 0xF // the rest are flags
+)
 
-// Socket families that stay inside the network namespace and that tests use. Others (vsock above all) reach the host.
-var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+// Ways to run older programs, of which none makes memory executable that a program has not made so; and the question which one it is.
+var personalities = []uint32{0, 0x40000 /* ADDR_NO_RANDOMIZE */, 8 /* another kernel's name, PER_LINUX32 */, 0xFFFFFFFF}
 
 // Calls that change a process, by the argument that names it: 0 is the caller. Of another one, init would be worth changing.
 var onlySelf = []struct {
@@ -61,6 +56,8 @@ var (
 	allow      = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	deny       = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	unknown    = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
+	noType     = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ESOCKTNOSUPPORT)}
+	noProtocol = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)}
 	noFamily   = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)}
 	pretend    = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO}
 	loadNumber = bpf.LoadAbsolute{Off: offsetNumber, Size: 4}
@@ -76,8 +73,8 @@ func on(number uintptr, then ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{skip}, then...)
 }
 
-// program is the filter: another architecture's calls (int 0x80, x32) do not exist, nor does clone3, whose flags no filter can
-// see, so that C libraries fall back to clone.
+// program is the filter: what is allowed by name or by argument passes, what is known and forbidden is refused, and nothing else exists. That is
+// another architecture's calls (int 0x80, x32), too, and clone3, whose flags no filter can see, so that C libraries fall back to clone.
 func program(outside bool) []bpf.Instruction {
 	code := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
@@ -87,39 +84,80 @@ func program(outside bool) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpLessThan, Val: firstForeignCall, SkipTrue: 1},
 		unknown,
 	}
-	for _, number := range slices.Concat(denied, deniedHere) {
-		code = append(code, on(number, deny)...)
+	if outside {
+		code = append(code, on(unix.SYS_SOCKET, noFamily)...)
+		code = append(code, answer(deny, deniedOutside)...)
 	}
-	for _, number := range slices.Concat(pretended, pretendedHere) {
-		code = append(code, on(number, pretend)...)
+	code = append(code, answer(allow, slices.Concat(allowed, allowedHere))...)
+	code = append(code, byArgument()...)
+	code = append(code, answer(pretend, slices.Concat(pretended, pretendedHere))...)
+	code = append(code, answer(deny, slices.Concat(denied, deniedHere))...)
+	return append(code, unknown)
+}
+
+// answer gives one answer to a list of calls, by ranges of their numbers.
+func answer(with bpf.RetConstant, calls []uintptr) (code []bpf.Instruction) {
+	calls = slices.Sorted(slices.Values(calls))
+	for i := 0; i < len(calls); {
+		first := calls[i]
+		for i++; i < len(calls) && calls[i] <= calls[i-1]+1; i++ {
+		}
+		code = append(code,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: uint32(first), SkipFalse: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: uint32(calls[i-1]), SkipTrue: 1},
+			with)
 	}
+	return code
+}
+
+// byArgument decides on calls of which not all is allowed.
+func byArgument() (code []bpf.Instruction) {
 	for _, call := range onlySelf {
 		code = append(code, on(call.number, argument(call.name), bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipTrue: 1}, deny, loadNumber)...)
 	}
-	code = append(code, on(unix.SYS_CLONE3, unknown)...)
-	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
-	if outside {
-		code = append(code, on(unix.SYS_SOCKET, noFamily)...)
-		for _, number := range deniedOutside {
-			code = append(code, on(number, deny)...)
-		}
+	for _, call := range onlySelf {
+		code = append(code, on(call.number, allow)...) // it is the caller's own
 	}
-	code = append(code, on(unix.SYS_SOCKET, onlyFamilies()...)...)
-	code = append(code, on(unix.SYS_SOCKETPAIR, onlyFamilies()...)...)
+	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
+	code = append(code, on(unix.SYS_SOCKET, sockets()...)...)
+	code = append(code, on(unix.SYS_SOCKETPAIR, sockets()...)...)
+	code = append(code, on(unix.SYS_PERSONALITY, append(among(0, personalities, allow), deny)...)...)
 	// A terminal's input can be forged with TIOCSTI and TIOCLINUX.
-	code = append(code, on(unix.SYS_IOCTL, argument(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCLINUX, SkipTrue: 1},
-		allow, deny)...)
-	return append(code, allow)
+	return append(code, on(unix.SYS_IOCTL, append(among(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX}, deny), allow)...)...)
 }
 
-func onlyFamilies() []bpf.Instruction {
-	code := []bpf.Instruction{argument(0)}
-	for i, family := range families {
-		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: family, SkipTrue: uint8(len(families) - i)})
+// among gives an answer where an argument is one of the values, and goes on where it is not.
+func among(index uint32, values []uint32, with bpf.RetConstant) []bpf.Instruction {
+	code := []bpf.Instruction{argument(index)}
+	for _, value := range values {
+		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipFalse: 1}, with)
 	}
-	return append(code, noFamily, allow)
+	return code
+}
+
+func sockets() []bpf.Instruction {
+	code := []bpf.Instruction{
+		argument(1), bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: socketTypes},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highestSocketType, SkipFalse: 1}, noType,
+	}
+	for _, f := range families {
+		protocols := append(among(2, f.protocols, allow), noProtocol)
+		code = append(code, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: f.family, SkipFalse: uint8(len(protocols))})
+		code = append(code, protocols...)
+	}
+	return append(code, noFamily)
+}
+
+// RefuseMemfd takes files in memory (memfd_create) from the process and all that it will start, for where no control group counts them. What
+// asks for one is told that the kernel has none, and takes a file in /dev/shm or /tmp, which the disk limit bounds.
+func RefuseMemfd() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return refused("set no_new_privs", err)
+	}
+	code := append([]bpf.Instruction{loadNumber}, on(unix.SYS_MEMFD_CREATE, unknown)...)
+	return refused("install the filter of files in memory (seccomp)", install(append(code, allow)))
 }
 
 // installFilter puts the filter on every thread of the process.
@@ -127,7 +165,12 @@ func installFilter(outside bool) error {
 	if auditArch == 0 {
 		return errors.New("no system call table for this processor: amd64 and arm64 are supported")
 	}
-	raw, err := bpf.Assemble(program(outside))
+	return install(program(outside))
+}
+
+// install puts a filter, on top of others, on every thread of the process.
+func install(code []bpf.Instruction) error {
+	raw, err := bpf.Assemble(code)
 	if err != nil {
 		return err
 	}

@@ -7,5 +7,5 @@ const (
 	firstForeignCall = 0x40000000 // no arm64 call has such a number
 )
 
-// arm64 has neither the port calls of x86 nor the older forms of chown.
-var deniedHere, pretendedHere []uintptr
+// arm64 has neither the port calls of x86 nor the older forms of calls.
+var allowedHere, deniedHere, pretendedHere []uintptr

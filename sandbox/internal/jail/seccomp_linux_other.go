@@ -7,4 +7,4 @@ const (
 	firstForeignCall = 0x40000000
 )
 
-var deniedHere, pretendedHere []uintptr
+var allowed, allowedHere, denied, deniedHere, deniedOutside, pretended, pretendedHere []uintptr

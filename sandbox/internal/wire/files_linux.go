@@ -15,8 +15,13 @@ func SendFiles(conn *os.File, files []*os.File) error {
 	for i, file := range files {
 		descriptors[i] = int(file.Fd())
 	}
+	return SendDescriptors(conn, descriptors)
+}
+
+// SendDescriptors is SendFiles for descriptors that must stay as they are: a File makes its own wait when it is asked for it.
+func SendDescriptors(conn *os.File, descriptors []int) error {
 	var rights []byte
-	if len(files) > 0 {
+	if len(descriptors) > 0 {
 		rights = unix.UnixRights(descriptors...)
 	}
 	raw, err := conn.SyscallConn()
@@ -25,7 +30,7 @@ func SendFiles(conn *os.File, files []*os.File) error {
 	}
 	var sent error
 	err = raw.Write(func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), []byte{byte(len(files))}, rights, nil, unix.MSG_NOSIGNAL)
+		sent = unix.Sendmsg(int(fd), []byte{byte(len(descriptors))}, rights, nil, unix.MSG_NOSIGNAL)
 		return sent != unix.EAGAIN
 	})
 	if sent != nil {
@@ -34,10 +39,13 @@ func SendFiles(conn *os.File, files []*os.File) error {
 	return err
 }
 
-// ReceiveFiles waits for what SendFiles sends: nothing, or the descriptors of a shared workspace, which programs do not inherit.
-// It answers io.EOF when the owner hung up.
+// MaxFiles is how many descriptors come at once at most: those of a shared workspace and the socket of a link.
+const MaxFiles = SharedFiles + 1
+
+// ReceiveFiles waits for the descriptors that SendFiles sends, at most MaxFiles. Programs do not inherit them.
+// It answers io.EOF when the other side hung up.
 func ReceiveFiles(conn *os.File) (descriptors []int, err error) {
-	count, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*SharedFiles))
+	count, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*MaxFiles))
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -59,12 +67,23 @@ func ReceiveFiles(conn *os.File) (descriptors []int, err error) {
 		return nil, err
 	}
 	for _, m := range messages {
-		if descriptors, err = unix.ParseUnixRights(&m); err != nil {
+		sent, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			CloseFiles(descriptors)
 			return nil, err
 		}
+		descriptors = append(descriptors, sent...)
 	}
-	if len(descriptors) != int(count[0]) || len(descriptors) != 0 && len(descriptors) != SharedFiles {
+	if len(descriptors) != int(count[0]) {
+		CloseFiles(descriptors)
 		return nil, fmt.Errorf("%w: %d descriptors of %d", ErrProtocol, len(descriptors), count[0])
 	}
 	return descriptors, nil
+}
+
+// CloseFiles closes descriptors that ReceiveFiles gave.
+func CloseFiles(descriptors []int) {
+	for _, fd := range descriptors {
+		_ = unix.Close(fd)
+	}
 }

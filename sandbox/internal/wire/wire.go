@@ -71,13 +71,27 @@ type Boot struct {
 	PollMemory int64
 	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
 	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
-	// Files are the descriptors that came ahead of this: none, or those of a workspace that the owner has mounted over a snapshot which others
-	// use, too.
+	// Link is the sandbox's side of a link to another sandbox: LinkCaller, LinkServer or "" for none. The last of Files is its socket then.
+	Link string `json:",omitempty"`
+	// LinkEnv is the environment of the commands that a LinkServer runs. Withheld are the caller's own variables: the server does not take them
+	// over while they have these values.
+	LinkEnv, Withheld map[string]string `json:",omitempty"`
+	// Files are the descriptors that came ahead of this: those of a workspace that the owner has mounted over a snapshot which others
+	// use, too, and the socket of a link. Either can be missing.
 	Files []int `json:"-"`
 }
 
-// Shared tells whether the workspace lies over a snapshot.
-func (b Boot) Shared() bool { return len(b.Files) > 0 }
+// Sides of a link between two sandboxes.
+const (
+	LinkCaller = "caller" // its programs run commands in the other sandbox
+	LinkServer = "server" // runs them
+)
+
+// Shared reports whether the workspace lies over a snapshot.
+func (b Boot) Shared() bool { return len(b.Files) >= SharedFiles }
+
+// ReportFD is the descriptor of a command on which it reports to its owner: one end of a stream socket. A shell's redirections have one digit.
+const ReportFD = 9
 
 // ControlFD is the socket, which the init process inherits.
 const ControlFD = 3
@@ -109,6 +123,8 @@ type Request struct {
 	Output     int               `json:",omitempty"`
 	Background bool              `json:",omitempty"`
 	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own
+	Report     int               `json:",omitempty"` // bytes that are kept of what the command writes to ReportFD; 0: it has no such descriptor
+	Greeting   string            `json:",omitempty"` // what the command can read from ReportFD
 	Target     uint64            `json:",omitempty"` // id of another request
 	Grep       *Grep             `json:",omitempty"`
 	Rows       uint16            `json:",omitempty"` // of a terminal
@@ -134,17 +150,27 @@ type Response struct {
 	ID    uint64
 	Error *Error `json:",omitempty"`
 	// Stream marks an answer that more will follow: its body is output, 1 of standard output, 2 of standard error.
-	Stream int   `json:",omitempty"`
-	Exec   *Exec `json:",omitempty"`
-	Total  int64 `json:",omitempty"` // size of the file read, which may exceed the body
-	// Changed is when a file's content or place last changed, in nanoseconds since 1970.
-	Changed int64 `json:",omitempty"`
+	Stream int    `json:",omitempty"`
+	Exec   *Exec  `json:",omitempty"`
+	Total  int64  `json:",omitempty"` // size of the file read, which may exceed the body
+	State  *State `json:",omitempty"` // of OpStat
 }
 
-// Exec is how a command ended. The body is its standard output, then its standard error.
+// State is what is known of a file, or of a link itself.
+type State struct {
+	Size    int64
+	Changed int64  // when content, mode or place last changed, in nanoseconds since 1970
+	Mode    uint32 // of fs.FileMode
+	Links   uint64
+	Inode   uint64
+}
+
+// Exec is how a command ended. The body is its standard output, then its standard error, then its report.
 type Exec struct {
 	ExitCode                 int
 	StdoutBytes              int
+	ReportBytes              int
+	ReportDropped            int64 // bytes of the report that exceeded its limit
 	Dropped                  int64
 	Signaled                 bool // ExitCode follows from a signal
 	TimedOut, OutOfMemory    bool

@@ -28,7 +28,7 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%+v, %q, %v", got, body, err)
 		}
 	}
-	if _, err := Read(&stream, &Request{}, atMost(4)); err != io.EOF {
+	if _, err := Read(&stream, &Request{}, atMost(4)); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v, want io.EOF", err)
 	}
 }
@@ -49,9 +49,11 @@ func TestHostileFrames(t *testing.T) {
 		"header is cut": frame(20, 0, `{"ID"`),
 		"body is cut":   frame(2, 5, "{}abc"),
 	} {
-		if _, err := Read(bytes.NewReader(data), &Response{}, atMost(100)); !errors.Is(err, ErrProtocol) {
-			t.Errorf("%s: %v, want ErrProtocol", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Read(bytes.NewReader(data), &Response{}, atMost(100)); !errors.Is(err, ErrProtocol) {
+				t.Errorf("%s: %v, want ErrProtocol", name, err)
+			}
+		})
 	}
 	if err := Write(io.Discard, Request{Argv: []string{strings.Repeat("x", MaxHeader)}}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a header too large to send: %v, want ErrTooLarge", err)
@@ -73,10 +75,10 @@ func FuzzRead(f *testing.F) {
 func TestErrorsKeepTheirMeaning(t *testing.T) {
 	for _, cause := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS, syscall.EISDIR, ErrTooLarge, ErrInvalid, ErrRefused} {
 		sent := cause
-		if cause == fs.ErrNotExist {
+		if errors.Is(cause, fs.ErrNotExist) {
 			sent = syscall.ENOENT // as the system says it
 		}
-		if cause == fs.ErrPermission {
+		if errors.Is(cause, fs.ErrPermission) {
 			sent = syscall.EACCES
 		}
 		var stream bytes.Buffer

@@ -1,5 +1,5 @@
-// Package grade grades the log of a repository's own tests, as SWE-bench does: the tests that a fix must make pass, and those that must
-// go on passing. It runs outside of the sandbox, over what the tests wrote.
+// Package grade grades a repository's own tests, as SWE-bench does: the tests that a fix must make pass, and those that must go on passing.
+// It runs outside of the sandbox, over what the test program reported and the log of the script that ran it.
 package grade
 
 import (
@@ -47,7 +47,7 @@ func Read(data []byte) (*Grading, error) {
 	if alias, ok := aliases[g.Parser]; ok {
 		g.Parser = alias
 	}
-	if _, ok := parsers[g.Parser]; !ok {
+	if !programs[g.Parser] {
 		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest and unittest", g.Parser)
 	}
 	if len(g.FailToPass) == 0 {
@@ -71,48 +71,52 @@ const (
 	ExitMark  = ">>>>> Test Exit Code: "
 )
 
-var (
-	// ErrNoEvidence: the log does not show that the tests ran.
-	ErrNoEvidence = errors.New("the log does not show that the tests ran")
-	// ErrImitated: what ran wrote marks of its own.
-	ErrImitated = errors.New("the test output imitates the marks around it")
-)
+// programs are the test programs that report what they run.
+var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true}
 
-// Grade grades a log. Components are reward (1 where all of both lists hold, else 0), and the shares of both lists that do. A log that does
-// not show that the tests ran is an error, never a 0; so are marks that stand more than once. A test program that ended
+// aliases are SWE-bench's names of its parsers.
+var aliases = map[string]string{
+	"parse_log_pytest": "pytest", "parse_log_pytest_v2": "pytest", "parse_log_pytest_options": "pytest", "pytest_v2": "pytest",
+	"parse_log_gotest": "gotest", "go": "gotest", "parse_log_django": "unittest", "django": "unittest", "parse_log_unittest": "unittest",
+}
+
+// Grade grades a report. Of the log it takes the test program's exit code, which the script wrote; what else the log says counts for nothing. Components
+// are reward (1 where all of both lists hold, else 0), and the shares of both lists that do. Where nothing shows that the tests ran it is an error,
+// never a 0; so are marks that stand more than once, and a process that ended with success before it was through. A test program that ended
 // badly without any failed test did not tell everything, so that is no pass.
-func (g *Grading) Grade(log []byte) (map[string]float64, error) {
-	output, exit, err := cut(string(log))
+func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
+	exit, err := exitCode(string(log))
 	if err != nil {
 		return nil, err
 	}
-	p := parsers[g.Parser]
-	results := p.parse(output)
-	if !p.ran.MatchString(colours.ReplaceAllString(output, "")) {
-		return nil, fmt.Errorf("%w: %s wrote no summary", ErrNoEvidence, g.Parser)
+	if !report.Complete && exit == 0 {
+		return nil, ErrEndedEarly
+	}
+	if report.Complete && !report.Ran {
+		return nil, fmt.Errorf("%w: %s reported none", ErrNoEvidence, g.Parser)
 	}
 	fixed, kept := 0, 0
 	for _, name := range g.FailToPass {
-		if status := g.status(results, name); status == Passed || status == XFailed {
+		if status := g.status(report, name); status == Passed || status == XFailed {
 			fixed++
 		}
 	}
 	for _, name := range g.PassToPass {
-		if status := g.status(results, name); status == Passed || status == XFailed || status == Skipped {
+		if status := g.status(report, name); status == Passed || status == XFailed || status == Skipped {
 			kept++
 		}
 	}
 	components := map[string]float64{"reward": 0, "fail_to_pass": share(fixed, len(g.FailToPass)), "pass_to_pass": share(kept, len(g.PassToPass))}
-	if fixed == len(g.FailToPass) && kept == len(g.PassToPass) && (exit == 0 || results.failures()) {
+	if fixed == len(g.FailToPass) && kept == len(g.PassToPass) && report.Complete && (exit == 0 || report.Results.failures()) {
 		components["reward"] = 1
 	}
 	return components, nil
 }
 
-// status is how a test ended, "" where the log does not name it.
-func (g *Grading) status(results Results, name string) Status {
-	status := results[name]
-	if status == "" && g.FailOnly {
+// status is how a test ended, "" where the report does not name it.
+func (g *Grading) status(report Report, name string) Status {
+	status := report.Results[name]
+	if status == "" && g.FailOnly && report.Complete {
 		return Passed
 	}
 	return status
@@ -127,28 +131,23 @@ func share(part, all int) float64 {
 
 var exitLine = regexp.MustCompile(`(?m)^` + ExitMark + `(-?\d{1,9})\s*$`)
 
-// cut takes the tests' output from between its marks, and their exit code from behind it.
-func cut(log string) (output string, exit int, err error) {
+// exitCode takes the tests' exit code from behind the marks around their output.
+func exitCode(log string) (int, error) {
 	starts, ends := marks(log, StartMark), marks(log, EndMark)
 	switch {
 	case len(starts) == 0 || len(ends) == 0:
-		return "", 0, fmt.Errorf("%w: a mark is missing: %q or %q", ErrNoEvidence, StartMark, EndMark)
+		return 0, fmt.Errorf("%w: a mark is missing: %q or %q", ErrNoEvidence, StartMark, EndMark)
 	case len(starts) > 1 || len(ends) > 1 || ends[0] < starts[0]:
-		return "", 0, ErrImitated
+		return 0, ErrImitated
 	}
-	output, behind := log[starts[0]:ends[0]], log[ends[0]:]
-	if exitLine.MatchString(output) {
-		return "", 0, ErrImitated
+	codes := exitLine.FindAllStringSubmatch(log[ends[0]:], -1)
+	switch {
+	case exitLine.MatchString(log[starts[0]:ends[0]]) || len(codes) > 1:
+		return 0, ErrImitated
+	case len(codes) == 0:
+		return 0, fmt.Errorf("%w: a mark is missing: %q", ErrNoEvidence, ExitMark)
 	}
-	codes := exitLine.FindAllStringSubmatch(behind, -1)
-	switch len(codes) {
-	case 0:
-		return "", 0, fmt.Errorf("%w: a mark is missing: %q", ErrNoEvidence, ExitMark)
-	case 1:
-		exit, err = strconv.Atoi(codes[0][1])
-		return output, exit, err
-	}
-	return "", 0, ErrImitated
+	return strconv.Atoi(codes[0][1])
 }
 
 // marks are where a mark stands as a line, or as what a shell that traces its commands writes of one.

@@ -1,0 +1,107 @@
+// Package fault draws the line between what an agent did and what the machine failed. What the agent did is an outcome of its rollout: an answer that
+// its model can react to, or a reward of 0. What the machine failed is tried again, then masked, and says nothing of the policy.
+package fault
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+)
+
+// Of is the class of forfeit (see events.Forfeit) that an error of a sandbox or a verifier is the agent's doing by, or "" where it is the
+// machine's. Of tests without a verdict that is a suspicion: it is the agent's doing only if the same tests give a verdict over the
+// task's own snapshot.
+func Of(err error) string {
+	var failed *verifier.Error
+	if errors.As(err, &failed) {
+		return ofTests(failed)
+	}
+	var at *Error
+	if errors.As(err, &at) {
+		return inside(at.Err)
+	}
+	return ""
+}
+
+// Error is one of an operation in a rollout's own sandbox. Others, such as those of making a sandbox, are never the agent's doing.
+type Error struct{ Err error }
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// In marks an error as one of an operation in a rollout's own sandbox; nil stays nil.
+func In(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{err}
+}
+
+// Ended is In for an error of work that does more than operations in the sandbox: only that the sandbox ended is marked.
+func Ended(err error) error {
+	if !errors.Is(err, sandbox.ErrClosed) {
+		return err
+	}
+	return In(err)
+}
+
+func ofTests(failed *verifier.Error) string {
+	switch failed.Class {
+	case verifier.ClassTimeout:
+		return events.ForfeitTimeout
+	case verifier.ClassMemory:
+		return events.ForfeitMemory
+	case verifier.ClassTampered:
+		return events.ForfeitTampered
+	case verifier.ClassNoReward:
+		return events.ForfeitNoReward
+	case verifier.ClassBadReward:
+		return events.ForfeitBadReward
+	case verifier.ClassApply, verifier.ClassSetup:
+		if class := inside(failed.Err); class != "" || errors.Is(failed.Err, sandbox.ErrClosed) || wornOut(failed.Err) {
+			return class
+		}
+		return events.ForfeitWorkspace // an archive that is none, a setup.sh that does not work over it
+	}
+	if errors.Is(failed.Err, sandbox.ErrOutOfMemory) {
+		return events.ForfeitMemory
+	}
+	return "" // a sandbox could not be made, or ended
+}
+
+// inside is Of for an operation in a sandbox that works: running calls there, packing its workspace, applying a change. A failed system call is
+// about the workspace then, but where the machine is worn out.
+func inside(err error) string {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, sandbox.ErrOutOfMemory), errors.Is(err, syscall.ENOMEM):
+		return events.ForfeitMemory
+	case errors.Is(err, sandbox.ErrClosed), wornOut(err):
+		return ""
+	case errors.Is(err, sandbox.ErrTooLarge), errors.Is(err, sandbox.ErrInvalid), errors.As(err, &errno):
+		return events.ForfeitWorkspace
+	}
+	return ""
+}
+
+// worn are the errors of a disk, a kernel or a process that is worn out.
+var worn = []syscall.Errno{syscall.EIO, syscall.EBADF, syscall.EMFILE, syscall.ENFILE, syscall.ESTALE, syscall.EINTR, syscall.ENOSYS}
+
+func wornOut(err error) bool {
+	var errno syscall.Errno
+	return errors.As(err, &errno) && slices.Contains(worn, errno)
+}
+
+// Unclear reports whether a sandbox that had worked ended, or did not answer in time, without a reason that says whose doing that is. If it happens
+// each time, and another sandbox of the same machine works, it is the doing of what ran inside.
+func Unclear(err error) bool {
+	var at *Error
+	var failed *verifier.Error
+	return errors.Is(err, sandbox.ErrClosed) && Of(err) == "" && (errors.As(err, &at) || errors.As(err, &failed))
+}

@@ -1,0 +1,77 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// TestWhoseDoing is the line between what an agent did and what the machine failed.
+func TestWhoseDoing(t *testing.T) {
+	odd := errors.New("odd")
+	died := fmt.Errorf("run sh in sandbox x: %w", sandbox.ErrClosed)
+	starved := fmt.Errorf("changes in sandbox x: %w (limit 512 MiB): %w", sandbox.ErrOutOfMemory, sandbox.ErrClosed)
+	tests := func(class string, err error) error {
+		return fmt.Errorf("score: %w", &verifier.Error{Class: class, Err: err})
+	}
+	for _, c := range []struct {
+		what    string
+		err     error
+		want    string
+		unclear bool
+	}{
+		{"nothing", nil, "", false},
+		{"anything", odd, "", false},
+		{"a store that is away", fmt.Errorf("snapshot: %w", storage.ErrNotFound), "", false},
+		{"a corrupt object", storage.ErrCorrupt, "", false},
+		{"too little isolation", sandbox.ErrIsolation, "", false},
+		{"a full disk of the host", &os.PathError{Op: "mkdir", Path: "/x", Err: syscall.ENOSPC}, "", false},
+		{"a sandbox that cannot be made", fmt.Errorf("make sandbox x: %w", syscall.EAGAIN), "", false},
+		{"a sandbox that ended, nobody knows where", died, "", false},
+
+		{"a workspace too large", fault.In(fmt.Errorf("changes: %w", sandbox.ErrTooLarge)), events.ForfeitWorkspace, false},
+		{"a workspace that is refused", fault.In(sandbox.ErrInvalid), events.ForfeitWorkspace, false},
+		{"a full disk inside", fault.In(fmt.Errorf("apply: %w", syscall.ENOSPC)), events.ForfeitWorkspace, false},
+		{"a name too long", fault.In(syscall.ENAMETOOLONG), events.ForfeitWorkspace, false},
+		{"a file that is gone", fault.In(fs.ErrNotExist), "", false},
+		{"no memory inside", fault.In(syscall.ENOMEM), events.ForfeitMemory, false},
+		{"a sandbox without memory", fault.In(starved), events.ForfeitMemory, false},
+		{"a disk that cannot be read", fault.In(syscall.EIO), "", false},
+		{"too many open files", fault.In(syscall.EMFILE), "", false},
+		{"a rollout's sandbox that ended", fault.In(died), "", true},
+		{"the same, in work that does more", fault.Ended(died), "", true},
+		{"a server that refuses", fault.Ended(syscall.ECONNREFUSED), "", false},
+		{"a time that is over", fault.In(context.DeadlineExceeded), "", false},
+
+		{"tests that hang", tests(verifier.ClassTimeout, odd), events.ForfeitTimeout, false},
+		{"tests without memory", tests(verifier.ClassMemory, odd), events.ForfeitMemory, false},
+		{"tests that were killed", tests(verifier.ClassTampered, odd), events.ForfeitTampered, false},
+		{"tests without a reward", tests(verifier.ClassNoReward, odd), events.ForfeitNoReward, false},
+		{"tests with a bad reward", tests(verifier.ClassBadReward, odd), events.ForfeitBadReward, false},
+		{"a change that does not fit", tests(verifier.ClassApply, syscall.ENOSPC), events.ForfeitWorkspace, false},
+		{"a change that is none", tests(verifier.ClassApply, odd), events.ForfeitWorkspace, false},
+		{"a setup.sh that fails", tests(verifier.ClassSetup, odd), events.ForfeitWorkspace, false},
+		{"a change over a worn disk", tests(verifier.ClassApply, syscall.EIO), "", false},
+		{"a sandbox that ended below a change", tests(verifier.ClassApply, died), "", true},
+		{"a sandbox for tests that cannot be made", tests(verifier.ClassSandbox, syscall.ENOSPC), "", false},
+		{"a sandbox that ended below the tests", tests(verifier.ClassSandbox, died), "", true},
+		{"one that ended without memory", tests(verifier.ClassSandbox, starved), events.ForfeitMemory, false},
+	} {
+		if got := fault.Of(c.err); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+		if got := fault.Unclear(c.err); got != c.unclear {
+			t.Errorf("%s: unclear is %v", c.what, got)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// rememberedSets bounds the sets that a process keeps: the runs that it works on at once, and some whose schemas are large.
+const rememberedSets = 64
+
+// Sets makes the tools of each configuration once, not for every turn: schemas of arguments are parsed and compiled. It may be used by many at once.
+type Sets struct {
+	mu      sync.Mutex
+	compile func(runfile.RunConfig) (*Set, error)
+	made    *lru.Cache[[sha256.Size]byte, *Set]
+}
+
+// NewSets remembers no set yet.
+func NewSets() *Sets {
+	made, err := lru.New[[sha256.Size]byte, *Set](rememberedSets)
+	if err != nil {
+		panic(err) // the size above is not positive
+	}
+	return &Sets{compile: NewSet, made: made}
+}
+
+// Of gives a run's tools. The configuration must be valid.
+func (s *Sets) Of(cfg runfile.RunConfig) (*Set, error) {
+	key, err := digest(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if set, ok := s.made.Get(key); ok {
+		return set, nil
+	}
+	set, err := s.compile(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.made.Add(key, set)
+	return set, nil
+}
+
+// digest names what a set is made of: of a configuration, which may have thousands of tasks, only its tools.
+func digest(cfg runfile.RunConfig) (key [sha256.Size]byte, err error) {
+	text, err := json.Marshal(struct {
+		Tools  any
+		Search bool
+	}{cfg.Tools, cfg.Has(runfile.FeatureCodebaseSearch)})
+	if err != nil {
+		return key, fmt.Errorf("tools: %w", err)
+	}
+	return sha256.Sum256(text), nil
+}

@@ -1,3 +1,0 @@
-# Rent: an empty text says what the account is.
-$5 == "" { $5 = "rent" }
-{ print }

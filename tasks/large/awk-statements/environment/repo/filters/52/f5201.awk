@@ -1,3 +1,0 @@
-# Insurance: an empty text says what the account is.
-$5 == "" { $5 = "insurance" }
-{ print }

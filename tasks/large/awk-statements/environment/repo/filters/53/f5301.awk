@@ -1,3 +1,0 @@
-# Energy: an empty text says what the account is.
-$5 == "" { $5 = "energy" }
-{ print }

@@ -1,3 +1,0 @@
-# Water: an empty text says what the account is.
-$5 == "" { $5 = "water" }
-{ print }

@@ -1,3 +1,0 @@
-# Water: the tax of 7 per cent is part of the amount.
-$2 == "V" { $4 = $3 * 7 / 100 }
-{ print }

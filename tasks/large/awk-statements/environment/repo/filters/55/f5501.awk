@@ -1,3 +1,0 @@
-# Telephone: an empty text says what the account is.
-$5 == "" { $5 = "telephone" }
-{ print }

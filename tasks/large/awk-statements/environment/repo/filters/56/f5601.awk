@@ -1,3 +1,0 @@
-# Wages: an empty text says what the account is.
-$5 == "" { $5 = "wages" }
-{ print }

@@ -1,3 +1,0 @@
-# Wages: notes in brackets are for the clerk alone.
-{ sub(/ *\[[^]]*\]/, "", $5) }
-{ print }

@@ -1,3 +1,0 @@
-# Taxes: an empty text says what the account is.
-$5 == "" { $5 = "taxes" }
-{ print }

@@ -1,3 +1,0 @@
-# Taxes: the fee of the clearing house, key J, is shown apart.
-$2 == "J" { $4 = $4 + 18 }
-{ print }

@@ -1,3 +1,0 @@
-# Taxes: notes in brackets are for the clerk alone.
-{ sub(/ *\[[^]]*\]/, "", $5) }
-{ print }

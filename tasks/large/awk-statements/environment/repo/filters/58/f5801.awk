@@ -1,3 +1,0 @@
-# Customs: an empty text says what the account is.
-$5 == "" { $5 = "customs" }
-{ print }

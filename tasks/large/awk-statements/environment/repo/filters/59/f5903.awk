@@ -1,3 +1,0 @@
-# Freight: entries without a key get that of the house bank.
-$2 == "" { $2 = "D" }
-{ print }

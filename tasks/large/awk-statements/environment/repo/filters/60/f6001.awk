@@ -1,3 +1,0 @@
-# Advertising: an empty text says what the account is.
-$5 == "" { $5 = "advertising" }
-{ print }

@@ -1,3 +1,0 @@
-# Repairs: an empty text says what the account is.
-$5 == "" { $5 = "repairs" }
-{ print }

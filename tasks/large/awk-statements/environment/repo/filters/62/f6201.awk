@@ -1,3 +1,0 @@
-# Leasing: an empty text says what the account is.
-$5 == "" { $5 = "leasing" }
-{ print }

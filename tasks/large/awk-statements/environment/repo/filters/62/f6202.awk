@@ -1,3 +1,0 @@
-# Leasing: key M stands for entries of the branch; its number comes first.
-$2 == "M" { $5 = "37 " $5 }
-{ print }

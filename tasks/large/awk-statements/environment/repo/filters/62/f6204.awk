@@ -1,3 +1,0 @@
-# Leasing: the fee of the clearing house, key T, is shown apart.
-$2 == "T" { $4 = $4 + 17 }
-{ print }

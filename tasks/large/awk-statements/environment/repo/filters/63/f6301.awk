@@ -1,3 +1,0 @@
-# Loans: an empty text says what the account is.
-$5 == "" { $5 = "loans" }
-{ print }

@@ -1,3 +1,0 @@
-# Loans: entries without a key get that of the house bank.
-$2 == "" { $2 = "M" }
-{ print }

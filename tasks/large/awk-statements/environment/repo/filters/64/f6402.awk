@@ -1,3 +1,0 @@
-# Securities: key M stands for entries of the branch; its number comes first.
-$2 == "M" { $5 = "87 " $5 }
-{ print }

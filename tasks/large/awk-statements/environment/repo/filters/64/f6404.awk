@@ -1,3 +1,0 @@
-# Securities: entries without a key get that of the house bank.
-$2 == "" { $2 = "V" }
-{ print }

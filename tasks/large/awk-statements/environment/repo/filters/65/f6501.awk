@@ -1,3 +1,0 @@
-# Foreign exchange: an empty text says what the account is.
-$5 == "" { $5 = "foreign exchange" }
-{ print }

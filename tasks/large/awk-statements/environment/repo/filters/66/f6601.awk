@@ -1,3 +1,0 @@
-# Card payments: an empty text says what the account is.
-$5 == "" { $5 = "card payments" }
-{ print }

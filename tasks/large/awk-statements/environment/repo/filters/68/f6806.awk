@@ -1,3 +1,0 @@
-# Donations: the tax of 9 per cent is part of the amount.
-$2 == "N" { $4 = $3 * 9 / 100 }
-{ print }

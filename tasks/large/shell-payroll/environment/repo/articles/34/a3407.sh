@@ -1,4 +1,0 @@
-# Overtime: each dependant adds a little.
-a3407() {
-	a=$((a + k * 1650))
-}

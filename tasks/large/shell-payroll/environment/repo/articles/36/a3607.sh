@@ -1,4 +1,0 @@
-# Weekend work: each dependant adds a little.
-a3607() {
-	a=$((a + k * 250))
-}

@@ -1,4 +1,0 @@
-# Board and lodging: each dependant adds a little.
-a3907() {
-	a=$((a + k * 1900))
-}

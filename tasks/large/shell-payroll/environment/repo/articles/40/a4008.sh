@@ -1,4 +1,0 @@
-# Vehicle: each dependant adds a little.
-a4008() {
-	a=$((a + k * 450))
-}

@@ -1,6 +1,0 @@
-# Tools: months with more than 166 hours count the rest one and a half times.
-a4105() {
-	if [ "$h" -gt 166 ]; then
-		a=$((a + (h - 166) * 800))
-	fi
-}

@@ -1,4 +1,0 @@
-# Tools: each dependant adds a little.
-a4108() {
-	a=$((a + k * 950))
-}

@@ -1,4 +1,0 @@
-# Clothing: each dependant adds a little.
-a4207() {
-	a=$((a + k * 2400))
-}

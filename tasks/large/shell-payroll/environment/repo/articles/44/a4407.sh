@@ -1,4 +1,0 @@
-# Children: each dependant adds a little.
-a4407() {
-	a=$((a + k * 950))
-}

@@ -1,4 +1,0 @@
-# Sick pay: amount for each hour, in cents.
-a4501() {
-	a=$((a + h * 95))
-}

@@ -1,4 +1,0 @@
-# Parental leave: each dependant adds a little.
-a4607() {
-	a=$((a + k * 2450))
-}

@@ -1,4 +1,0 @@
-# Union dues: each dependant adds a little.
-a4807() {
-	a=$((a + k * 400))
-}

@@ -1,4 +1,0 @@
-# Canteen: each dependant adds a little.
-a4908() {
-	a=$((a + k * 1750))
-}

@@ -1,4 +1,0 @@
-# Standby duty: each dependant adds a little.
-a5007() {
-	a=$((a + k * 1950))
-}

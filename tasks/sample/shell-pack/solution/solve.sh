@@ -1,2 +1,0 @@
-#!/bin/sh
-sed -i 's/^print_list $@$/print_list "$@"/' pack.sh
