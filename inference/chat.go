@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/memory"
 )
 
 // The wire format is OpenAI's chat completions with the fields that inference servers add for training: token ids,
@@ -20,16 +23,27 @@ import (
 
 // Request asks for one turn.
 type Request struct {
-	Model                string    `json:"model"`
-	Messages             []Message `json:"messages"`
-	Tools                []Tool    `json:"tools,omitempty"`
-	Temperature          float64   `json:"temperature"`
-	MaxTokens            int       `json:"max_tokens"`
-	Seed                 int64     `json:"seed"`
-	Logprobs             bool      `json:"logprobs"`
-	ReturnTokenIDs       bool      `json:"return_token_ids"`
-	ReturnPromptTokenIDs bool      `json:"return_prompt_token_ids"`
-	ReturnMetaInfo       bool      `json:"return_meta_info"`
+	Model    string    `json:"model"`
+	Messages []Message `json:"messages"`
+	Tools    []Tool    `json:"tools,omitempty"`
+	Sample
+	Seed                 *int64 `json:"seed,omitempty"`
+	Logprobs             bool   `json:"logprobs"`
+	TopLogprobs          int    `json:"top_logprobs"` // 0 is said, too: newer vLLM gives no log-probabilities without it
+	ToolChoice           string `json:"tool_choice,omitempty"`
+	ReturnTokenIDs       bool   `json:"return_token_ids"`
+	ReturnPromptTokenIDs bool   `json:"return_prompt_token_ids"`
+	ReturnMetaInfo       bool   `json:"return_meta_info"`
+	// Extra are further fields, those of a run's extra_body.
+	Extra map[string]any `json:"-"`
+}
+
+// NewSeed is a seed as a run sends it: nil where it sends none.
+func NewSeed(s runfile.Sampling, seed int64) *int64 {
+	if s.Seed == runfile.SeedNone {
+		return nil
+	}
+	return &seed
 }
 
 // Message is one message of a conversation.
@@ -38,6 +52,7 @@ type Message struct {
 	Content    string     `json:"content"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
+	Thoughts
 }
 
 // ToolCall is one call that a message asks for.
@@ -99,8 +114,9 @@ type Description struct {
 // Response is an answer.
 type Response struct {
 	arrived        time.Time
-	PromptTokenIDs []int32  `json:"prompt_token_ids"`
-	Choices        []Choice `json:"choices"`
+	share          *memory.Share
+	PromptTokenIDs []int32 `json:"prompt_token_ids"`
+	Choices        choices `json:"choices"`
 	Usage          struct {
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
@@ -111,15 +127,20 @@ type Response struct {
 	} `json:"metadata"`
 }
 
+// Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.
+func (r *Response) Done() {
+	if r != nil {
+		r.share.End()
+	}
+}
+
 // Choice is what was sampled.
 type Choice struct {
 	FinishReason string `json:"finish_reason"`
 	Message      struct {
 		Content string `json:"content"`
-		// Reasoning of models that think before they answer; servers use either name.
-		Reasoning        string     `json:"reasoning"`
-		ReasoningContent string     `json:"reasoning_content"`
-		ToolCalls        []ToolCall `json:"tool_calls"`
+		Thoughts
+		ToolCalls toolAsked `json:"tool_calls"`
 	} `json:"message"`
 	TokenIDs       []int32 `json:"token_ids"`
 	PromptTokenIDs []int32 `json:"prompt_token_ids"`
@@ -127,12 +148,16 @@ type Choice struct {
 		Content []struct {
 			Token   string   `json:"token"`
 			Logprob *float32 `json:"logprob"`
+			Top     []struct {
+				Token   string   `json:"token"`
+				Logprob *float32 `json:"logprob"`
+			} `json:"top_logprobs"`
 		} `json:"content"`
 	} `json:"logprobs"`
 	MetaInfo struct {
 		WeightVersion version `json:"weight_version"`
 		// OutputTokenLogprobs are [logprob, token id, text or null].
-		OutputTokenLogprobs [][]json.RawMessage `json:"output_token_logprobs"`
+		OutputTokenLogprobs []sampledToken `json:"output_token_logprobs"`
 	} `json:"meta_info"`
 }
 
@@ -147,6 +172,13 @@ func (v *version) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
 	v.number, v.known = n, err == nil && n >= 0
 	return nil
+}
+
+// Version is the version of the weights as the server labels the answer; known is false where it does not.
+func (r *Response) Version() (version int64, known bool) {
+	const none = -1
+	version = r.policyVersion(none)
+	return version, version != none
 }
 
 // policyVersion is the version of the weights that the answer was sampled with.

@@ -14,10 +14,33 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// maxResponse bounds an answer: a million tokens with ids and log-probabilities fit.
-const maxResponse = 64 << 20
+// Bounds of an answer, in bytes.
+const (
+	// maxResponse is the largest text; of some 300,000 tokens with ids and log-probabilities the memory is spent before.
+	maxResponse = 64 << 20
+	// leastResponse is what a server may always answer, and perToken how much more for each token that it was asked for and perByte for
+	// each byte of the request, whose ids come back.
+	leastResponse = 4 << 20
+	perToken      = 1 << 10
+	perByte       = 16
+)
+
+// The memory of all answers of this process that are read or in use, in bytes, and that of one: the text and the values in it, of which
+// each costs perValue at most.
+const (
+	AnswersMemory = 320 << 20
+	answerMemory  = 160 << 20
+	perValue      = 32
+)
+
+// answers is the budget of the process, whichever service asks.
+var answers = memory.New(AnswersMemory, answerMemory)
+
+// bodyTime is how long a server may take to send an answer that it has begun.
+const bodyTime = 2 * time.Minute
 
 // MaxToolCalls bounds the calls of one turn; a model that asks for more has lost its way.
 const MaxToolCalls = 64
@@ -34,7 +57,11 @@ type Failure struct {
 	Throttled bool
 	// Away: nobody was there to take the request, as while a server starts again.
 	Away bool
-	Err  error
+	// Overflow is set where prompt and answer are longer together than the server's context.
+	Overflow *Overflow
+	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.
+	OnlyOpenAI bool
+	Err        error
 }
 
 func (f *Failure) Error() string { return f.Err.Error() }
@@ -44,35 +71,50 @@ func (f *Failure) Unwrap() error { return f.Err }
 type Client struct {
 	HTTP   *http.Client
 	APIKey string
+	// MaxTokens is how many tokens are asked for, by which the size of an answer is bounded; 0: as many as any model gives.
+	MaxTokens int
 }
 
 // Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
+// The caller calls Done when the answer is of no more use to it: until then it counts against the memory that all answers share.
 func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*Response, error) {
 	var answer Response
-	if err := c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", request, &answer); err != nil {
+	share := answers.Share(endpoint)
+	if err := c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", request, &answer, share); err != nil {
+		share.End()
 		return nil, err
 	}
+	answer.share = share
 	answer.arrived = time.Now() // what comes later is no latency of the server's
 	return &answer, nil
 }
 
 // ask posts a request and reads the answer. Its error is a *Failure that does not tell the key, unless the request is none in JSON.
-func (c *Client) ask(ctx context.Context, url string, request, answer any) error {
-	body, err := json.Marshal(request)
+func (c *Client) ask(ctx context.Context, url string, request, answer any, share *memory.Share) error {
+	body, err := Encode(request)
 	if err != nil {
 		return err
 	}
-	failed := c.post(ctx, url, body, answer)
+	failed := c.post(ctx, url, body, answer, share)
 	if failed == nil {
 		return nil
 	}
-	if text := failed.Error(); c.APIKey != "" && strings.Contains(text, c.APIKey) {
-		failed.Err = errors.New(strings.ReplaceAll(text, c.APIKey, "[redacted]"))
-	}
+	failed.Err = shown(failed.Err, c.APIKey)
 	return failed
 }
 
-func (c *Client) post(ctx context.Context, url string, body []byte, answer any) *Failure {
+// Encode writes JSON with its texts as they are: written for HTML, a text of angle brackets is six times as long.
+func Encode(request any) ([]byte, error) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	err := e.Encode(request)
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
+}
+
+func (c *Client) post(ctx context.Context, url string, body []byte, answer any, share *memory.Share) *Failure {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return &Failure{Class: events.ClassEndpoint, Permanent: true, Err: err}
@@ -88,29 +130,65 @@ func (c *Client) post(ctx context.Context, url string, body []byte, answer any) 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return refused(resp, url)
+		return refused(ctx, resp, url, c.APIKey)
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse+1))
+	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, c.most(len(body)), answer, share)
+}
+
+// most is the size of the largest answer to a request, in bytes.
+func (c *Client) most(request int) int64 {
+	if c.MaxTokens <= 0 {
+		return maxResponse
+	}
+	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request))
+}
+
+// read reads an answer, and has the memory for its text and then for its values before it takes it.
+func (c *Client) read(ctx context.Context, url string, body io.Reader, most int64, answer any, share *memory.Share) *Failure {
+	text, err := share.Read(ctx, body, most)
+	if err == nil {
+		err = share.Grow(ctx, int64(len(text))+perValue*memory.Values(text))
+	}
 	switch {
+	case errors.Is(err, memory.ErrLong):
+		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
+	case errors.Is(err, memory.ErrTooLarge):
+		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
 	case err != nil:
 		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
-	case len(text) > maxResponse:
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes", url, maxResponse)}
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
 	}
+	share.Shrink(int64(cap(text)))
 	return nil
 }
 
-// quoted is how much of an error answer a fact repeats, in bytes.
-const quoted = 500
+// timed bounds the time that reads take together; the waiting for memory between them is not the server's.
+type timed struct {
+	io.Reader
+	left time.Duration
+	stop context.CancelFunc
+}
+
+func (t *timed) Read(p []byte) (int, error) {
+	began := time.Now()
+	timer := time.AfterFunc(t.left, t.stop)
+	defer timer.Stop()
+	n, err := t.Reader.Read(p)
+	t.left -= time.Since(began)
+	return n, err
+}
 
 // refused reads an error answer. A request that is wrong will not become right. Everything else may: a key is
 // corrected, a model loaded, a server comes back.
-func refused(resp *http.Response, url string) *Failure {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, quoted)) // what came of it is enough
-	f := &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s: %s", url, resp.Status, text)}
+func refused(ctx context.Context, resp *http.Response, url, key string) *Failure {
+	said, body := fmt.Sprintf("%s answered %d %s", url, resp.StatusCode, http.StatusText(resp.StatusCode)), errorBody(resp)
+	if reason := reasonOf(ctx, body, key); reason != "" {
+		said += ": " + reason
+	}
+	f := &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: errors.New(said)}
+	f.OnlyOpenAI, f.Overflow = refusesExtras(resp.StatusCode, string(body)), overflowOf(resp.StatusCode, body)
 	switch resp.StatusCode {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		f.Permanent = true

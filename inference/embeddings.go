@@ -24,7 +24,9 @@ func (c *Client) Embed(ctx context.Context, endpoint string, request EmbeddingRe
 			Embedding []float32 `json:"embedding"`
 		} `json:"data"`
 	}
-	if err := c.ask(ctx, url, request, &answer); err != nil {
+	share := answers.Share(endpoint)
+	defer share.End()
+	if err := c.ask(ctx, url, request, &answer, share); err != nil {
 		return nil, err
 	}
 	wrong := func(format string, args ...any) error {

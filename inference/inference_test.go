@@ -52,8 +52,10 @@ func TestRetryAfter(t *testing.T) {
 		"7": 7 * time.Second, "0": 0, "": 0, "soon": 0, "99999999999": 0,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute,
 	} {
-		if got := retryAfter(value, now); got != want {
-			t.Errorf("Retry-After %q is %s, want %s", value, got, want)
-		}
+		t.Run(value, func(t *testing.T) {
+			if got := retryAfter(value, now); got != want {
+				t.Errorf("Retry-After %q is %s, want %s", value, got, want)
+			}
+		})
 	}
 }

@@ -1,14 +1,55 @@
 package inference
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 // ErrTokens means that the server's token ids and log-probabilities contradict each other or are none.
 var ErrTokens = errors.New("token ids and log-probabilities cannot be used")
+
+// lacks names what training needs and the answer does not have. Token ids, log-probabilities and usage that contradict each other are an
+// ErrTokens of tokens, not a lack.
+func (r *Response) lacks() (lacks []string) {
+	choice := r.Choices[0]
+	triples := choice.MetaInfo.OutputTokenLogprobs != nil
+	if len(r.PromptTokenIDs) == 0 && len(choice.PromptTokenIDs) == 0 {
+		lacks = append(lacks, events.LackPromptIDs)
+	}
+	if choice.TokenIDs == nil && !triples {
+		lacks = append(lacks, events.LackIDs)
+	}
+	if choice.Logprobs.Content == nil && !triples && (choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
+		lacks = append(lacks, events.LackLogprobs)
+	}
+	if len(choice.Message.ToolCalls) == 0 && unparsedCall(choice.Message.Content) {
+		lacks = append(lacks, events.LackTools)
+	}
+	return lacks
+}
+
+// callMarks begin a tool call in the templates of widely used models: Hermes and Qwen, Mistral, Llama, DeepSeek, Qwen-Coder and GLM, Kimi.
+var callMarks = []string{"<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_calls_section_begin|>", "<｜tool▁calls▁begin｜>", "<function=", "<|tool_call|>"}
+
+// unparsedCall reports whether a text holds a tool call that the server should have parsed.
+func unparsedCall(content string) bool {
+	return slices.ContainsFunc(callMarks, func(mark string) bool { return strings.Contains(content, mark) })
+}
+
+// agrees refuses a usage that counts other tokens than there are. Servers that count nothing say nothing.
+func (r *Response) agrees(prompt, ids []int32) error {
+	if n := r.Usage.PromptTokens; n > 0 && n != len(prompt) {
+		return fmt.Errorf("%w: usage counts %d prompt tokens, prompt_token_ids has %d", ErrTokens, n, len(prompt))
+	}
+	if n := r.Usage.CompletionTokens; n > 0 && n != len(ids) {
+		return fmt.Errorf("%w: usage counts %d completion tokens, token_ids has %d", ErrTokens, n, len(ids))
+	}
+	return nil
+}
 
 // tokens are the prompt's token ids, the sampled ones, and the sampled ones' log-probabilities; all nil where the server gave
 // none. What contradicts itself is an ErrTokens. The answer must have a choice.
@@ -25,7 +66,10 @@ func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error)
 	if len(prompt) == 0 || ids == nil || len(ids) > 0 && logprobs == nil {
 		return nil, nil, nil, nil
 	}
-	return prompt, ids, logprobs, check(prompt, ids, logprobs)
+	if err := check(prompt, ids, logprobs); err != nil {
+		return nil, nil, nil, err
+	}
+	return prompt, ids, logprobs, r.agrees(prompt, ids)
 }
 
 // rounding is how far above 0 the log-probability of a certain token may come out in half precision.
@@ -53,12 +97,10 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 	if triples := choice.MetaInfo.OutputTokenLogprobs; triples != nil {
 		ids = []int32{}
 		for _, triple := range triples {
-			var id *int32
-			var logprob *float32
-			if len(triple) < 2 || json.Unmarshal(triple[0], &logprob) != nil || json.Unmarshal(triple[1], &id) != nil || logprob == nil || id == nil {
+			if !triple.there {
 				return nil, nil, fmt.Errorf("%w: meta_info.output_token_logprobs is malformed", ErrTokens)
 			}
-			ids, logprobs = append(ids, *id), append(logprobs, *logprob)
+			ids, logprobs = append(ids, triple.id), append(logprobs, triple.logprob)
 		}
 		if choice.TokenIDs != nil && !slices.Equal(ids, choice.TokenIDs) {
 			return nil, nil, fmt.Errorf("%w: token_ids and meta_info.output_token_logprobs name other tokens", ErrTokens)

@@ -29,7 +29,14 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 		StartedAt: started.UTC(), LatencyMS: float64(latency) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
+	if t.Reasoning, err = choice.Message.recorded(); err != nil {
+		return t, nil, err
+	}
+	t.Lacks = r.lacks()
 	prompt, ids, logprobs, err := r.tokens()
+	if err != nil {
+		t.Lacks = append(t.Lacks, events.LackAgreement)
+	}
 	if err != nil || prompt == nil {
 		t.TextOnly = true
 		return t, nil, err

@@ -46,7 +46,7 @@ func (f *Fleet) admit(ctx context.Context, c Call, among []target) (target, erro
 				f.mu.Lock()
 				continue
 			}
-			refusal.Away = refusal.Away && comeBack
+			refusal.Away = refusal.Away && (comeBack || f.mayLoad(refusal, now, among...))
 			if now.Add(refusal.After).After(c.Until) || !refusal.Away && !refusal.Throttled {
 				f.drop(w)
 				f.mu.Unlock()
@@ -184,7 +184,8 @@ func resting(among []target, now time.Time) *inference.Failure {
 	}
 	refusal := &inference.Failure{Class: events.ClassEndpoint, After: max(leastRest, first.until.Sub(now))}
 	if first.open {
-		refusal.Class, refusal.Status, refusal.Err, refusal.Away = first.last.Class, first.last.Status, first.last.Err, true
+		refusal.Class, refusal.Status, refusal.Away = first.last.Class, first.last.Status, true
+		refusal.Err = fmt.Errorf("%s is left alone after %d failures in a row, of which the last was: %w", first.url, first.failures, first.last.Err)
 		return refusal
 	}
 	refusal.Status, refusal.Throttled = http.StatusTooManyRequests, true

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 )
 
@@ -24,6 +25,8 @@ type Options struct {
 	Slots int
 	// Waiting bounds the calls that wait for a server; what is beyond is told to come again, the lowest priority first.
 	Waiting int
+	// Loading is how long a server that refuses connections, and never answered, may take to start: until then it costs no tries.
+	Loading time.Duration
 	// Builtin is the base URL that a run's endpoint "builtin" stands for.
 	Builtin string
 	// Keys are sent to the servers as bearer tokens.
@@ -35,7 +38,7 @@ type Options struct {
 
 // DefaultOptions suit local inference servers.
 func DefaultOptions() Options {
-	return Options{Slots: 64, Waiting: 1024, Logger: slog.New(slog.DiscardHandler)}
+	return Options{Slots: 64, Waiting: 1024, Loading: 5 * time.Minute, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // Fleet is what one process knows of inference servers. All its services and runs share it, so that a server's limits hold over all
@@ -46,12 +49,18 @@ type Fleet struct {
 	metrics *metrics
 	rates   *rates
 
+	distributions distributions
+	contexts      contexts
+
 	mu       sync.Mutex
 	replicas map[string]*replica // by base URL
 	waiting  []*waiter           // in the order in which they come in
 	order    uint64
 	timer    *time.Timer // of the next moment at which one of them may come in though no request ends
 }
+
+// maxHeader bounds the header of an answer, in bytes.
+const maxHeader = 64 << 10
 
 // New makes a fleet.
 func New(opts Options) (*Fleet, error) {
@@ -60,7 +69,8 @@ func New(opts Options) (*Fleet, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
-	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), http: &http.Client{
+	transport.MaxResponseHeaderBytes = maxHeader
+	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), contexts: newContexts(), http: &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -73,14 +83,20 @@ func New(opts Options) (*Fleet, error) {
 // Call is what is to be asked.
 type Call struct {
 	Run    string
-	Config *events.RunConfig
+	Config *runfile.RunConfig
 	// Affinity names what belongs together, a rollout: it stays with one server, whose cache holds its prompt, as long as that can
 	// take it.
 	Affinity string
 	// Priority of those who wait: the higher one comes first.
 	Priority int
-	// Request makes the request for a server that knows the policy as model.
-	Request func(model string) any
+	// Request makes the request for a server that knows the policy as model, for an answer of most tokens; 0 leaves them to the server.
+	Request func(model string, most int) any
+	// Fit asks for no more tokens than the server's context has room for, behind a prompt that has at least Prompt tokens. One that has no
+	// room for any is refused with an inference.Overflow.
+	Fit    bool
+	Prompt int
+	// Sampling is how the request samples.
+	Sampling runfile.Sampling
 	// Turn is the number of the turn, and Version the policy's where a server does not tell its own.
 	Turn    int
 	Version int64
@@ -106,11 +122,27 @@ type Answer struct {
 	Started  time.Time
 	// Endpoint is the base URL of the server.
 	Endpoint string
+	// Wrong names the settings for which the log-probabilities are wrong.
+	Wrong []string
+	// ContextLimit is how many tokens the server's context has, where that left the turn fewer than the run allows: MaxTokens.
+	ContextLimit, MaxTokens int
+	// Plain: the server takes OpenAI's own fields alone, so inference.WithoutExtras was asked.
+	Plain bool
 }
 
-// Complete samples one turn at one of the run's servers. Where it fails its error is the context's, or an *inference.Failure: the
+// Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.
+func (a *Answer) Done() {
+	if a != nil {
+		a.Response.Done()
+	}
+}
+
+// Complete samples one turn at one of the run's servers. The caller calls the answer's Done when it is of no more use. Where it fails its error is the context's, or an *inference.Failure: the
 // last server's, or one that says when to come again. Away is set of servers only that will come back.
 func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
+	if full := fits(c); full != nil {
+		return nil, full
+	}
 	targets, err := f.targets(c)
 	if err != nil {
 		return nil, err
@@ -131,7 +163,7 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, earlier(failed, err)
 		}
-		failure.Away = failure.Away && f.comesBack(ctx, c, at)
+		failure.Away = failure.Away && (f.loading(failure, at) || f.comesBack(ctx, c, at))
 		if failed = worthier(failed, failure); failure.Permanent {
 			return nil, failure // it is the request that is wrong, everywhere
 		}
@@ -186,7 +218,7 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 	defer f.mu.Unlock()
 	for _, e := range c.Config.Servers() {
 		base := e.URL
-		if base == events.BuiltinEndpoint {
+		if base == runfile.BuiltinEndpoint {
 			base = f.opts.Builtin
 		}
 		base = strings.TrimRight(base, "/")
@@ -207,30 +239,34 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 }
 
 // ask sends the request to one server, and gives its place back.
-func (f *Fleet) ask(ctx context.Context, c Call, at target) (*Answer, *inference.Failure) {
+func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, failure *inference.Failure) {
 	asking, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	started := time.Now()
-	client := inference.Client{HTTP: f.http, APIKey: at.key}
-	response, err := client.Complete(asking, at.url, c.Request(at.model))
-	var failure *inference.Failure
-	if err != nil && !errors.As(err, &failure) {
-		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
-	}
+	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens}
+	cut, failure := f.fit(asking, &client, c, at)
+	defer func() {
+		if answer == nil {
+			cut.response.Done()
+		}
+	}()
 	f.settle(ctx, at, started, failure)
 	if failure != nil {
 		return nil, failure
 	}
-	a := &Answer{Response: response, Started: started, Endpoint: at.url}
-	a.Turn, a.Prompt, err = response.Turn(c.Turn, c.Version, started)
+	a := &Answer{Response: cut.response, Started: started, Endpoint: at.url, Plain: cut.plain}
+	var err error
+	a.Wrong = f.wrongFor(asking, &client, c, at)
+	a.Turn, a.Prompt, err = a.TurnAs(c.Turn, c.Version)
 	if errors.Is(err, inference.ErrTokens) && c.TextOnly {
-		f.opts.Logger.Warn("a turn is taken as text only", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
+		f.opts.Logger.Warn("turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
 		err = nil
 	}
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
 	}
-	f.rates.take(c, a.Turn.PromptTokens+a.Turn.CompletionTokens)
+	a.cutTo(cut)
+	f.rates.take(c, a.Turn.Used())
 	f.mu.Lock()
 	at.serves(c.Config.Policy, a.Turn.PolicyVersion)
 	f.mu.Unlock()
@@ -238,6 +274,24 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (*Answer, *inference
 		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves version %d of %s; the run pins version %d", at.url, a.Turn.PolicyVersion, c.Config.Policy, *pinned)}
 	}
 	return a, nil
+}
+
+// request sends a request, to a server that takes OpenAI's own fields alone without the others. What a server takes, it remembers.
+func (f *Fleet) request(ctx context.Context, client *inference.Client, at target, request any) (response *inference.Response, plain bool, failure *inference.Failure) {
+	f.mu.Lock()
+	before := at.plain
+	f.mu.Unlock()
+	response, plain, err := client.CompleteAs(ctx, at.url, before, request)
+	if plain && !before {
+		f.mu.Lock()
+		at.plain = true
+		f.mu.Unlock()
+		f.opts.Logger.Info("sampling extensions unsupported", "endpoint", at.url)
+	}
+	if err != nil && !errors.As(err, &failure) {
+		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
+	}
+	return response, plain, failure
 }
 
 // settle notes what came of a request.
@@ -259,10 +313,10 @@ func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failur
 	f.metrics.observe(at.url, what, now.Sub(started))
 	switch {
 	case isOpen && !wasOpen:
-		f.opts.Logger.Warn("an inference server is in trouble and is left alone", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
+		f.opts.Logger.Warn("inference server unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)
 	case isOpen && opened > wasOpened && opened&(opened-1) == 0: // the 2nd, 4th, 8th … time
-		f.opts.Logger.Warn("an inference server is still in trouble", "endpoint", at.url, "again_in", again.Round(time.Millisecond), "error", failure)
+		f.opts.Logger.Warn("inference server still unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)
 	case !isOpen && wasOpen, what == answered && !wasAnswered:
-		f.opts.Logger.Info("an inference server answers", "endpoint", at.url)
+		f.opts.Logger.Info("inference server recovered", "endpoint", at.url)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
 // Keys are the keys of inference servers, judges and servers of tools. A run file names no key: which one a server is shown follows from its URL alone, so that
@@ -51,7 +53,7 @@ func ReadKeys(text []byte) (Keys, error) {
 			Runs    []string `yaml:"runs"`
 		} `yaml:"keys"`
 	}
-	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+	if err := yamltext.Unmarshal(text, &file, yaml.Strict()); err != nil {
 		return Keys{}, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: somebody may have written a key there
 	}
 	if len(file.Keys) == 0 || len(file.Keys) > maxKeys {
@@ -118,8 +120,8 @@ func (s scopedKey) allows(run string) bool {
 // scopeOf reads a base URL into a form that can be compared: the host in lower case and with its port, the path without an end.
 func scopeOf(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
-	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("url: give the base URL of servers, for example https://api.example.com/v1, without credentials")
+	if err != nil || u.User != nil || strings.ContainsAny(base, "?#") || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("url: give the base URL of servers, for example https://api.example.com/v1, without credentials, query and fragment")
 	}
 	// A server may read encoded slashes and dots in its own way.
 	if u.RawPath != "" || slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool { return part == "." || part == ".." }) {

@@ -80,11 +80,13 @@ func TestReadKeysRefuses(t *testing.T) {
 		"a way up":          {strings.Replace(good, "/v1", "/v1/..", 1), "path"},
 		"a bad pattern":     {good + "  runs: [\"a[\"]\n", "a["},
 	} {
-		if _, err := ReadKeys([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		} else if strings.Contains(err.Error(), "sk-secret") {
-			t.Errorf("%s: the error tells the key: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := ReadKeys([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			} else if strings.Contains(err.Error(), "sk-secret") {
+				t.Errorf("%s: the error tells the key: %v", name, err)
+			}
+		})
 	}
 }
 

@@ -19,9 +19,11 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 	m := &metrics{
-		fleet:    f,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total", Help: "Requests to inference servers by outcome: answered, refused, throttled, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
-		seconds:  prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds", Help: "Time from a request to an inference server to the end of its answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
+		fleet: f,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total", Help: "Requests to inference servers by outcome: answered, " +
+			"refused, throttled, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds", Help: "Time from a request to an inference server to the end of its " +
+			"answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
 		state:    prometheus.NewDesc("rondo_endpoint_state", "0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
 		inFlight: prometheus.NewDesc("rondo_endpoint_in_flight", "Requests under way.", []string{"endpoint"}, nil),
 		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows at once.", []string{"endpoint"}, nil),

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // A server's times.
@@ -17,11 +18,12 @@ const (
 	// restTime is the rest after an answer that asks for one without saying how long, leastRest the shortest there is.
 	restTime  = time.Second
 	leastRest = 100 * time.Millisecond
-	// backoffMost bounds the rest of a server that is still in trouble when it is tried again.
-	backoffMost = 30 * time.Second
 	// rampStep is how long the ramp waits for a window of answers: a turn may take minutes.
 	rampStep = 5 * time.Second
 )
+
+// tryAgain is how long a server whose circuit is open rests until it is tried again.
+var tryAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
 // tripAfter is how many requests in a row must fail before a server is left alone.
 const tripAfter = 5
@@ -66,6 +68,7 @@ type replica struct {
 	used     time.Time // last
 	inFlight int
 	answered bool // ever
+	plain    bool // it takes OpenAI's own fields alone
 	versions map[string]int64
 
 	until    time.Time // it is not asked before
@@ -73,6 +76,7 @@ type replica struct {
 	open     bool
 	opened   int // times in a row
 	last     *inference.Failure
+	refuses  time.Time // since when it refuses connections, of one that never answered
 
 	allowed   float64
 	threshold float64 // where the ramp becomes flat
@@ -119,7 +123,7 @@ func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *in
 	}
 	switch what {
 	case answered:
-		r.answered, r.failures = true, 0
+		r.answered, r.failures, r.refuses = true, 0, time.Time{}
 		if !fresh {
 			return
 		}
@@ -138,6 +142,9 @@ func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *in
 			r.halve()
 		}
 	case away:
+		if r.refuses.IsZero() && !r.answered && errors.Is(f.Err, syscall.ECONNREFUSED) {
+			r.refuses = now
+		}
 		r.rest(now, max(f.After, restTime))
 		if fresh {
 			r.halve()
@@ -189,9 +196,8 @@ func (r *replica) fail(now time.Time, fresh bool, f *inference.Failure) {
 		return
 	}
 	r.open = true
-	pause := min(backoffMost, time.Second<<min(r.opened, 10))
 	r.opened++
-	r.rest(now, pause/2+rand.N(pause/2)) // not all processes at the same moment
+	r.rest(now, tryAgain.Delay(r.opened))
 	r.again()
 	r.threshold = math.Inf(1)
 	r.setbacks++

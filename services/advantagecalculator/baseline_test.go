@@ -8,13 +8,15 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-func remembering(cfg *events.RunConfig) {
-	cfg.Advantage = events.Advantage{Estimator: "rae", Params: map[string]any{"decay": 0.5}}
+func remembering(cfg *runfile.RunConfig) {
+	cfg.Advantage = runfile.Advantage{Estimator: "rae", Params: map[string]any{"decay": 0.5}}
 }
 
 // ended lets a whole group of a task end; a reward of NaN is a failure.
@@ -58,12 +60,14 @@ func TestBaselineOfATask(t *testing.T) {
 	for id, want := range map[string][]float64{
 		"g000001": {0, 1}, "g000002": {1, 0, 0.5}, "g000003": {0.5, 0.25}, "g000004": {0, 0}, "g000005": {0}, "g000006": {1},
 	} {
-		for i := range want {
-			if len(got[id]) != len(want) || math.Abs(got[id][i]-want[i]) > 1e-9 {
-				t.Errorf("%s: advantages %v, want %v", id, got[id], want)
-				break
+		t.Run(id, func(t *testing.T) {
+			for i := range want {
+				if len(got[id]) != len(want) || math.Abs(got[id][i]-want[i]) > 1e-9 {
+					t.Errorf("%s: advantages %v, want %v", id, got[id], want)
+					break
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -84,9 +88,11 @@ func TestBaselineOfForks(t *testing.T) {
 	ended(l, 5, "hard", 1)    // 0.5
 	got := advantagesOf(t, l.Settle())
 	for id, want := range map[string]float64{"g000002": 1, "g000003": 0.25, "g000004": 1, "g000005": 0.5} {
-		if len(got[id]) == 0 || math.Abs(got[id][0]-want) > 1e-9 {
-			t.Errorf("%s: advantages %v, want %v first", id, got[id], want)
-		}
+		t.Run(id, func(t *testing.T) {
+			if len(got[id]) == 0 || math.Abs(got[id][0]-want) > 1e-9 {
+				t.Errorf("%s: advantages %v, want %v first", id, got[id], want)
+			}
+		})
 	}
 }
 
@@ -143,19 +149,19 @@ func TestReplayComesToTheSameBaselines(t *testing.T) {
 			l.Events[len(l.Events)-1].Data = fact.Data
 		}
 		record(t, log, l)
-		cfg := events.DefaultRunConfig()
+		cfg := runfile.DefaultRunConfig()
 		remembering(&cfg)
 		d, err := NewDecider(testRun, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var differences []runtime.Difference
-		again := runtime.Verification{
-			Log: log, Run: testRun, Deciders: map[string]map[string]runtime.Decider{events.AdvantageCalculator: {"": d}},
-			Report: func(d runtime.Difference) { differences = append(differences, d) },
+		var differences []pipeline.Difference
+		again := pipeline.Verification{
+			Log: log, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
+			Report: func(d pipeline.Difference) { differences = append(differences, d) },
 		}
 		checked, err := again.Verify(t.Context())
-		if err != nil || checked[events.AdvantageCalculator] != 2 || (len(differences) > 0) != forged {
+		if err != nil || checked[topology.AdvantageCalculator] != 2 || (len(differences) > 0) != forged {
 			t.Errorf("forged %v: %v checked, %v, differences %v", forged, checked, err, differences)
 		}
 	}
@@ -168,7 +174,7 @@ func record(t *testing.T, log *eventlog.Log, l *decidertest.Log) {
 	for _, e := range l.Events {
 		e.Prev = tails[e.Chain()]
 		if e.Type == events.GroupCompletedType {
-			e.Source, e.AsOf, e.DecidedAt = events.AdvantageCalculator, e.Seq-1, e.Time
+			e.Source, e.AsOf, e.DecidedAt = topology.AdvantageCalculator, e.Seq-1, e.Time
 		}
 		stored, _, err := log.Append(t.Context(), e)
 		if err != nil {

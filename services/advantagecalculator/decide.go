@@ -11,19 +11,20 @@ import (
 
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
 // Decider folds groups and their members' outcomes, and decides group_completed.
 type Decider struct {
 	run      string
-	cfg      events.RunConfig
+	cfg      runfile.RunConfig
 	estimate advantage.Estimator
 }
 
 // NewDecider makes the decider of one run.
-func NewDecider(run string, cfg events.RunConfig) (*Decider, error) {
-	estimate, err := advantage.New(cfg.Advantage.Estimator, cfg.Advantage.Params)
+func NewDecider(run string, cfg runfile.RunConfig) (*Decider, error) {
+	estimate, err := advantage.Recorded(cfg.Rules, cfg.Advantage.Estimator, cfg.Advantage.Params)
 	return &Decider{run: run, cfg: cfg, estimate: estimate}, err
 }
 
@@ -77,7 +78,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 
 // finished keeps how long a rollout was until its group is complete.
 func (d *Decider) finished(tx *projection.Tx, e events.Event) error {
-	if d.cfg.Shaping == (events.Shaping{}) {
+	if d.cfg.Shaping == (runfile.Shaping{}) {
 		return nil
 	}
 	finished, err := events.Data[events.RolloutFinished](e)
@@ -200,7 +201,7 @@ func (d *Decider) complete(g group, baseline float64) events.GroupCompleted {
 }
 
 // shape takes off what a run's shaping says that long rollouts lose.
-func shape(s events.Shaping, rewards []float64, lengths []advantage.Length) []float64 {
+func shape(s runfile.Shaping, rewards []float64, lengths []advantage.Length) []float64 {
 	shaped := slices.Clone(rewards)
 	if p := s.Length; p != nil {
 		for i, penalty := range advantage.LinearLengthPenalty(rewards, lengths, advantage.LengthWeights{Output: p.Output, Input: p.Input, Turns: p.Turns}) {

@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
 const testRun = "r"
 
-func newLog(t *testing.T, change func(*events.RunConfig)) *decidertest.Log {
+func newLog(t *testing.T, change func(*runfile.RunConfig)) *decidertest.Log {
 	t.Helper()
-	cfg := events.DefaultRunConfig()
+	cfg := runfile.DefaultRunConfig()
 	if change != nil {
 		change(&cfg)
 	}
@@ -65,7 +66,7 @@ func TestCompletes(t *testing.T) {
 		{"no survivor", "std_normalised", []float64{none, none}, []float64{none, none}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLog(t, func(cfg *events.RunConfig) { cfg.Advantage.Estimator = c.estimator })
+			l := newLog(t, func(cfg *runfile.RunConfig) { cfg.Advantage.Estimator = c.estimator })
 			open(l, "g000001", len(c.rewards))
 			for i := len(c.rewards) - 1; i >= 0; i-- { // they end in any order
 				if facts := l.Settle(); len(facts) != 0 {
@@ -148,7 +149,7 @@ func TestShuffledRewards(t *testing.T) {
 	for n := range int64(20) {
 		group := events.GroupID(n + 1)
 		complete := func(shuffle bool) events.GroupCompleted {
-			l := newLog(t, func(cfg *events.RunConfig) { cfg.Advantage.ShuffleRewards = shuffle; cfg.Seed = 3 })
+			l := newLog(t, func(cfg *runfile.RunConfig) { cfg.Advantage.ShuffleRewards = shuffle; cfg.Seed = 3 })
 			open(l, group, 4)
 			for i := range 4 {
 				scored(l, events.RolloutID(group, i), float64(i))
@@ -200,12 +201,12 @@ func TestStateShrinks(t *testing.T) {
 }
 
 func TestUnknownEstimator(t *testing.T) {
-	cfg := events.DefaultRunConfig()
+	cfg := runfile.DefaultRunConfig()
 	cfg.Advantage.Estimator = "guess"
 	if _, err := Deciders(testRun, cfg); err == nil {
 		t.Error("an unknown estimator was accepted")
 	}
-	for _, name := range events.Estimators {
+	for _, name := range runfile.Estimators {
 		cfg.Advantage.Estimator = name
 		if _, err := Deciders(testRun, cfg); err != nil {
 			t.Error(fmt.Errorf("%s: %w", name, err))

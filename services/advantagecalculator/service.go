@@ -3,21 +3,22 @@ package advantagecalculator
 import (
 	"context"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // Run is the service: it consumes group_opened, rollout_scored, rollout_failed and rollout_invalidated, and
 // emits group_completed.
-func Run(ctx context.Context, env runtime.Env) error {
-	return runtime.RunDeciding(ctx, env, runtime.Deciding{Name: events.AdvantageCalculator, New: Deciders})
+func Run(ctx context.Context, env pipeline.Env) error {
+	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{Name: topology.AdvantageCalculator, New: Deciders})
 }
 
 // Deciders makes the run's one decider.
-func Deciders(run string, cfg events.RunConfig) (map[string]runtime.Decider, error) {
+func Deciders(run string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
 	d, err := NewDecider(run, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]runtime.Decider{"": d}, nil
+	return map[string]pipeline.Decider{"": d}, nil
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 func finished(l *decidertest.Log, rollout string, sampled, others, turns int) {
@@ -14,22 +15,22 @@ func finished(l *decidertest.Log, rollout string, sampled, others, turns int) {
 }
 
 func TestShaping(t *testing.T) {
-	length := &events.LengthPenalty{Output: 0.2, Input: 0.4, Turns: 1}
-	overlong := &events.SoftOverlong{MaxTokens: 80, Buffer: 40}
+	length := &runfile.LengthPenalty{Output: 0.2, Input: 0.4, Turns: 1}
+	overlong := &runfile.SoftOverlong{MaxTokens: 80, Buffer: 40}
 	for name, c := range map[string]struct {
-		shaping events.Shaping
+		shaping runfile.Shaping
 		shaped  []float64 // of three scored members; the mean of their rewards is 2/3
 	}{
-		"none": {events.Shaping{}, []float64{1, 0, 1}},
+		"none": {runfile.Shaping{}, []float64{1, 0, 1}},
 		// 2/3 · (0.2·100/100 + 0.4·10/40 + 1·2/4) = 0.533333, and so on
-		"length":        {events.Shaping{Length: length}, []float64{1 - 0.533333, -0.366667, 1 - 0.966667}},
-		"soft overlong": {events.Shaping{SoftOverlong: overlong}, []float64{0, -0.25, 1}},
-		"both":          {events.Shaping{Length: length, SoftOverlong: overlong}, []float64{-0.533333, -0.616667, 1 - 0.966667}},
-		"soft overlong of another factor": {events.Shaping{SoftOverlong: &events.SoftOverlong{MaxTokens: 80, Buffer: 40, Factor: 2}},
+		"length":        {runfile.Shaping{Length: length}, []float64{1 - 0.533333, -0.366667, 1 - 0.966667}},
+		"soft overlong": {runfile.Shaping{SoftOverlong: overlong}, []float64{0, -0.25, 1}},
+		"both":          {runfile.Shaping{Length: length, SoftOverlong: overlong}, []float64{-0.533333, -0.616667, 1 - 0.966667}},
+		"soft overlong of another factor": {runfile.Shaping{SoftOverlong: &runfile.SoftOverlong{MaxTokens: 80, Buffer: 40, Factor: 2}},
 			[]float64{-1, -0.5, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLog(t, func(cfg *events.RunConfig) { cfg.Shaping = c.shaping })
+			l := newLog(t, func(cfg *runfile.RunConfig) { cfg.Shaping = c.shaping })
 			open(l, "g000001", 4)
 			finished(l, "g000001-0", 100, 10, 2)
 			finished(l, "g000001-1", 50, 20, 1)
@@ -58,8 +59,8 @@ func TestShaping(t *testing.T) {
 func TestShapedRewardsAreShuffled(t *testing.T) {
 	moved := false
 	for n := range int64(20) {
-		l := newLog(t, func(cfg *events.RunConfig) {
-			cfg.Shaping.SoftOverlong = &events.SoftOverlong{MaxTokens: 8, Buffer: 8}
+		l := newLog(t, func(cfg *runfile.RunConfig) {
+			cfg.Shaping.SoftOverlong = &runfile.SoftOverlong{MaxTokens: 8, Buffer: 8}
 			cfg.Advantage.ShuffleRewards = true
 		})
 		id := events.GroupID(n + 1)
@@ -87,10 +88,10 @@ func TestShapedRewardsAreShuffled(t *testing.T) {
 
 // What overflows is no JSON, and must not stop the run.
 func TestRewardsThatOverflow(t *testing.T) {
-	for _, name := range events.Estimators {
-		l := newLog(t, func(cfg *events.RunConfig) {
+	for _, name := range runfile.Estimators {
+		l := newLog(t, func(cfg *runfile.RunConfig) {
 			cfg.Advantage.Estimator = name
-			cfg.Shaping.Length = &events.LengthPenalty{Output: 10, Input: 10, Turns: 10}
+			cfg.Shaping.Length = &runfile.LengthPenalty{Output: 10, Input: 10, Turns: 10}
 		})
 		open(l, "g000001", 3)
 		for i, reward := range []float64{math.MaxFloat64, math.MaxFloat64, -math.MaxFloat64} {

@@ -9,7 +9,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // slots is how many runs are sealed at once; each takes the memory of a segment.
@@ -23,15 +24,15 @@ type Service struct {
 }
 
 // Run is the service.
-func Run(ctx context.Context, env runtime.Env) error {
+func Run(ctx context.Context, env pipeline.Env) error {
 	s := &Service{log: env.Log, logger: env.Logger}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Archiver, Slots: slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Archiver, Slots: slots, Handle: s.Handle, Recorded: s.recorded})
 }
 
 var errMoving = errors.New("the closed run still moves")
 
-// Handle seals the input's run.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+// Handle seals the next segment of the input's run. It is called until there is none.
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	run, closed := m.Event.Run, m.Event.Type == events.RunClosedType
 	if closed {
 		run = m.Event.Entity
@@ -43,15 +44,24 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 			return nil, err
 		}
 		if wait > 0 {
-			return nil, runtime.RetryAfter(errMoving, wait)
+			return nil, pipeline.RetryAfter(errMoving, wait)
 		}
 	}
-	made, err := s.log.Seal(ctx, run, closed)
-	for _, segment := range made {
-		s.logger.Info("sealed a part of a run's log", "run", run, "first", segment.First, "last", segment.Last, "bytes", segment.Segment.Size)
-	}
+	fact, err := s.log.NextSegment(ctx, run, closed)
 	if err != nil {
 		return nil, fmt.Errorf("archive run %s: %w", run, err)
 	}
-	return nil, nil
+	if fact == nil {
+		return nil, nil
+	}
+	return []events.Event{*fact}, pipeline.ErrCallAgain
+}
+
+// recorded logs segments.
+func (s *Service) recorded(_ context.Context, _ pipeline.Message, facts []events.Event) error {
+	segment, err := events.Data[events.SegmentSealed](facts[0])
+	if err == nil {
+		s.logger.Info("log segment sealed", "run", facts[0].Entity, "first", segment.First, "last", segment.Last, "bytes", segment.Segment.Size)
+	}
+	return err
 }

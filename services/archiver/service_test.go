@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // TestClosedRun: a closed run is sealed when it has come to rest, not before, and once.
@@ -24,7 +25,7 @@ func TestClosedRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Run(ctx, runtime.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		var last, listed uint64
 		for _, typ := range []events.Type{events.RunOpenedType, events.RunClosedType} {
@@ -48,7 +49,7 @@ func TestClosedRun(t *testing.T) {
 // state puts a fact about a run on a log.
 func state(t *testing.T, log *eventlog.Log, on string, typ events.Type, prev uint64) uint64 {
 	t.Helper()
-	e, err := events.New(on, typ, "r", "0", events.RunOpened{Config: events.DefaultRunConfig()})
+	e, err := events.New(on, typ, "r", "0", events.RunOpened{Config: runfile.DefaultRunConfig()})
 	if err != nil {
 		t.Fatal(err)
 	}

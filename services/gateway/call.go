@@ -4,23 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
 // a client that wants a stream gets the whole answer in pieces, when the turn is on the log: nobody has seen what is not recorded.
+// It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
 func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
-	ro, err := g.find(r, t)
-	if err != nil {
+	if err := g.exists(r, t); err != nil {
 		return err
 	}
-	if err := ro.open(); err != nil {
+	if err := t.may(time.Now()); err != nil {
+		return err
+	}
+	share := g.memory.Share(t.Name)
+	defer share.End()
+	body, err := body(w, r, share, maxBody)
+	if err != nil {
 		return err
 	}
 	if err := t.begin(time.Now()); err != nil {
@@ -30,21 +37,22 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	if err := g.gate.enter(r.Context(), t.Priority); err != nil {
 		return err
 	}
-	left := false
-	leave := func() {
-		if !left {
-			left = true
-			g.gate.leave()
-		}
-	}
+	leave := sync.OnceFunc(g.gate.leave)
 	defer leave()
-	body, err := g.body(w, r, maxBody)
+	ro, err := g.find(r, t)
 	if err != nil {
 		return err
 	}
-	a, err := d.read(body)
+	if err := ro.open(); err != nil {
+		return err
+	}
+	a, err := decode(r.Context(), share, d, body)
+	if err == nil {
+		a.body = body
+		a.requested, err = parametersOf(body)
+	}
 	if err != nil {
-		return problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
+		return err
 	}
 	if err := ro.within(a); err != nil {
 		return err
@@ -53,7 +61,9 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	if err != nil {
 		return err
 	}
+	defer n.sampled.Done()
 	leave() // others need no client that reads
+	w.until = time.Now().Add(takeTime)
 	if !a.stream {
 		return reply(w, http.StatusOK, d.whole(a, n))
 	}
@@ -63,21 +73,6 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 		}
 	}
 	return nil
-}
-
-// body reads a request.
-func (g *Gateway) body(w *stream, r *http.Request, most int64) ([]byte, error) {
-	w.control.SetReadDeadline(time.Now().Add(bodyTime))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	w.control.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return nil, problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", large.Limit)
-	}
-	if err != nil {
-		return nil, problem(http.StatusBadRequest, "invalid_request_error", "read the request: %v", err)
-	}
-	return body, nil
 }
 
 // within refuses a call when the rollout has used up what the run allows.
@@ -92,7 +87,7 @@ func (r *rollout) within(a *ask) error {
 	if after < 0 {
 		return nil
 	}
-	if used := r.Turns[after].PromptTokens + r.Turns[after].CompletionTokens; used >= r.cfg.Limits.Tokens {
+	if used := r.Turns[after].Used(); used >= r.cfg.Limits.Tokens {
 		return problem(http.StatusBadRequest, "context_length_exceeded", "the conversation has %d tokens; the maximum context length of run %s is %d", used, r.Run, r.cfg.Limits.Tokens)
 	}
 	return nil
@@ -141,14 +136,19 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 	if servers == 0 {
 		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
 	}
+	sampling, err := a.chooseSampling(ro.cfg.Sampling)
+	if err != nil {
+		return nil, err
+	}
 	seed, done, err := g.seed(ro, a)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	sampled, err := g.servers.Complete(ctx, fleet.Call{
-		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.Started.PolicyVersion,
-		Request:  func(model string) any { return request(ro, a, model, seed) },
+		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.cfg.AssumedVersion(),
+		Sampling: a.sampling,
+		Request:  func(model string, _ int) any { return request(a, sampling, model, seed) },
 		TextOnly: true, Timeout: g.opts.CallTimeout / time.Duration(servers), Until: time.Now().Add(entrance),
 	})
 	if err != nil {
@@ -156,28 +156,34 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 	}
 	n, err := g.record(ctx, t, ro, a, sampled)
 	if err != nil {
+		sampled.Done()
 		return nil, err
 	}
-	t.used(n.turn.PromptTokens+n.turn.CompletionTokens, time.Now())
+	n.sampled = sampled
+	t.used(n.turn.Used(), time.Now())
 	g.metrics.tokens.WithLabelValues("prompt").Add(float64(n.turn.PromptTokens))
 	g.metrics.tokens.WithLabelValues("sampled").Add(float64(n.turn.CompletionTokens))
 	return n, nil
 }
 
-// request is what the inference server is asked. How it samples is the run's to say, whatever the client wishes: the model, the
-// temperature, and the seed.
-func request(ro *rollout, a *ask, model string, seed int64) map[string]any {
+// request is what the inference server is asked. What the run sets is the run's to say, whatever the client wishes: the model, the seed, and how
+// tokens are sampled. What the run leaves out is as the client wishes.
+func request(a *ask, sampling map[string]json.RawMessage, model string, seed int64) map[string]any {
 	body := map[string]any{}
-	for field, value := range a.forward {
+	for _, fields := range []map[string]json.RawMessage{a.forward, sampling} {
+		for field, value := range fields {
+			body[field] = value
+		}
+	}
+	for field, value := range a.sampling.ExtraBody {
 		body[field] = value
 	}
 	body["model"] = model
-	body["temperature"] = ro.cfg.Sampling.Temperature
-	body["max_tokens"] = ro.cfg.Sampling.MaxTokens
-	if a.maxTokens > 0 {
-		body["max_tokens"] = min(a.maxTokens, ro.cfg.Sampling.MaxTokens)
-	}
 	body["seed"] = seed
+	if a.sampling.Seed == runfile.SeedNone {
+		delete(body, "seed")
+	}
+	body["top_logprobs"] = 0 // newer vLLM gives no log-probabilities without it
 	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info"} {
 		body[field] = true
 	}
@@ -192,6 +198,8 @@ func failed(ctx context.Context, err error) error {
 		return problem(http.StatusGatewayTimeout, "timeout", "the inference server did not answer in time")
 	case !errors.As(err, &f):
 		return err
+	case f.Overflow != nil:
+		return problem(http.StatusBadRequest, "context_length_exceeded", "%v", f)
 	case f.Permanent:
 		return problem(http.StatusBadRequest, "invalid_request_error", "%v", f)
 	case f.Status == http.StatusTooManyRequests:

@@ -76,18 +76,12 @@ func (chatDialect) read(body []byte) (*ask, error) {
 		messages[i] = forServer
 		a.conversation = append(a.conversation, m)
 	}
-	list, err := json.Marshal(messages)
-	if err != nil {
-		return nil, err
-	}
 	var tools json.RawMessage
 	if len(c.Tools) > 0 {
-		if tools, err = json.Marshal(c.Tools); err != nil {
-			return nil, err
-		}
+		tools = array(c.Tools)
 	}
 	a.forward = forwarded(map[string]json.RawMessage{
-		"messages": list, "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls, "response_format": c.ResponseFormat,
+		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls, "response_format": c.ResponseFormat,
 		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,
 	})
 	return a, nil
@@ -137,6 +131,22 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	}
 	forServer, err = json.Marshal(fields)
 	return m, forServer, err
+}
+
+// array is a list of values as one.
+func array(values []json.RawMessage) json.RawMessage {
+	size := len("[]") + len(values)
+	for _, v := range values {
+		size += len(v)
+	}
+	list := append(make(json.RawMessage, 0, size), '[')
+	for i, v := range values {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, v...)
+	}
+	return append(list, ']')
 }
 
 // maxName bounds names and ids in bytes.
@@ -224,7 +234,7 @@ func chatHead(n *answer, object string, choices ...chatChoice) chatAnswer {
 }
 
 func usageOf(n *answer) *chatUsage {
-	return &chatUsage{n.turn.PromptTokens, n.turn.CompletionTokens, n.turn.PromptTokens + n.turn.CompletionTokens}
+	return &chatUsage{n.turn.PromptTokens, n.turn.CompletionTokens, n.turn.Used()}
 }
 
 // finishReason is the turn's as OpenAI has it: a turn with calls ends for them, whatever the server says.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
 // dialect is one of the protocols in which harnesses speak to models. All of them become chat completions.
@@ -36,6 +38,11 @@ type ask struct {
 	stream       bool
 	usage        bool // at the end of the stream
 	logprobs     bool
+	// body is the request as it came, and requested what it says about sampling.
+	body      []byte
+	requested map[string]any
+	// sampling is how the call samples.
+	sampling runfile.Sampling
 }
 
 // answer is a turn that is on the log.
@@ -48,6 +55,8 @@ type answer struct {
 	reasoning string
 	// texts are those of the sampled tokens; they are as many as the turn's log-probabilities, or none.
 	texts []string
+	// sampled is whose memory it is.
+	sampled *fleet.Answer
 }
 
 // pieceSize is how long the parts of a text are in a stream, in bytes: clients read line by line, some into small buffers.

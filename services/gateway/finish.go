@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -24,7 +25,7 @@ type finishAsk struct {
 	Failure string `json:"failure"`
 }
 
-// Bounds of what a harness says of its rollout, as the door has them.
+// Bounds of what a harness says of its rollout, the same as the intake's.
 const (
 	maxComponents = 100
 	maxFailure    = 4000
@@ -42,7 +43,7 @@ func (a *finishAsk) check() error {
 		return problem(http.StatusBadRequest, "invalid_request_error", "components: %d of them, at most %d", len(a.Components), maxComponents)
 	case a.Reward != nil && math.Abs(*a.Reward) > 1e9:
 		return problem(http.StatusBadRequest, "invalid_request_error", "reward %g: at most 1e9 either way", *a.Reward)
-	case a.StopReason != "" && !events.ValidToken(a.StopReason):
+	case a.StopReason != "" && !runfile.ValidToken(a.StopReason):
 		return problem(http.StatusBadRequest, "invalid_request_error", "stop_reason %.80q: use letters, digits, - and _, at most 64", a.StopReason)
 	}
 	return nil
@@ -51,7 +52,7 @@ func (a *finishAsk) check() error {
 // finish ends a rollout: its turns become its trajectory. It may be repeated.
 func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
 	var a finishAsk
-	if err := g.settings(w, r, &a); err != nil {
+	if err := g.settings(w, r, t, &a); err != nil {
 		return err
 	}
 	if err := a.check(); err != nil {
@@ -62,7 +63,7 @@ func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
 		return err
 	}
 	defer g.locks.take(name(ro.Run, ro.ID))()
-	// A gateway that died may have left either of the two facts at the door, which refuses a second one: what stands decides.
+	// A gateway that died may have submitted either of the two facts. The intake refuses a second one: the recorded fact decides.
 	const facts = 2
 	for try := 0; ; try++ {
 		if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
@@ -153,7 +154,7 @@ func (r *rollout) stopped() string {
 		return events.StopLength
 	case len(r.Turns) >= r.cfg.Limits.Turns:
 		return events.StopMaxTurns
-	case last.PromptTokens+last.CompletionTokens >= r.cfg.Limits.Tokens:
+	case last.Used() >= r.cfg.Limits.Tokens:
 		return events.StopMaxTokens
 	}
 	return events.StopFinished

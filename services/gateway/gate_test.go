@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,126 +25,130 @@ func testMetrics(t *testing.T) *metrics {
 	return m
 }
 
-// waiting waits until n stand before the gate.
-func waiting(g *gate, n int) {
-	for {
-		g.mu.Lock()
-		there := len(g.waiting)
-		g.mu.Unlock()
-		if there == n {
-			return
-		}
-		time.Sleep(time.Millisecond)
+// waiting wants n in the queue when every goroutine of the bubble waits for something.
+func waiting(t *testing.T, g *gate, n int) {
+	t.Helper()
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) != n {
+		t.Errorf("%d wait, want %d", len(g.waiting), n)
 	}
 }
 
 // TestGate: who has priority comes first, then who came first; who leaves the queue takes no slot with him.
 func TestGate(t *testing.T) {
-	g := newGate(1, 4, testMetrics(t))
-	if err := g.enter(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	var order []string
-	var wg sync.WaitGroup
-	leaving, leave := context.WithCancel(t.Context())
-	for i, w := range []struct {
-		name     string
-		priority int
-		ctx      context.Context
-	}{{"low", 0, t.Context()}, {"gone", 9, leaving}, {"high", 5, t.Context()}, {"low too", 0, t.Context()}} {
-		wg.Go(func() {
-			err := g.enter(w.ctx, w.priority)
-			if err != nil {
-				if w.name != "gone" || !errors.Is(err, context.Canceled) {
-					t.Errorf("%s: %v", w.name, err)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 4, testMetrics(t))
+		if err := g.enter(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		leaving, leave := context.WithCancel(t.Context())
+		for i, w := range []struct {
+			name     string
+			priority int
+			ctx      context.Context
+		}{{"low", 0, t.Context()}, {"gone", 9, leaving}, {"high", 5, t.Context()}, {"low too", 0, t.Context()}} {
+			wg.Go(func() {
+				err := g.enter(w.ctx, w.priority)
+				if err != nil {
+					if w.name != "gone" || !errors.Is(err, context.Canceled) {
+						t.Errorf("%s: %v", w.name, err)
+					}
+					return
 				}
-				return
-			}
-			mu.Lock()
-			order = append(order, w.name)
-			mu.Unlock()
-			g.leave()
-		})
-		waiting(g, i+1)
-	}
-	var full *refusal
-	if err := g.enter(t.Context(), 0); !errors.As(err, &full) || full.status != http.StatusTooManyRequests || full.after == 0 {
-		t.Errorf("a full queue: %v", err)
-	}
-	leave()
-	waiting(g, 3)
-	g.leave()
-	wg.Wait()
-	if !slices.Equal(order, []string{"high", "low", "low too"}) {
-		t.Errorf("they came in as %q", order)
-	}
-	if g.free != 1 {
-		t.Errorf("%d slots are free", g.free)
-	}
+				mu.Lock()
+				order = append(order, w.name)
+				mu.Unlock()
+				g.leave()
+			})
+			waiting(t, g, i+1)
+		}
+		var full *refusal
+		if err := g.enter(t.Context(), 0); !errors.As(err, &full) || full.status != http.StatusTooManyRequests || full.after == 0 {
+			t.Errorf("a full queue: %v", err)
+		}
+		leave()
+		waiting(t, g, 3)
+		g.leave()
+		wg.Wait()
+		if !slices.Equal(order, []string{"high", "low", "low too"}) {
+			t.Errorf("they came in as %q", order)
+		}
+		if g.free != 1 {
+			t.Errorf("%d slots are free", g.free)
+		}
+	})
 }
 
 // TestGateUnderRaces: however they come and go, no more are within than may be, and no slot is lost.
 func TestGateUnderRaces(t *testing.T) {
-	g := newGate(3, 1000, testMetrics(t))
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	within := 0
-	for i := range 300 {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%7)*time.Millisecond)
-			defer cancel()
-			if g.enter(ctx, i%3) != nil {
-				return
-			}
-			mu.Lock()
-			within++
-			if within > 3 {
-				t.Errorf("%d are within", within)
-			}
-			mu.Unlock()
-			time.Sleep(100 * time.Microsecond)
-			mu.Lock()
-			within--
-			mu.Unlock()
-			g.leave()
-		})
-	}
-	wg.Wait()
-	if g.free != 3 || len(g.waiting) != 0 {
-		t.Errorf("%d slots are free, %d wait", g.free, len(g.waiting))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(3, 1000, testMetrics(t))
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		within := 0
+		for i := range 300 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%7)*time.Millisecond)
+				defer cancel()
+				if g.enter(ctx, i%3) != nil {
+					return
+				}
+				mu.Lock()
+				within++
+				if within > 3 {
+					t.Errorf("%d are within", within)
+				}
+				mu.Unlock()
+				time.Sleep(100 * time.Microsecond)
+				mu.Lock()
+				within--
+				mu.Unlock()
+				g.leave()
+			})
+		}
+		wg.Wait()
+		if g.free != 3 || len(g.waiting) != 0 {
+			t.Errorf("%d slots are free, %d wait", g.free, len(g.waiting))
+		}
+	})
 }
 
 // TestGateShedsTheLowest: where too many wait, who comes with a higher priority takes the place of the last of the lowest.
 func TestGateShedsTheLowest(t *testing.T) {
-	g := newGate(1, 2, testMetrics(t))
-	if err := g.enter(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
-	came := map[string]chan error{}
-	wait := func(name string, priority, there int) {
-		came[name] = make(chan error, 1)
-		go func() { came[name] <- g.enter(t.Context(), priority) }()
-		waiting(g, there)
-	}
-	wait("low", 1, 1)
-	wait("low too", 1, 2)
-	var full *refusal
-	if err := g.enter(t.Context(), 1); !errors.As(err, &full) || full.after == 0 {
-		t.Errorf("one of the same priority: %v", err)
-	}
-	go func() { g.enter(t.Context(), 2) }()
-	if err := <-came["low too"]; !errors.As(err, &full) || full.status != http.StatusTooManyRequests {
-		t.Errorf("the last of the lowest: %v", err)
-	}
-	waiting(g, 2)
-	g.leave() // to the higher one
-	waiting(g, 1)
-	g.leave()
-	if err := <-came["low"]; err != nil {
-		t.Errorf("the first of the lowest: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, 2, testMetrics(t))
+		if err := g.enter(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		came := map[string]chan error{}
+		wait := func(name string, priority, there int) {
+			came[name] = make(chan error, 1)
+			go func() { came[name] <- g.enter(t.Context(), priority) }()
+			waiting(t, g, there)
+		}
+		wait("low", 1, 1)
+		wait("low too", 1, 2)
+		var full *refusal
+		if err := g.enter(t.Context(), 1); !errors.As(err, &full) || full.after == 0 {
+			t.Errorf("one of the same priority: %v", err)
+		}
+		go func() { g.enter(t.Context(), 2) }()
+		if err := <-came["low too"]; !errors.As(err, &full) || full.status != http.StatusTooManyRequests {
+			t.Errorf("the last of the lowest: %v", err)
+		}
+		waiting(t, g, 2)
+		g.leave() // to the higher one
+		waiting(t, g, 1)
+		g.leave()
+		if err := <-came["low"]; err != nil {
+			t.Errorf("the first of the lowest: %v", err)
+		}
+	})
 }
 
 // TestSeeds: calls at once sample something else each, and a call that is repeated the same again.
@@ -207,10 +212,12 @@ func TestReadTenants(t *testing.T) {
 		"negative":      {strings.Replace(good, ": 60", ": -60", 1), "negative"},
 		"NaN":           {strings.Replace(good, ": 60", ": .nan", 1), "negative"},
 	} {
-		if _, err := ReadTenants([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
-		} else if strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "secret\n") {
-			t.Errorf("%s: the error tells a key: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := ReadTenants([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", name, err)
+			} else if strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "secret\n") {
+				t.Errorf("%s: the error tells a key: %v", name, err)
+			}
+		})
 	}
 }

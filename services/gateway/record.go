@@ -27,10 +27,11 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err := now.open(); err != nil {
 			return nil, err
 		}
-		turn, prompt, err := sampled.Response.Turn(len(now.Turns), now.Started.PolicyVersion, sampled.Started) // it may have another number by now
+		turn, prompt, err := sampled.TurnAs(len(now.Turns), now.cfg.AssumedVersion()) // it may have another number by now
 		if err != nil && !errors.Is(err, inference.ErrTokens) {
 			return nil, err
 		}
+		a.noteSampling(&turn, sampled.Plain)
 		newTree(now.Turns).place(a.conversation, prompt, &turn)
 		id, err := contentID(ro, turn)
 		if err != nil {
@@ -45,7 +46,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 			return nil, refused(err)
 		}
 		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
-			return newAnswer(ro, turn, sampled.Response), nil // it is this one, and only the door's answer was lost
+			return newAnswer(ro, turn, sampled.Response), nil // it is this one, and only the intake's answer was lost
 		}
 	}
 }
@@ -53,8 +54,8 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 func newAnswer(ro *rollout, turn events.TurnSampled, response *inference.Response) *answer {
 	n := &answer{id: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), model: ro.cfg.Policy, created: turn.StartedAt, turn: turn}
 	choice := response.Choices[0]
-	if n.reasoning = choice.Message.ReasoningContent; n.reasoning == "" {
-		n.reasoning = choice.Message.Reasoning
+	if turn.Reasoning != nil {
+		n.reasoning = turn.Reasoning.Text
 	}
 	if content := choice.Logprobs.Content; len(content) == len(turn.Logprobs) {
 		for _, token := range content {

@@ -46,7 +46,7 @@ func reply(w *stream, status int, body any) error {
 	if err != nil {
 		return err
 	}
-	w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	w.patient()
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(data, '\n')) // who is gone is told nothing

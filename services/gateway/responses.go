@@ -289,7 +289,7 @@ func (responsesDialect) whole(_ *ask, n *answer) any {
 	}
 	r.Usage = &responsesUsage{
 		n.turn.PromptTokens, map[string]int{"cached_tokens": 0}, n.turn.CompletionTokens, map[string]int{"reasoning_tokens": 0},
-		n.turn.PromptTokens + n.turn.CompletionTokens,
+		n.turn.Used(),
 	}
 	return r
 }

@@ -9,28 +9,57 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// rollout is a rollout as it stands on the log.
+// rollout is a rollout as it is on the log.
 type rollout struct {
 	events.Rollout
-	cfg events.RunConfig
+	cfg runfile.RunConfig
 }
 
 // name is how a rollout is called in paths: its run and its id, which alone says nothing.
 func name(run, id string) string { return run + "." + id }
 
-// find reads a rollout of a path, when the tenant may use it.
-func (g *Gateway) find(r *http.Request, t *tenant) (*rollout, error) {
+// named reads a path's rollout, when the tenant may use its run.
+func named(r *http.Request, t *tenant) (run, id string, err error) {
 	path := r.PathValue("id")
 	run, id, ok := strings.Cut(path, ".")
-	if !ok || !events.ValidRun(run) || !events.ValidToken(id) {
-		return nil, problem(http.StatusNotFound, "not_found", "rollout %.80q: use the id that POST /rollouts has answered, RUN.ROLLOUT", path)
+	if !ok || !events.ValidRun(run) || !runfile.ValidToken(id) {
+		return "", "", problem(http.StatusNotFound, "not_found", "rollout %.80q: use the id that POST /rollouts has answered, RUN.ROLLOUT", path)
 	}
-	if !t.may(run) {
-		return nil, noRun(run)
+	if !t.mayUse(run) {
+		return "", "", noRun(run)
+	}
+	return run, id, nil
+}
+
+// find reads a rollout of a path, when the tenant may use it.
+func (g *Gateway) find(r *http.Request, t *tenant) (*rollout, error) {
+	run, id, err := named(r, t)
+	if err != nil {
+		return nil, err
 	}
 	return g.load(r.Context(), run, id, t)
+}
+
+// exists refuses a rollout that is not there, without reading it.
+func (g *Gateway) exists(r *http.Request, t *tenant) error {
+	run, id, err := named(r, t)
+	if err != nil {
+		return err
+	}
+	_, err = g.last(r.Context(), run, id)
+	return err
+}
+
+// last is the last fact of a harness's rollout.
+func (g *Gateway) last(ctx context.Context, run, id string) (events.Event, error) {
+	last, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
+	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) {
+		return last, problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
+	}
+	return last, err
 }
 
 func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout, error) {
@@ -41,10 +70,7 @@ func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout
 	if err != nil {
 		return nil, err
 	}
-	last, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
-	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) {
-		return nil, problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
-	}
+	last, err := g.last(ctx, run, id)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +116,10 @@ func (r *rollout) open() error {
 	return problem(http.StatusConflict, "rollout_over", "rollout %s is %s already", r.ID, r.outcome())
 }
 
-// stateTime bounds the wait for the door's answer.
+// stateTime bounds the wait for the intake's answer.
 const stateTime = 30 * time.Second
 
-// state states a fact at the door. It goes on when the client leaves: what was begun is stated or not, and never in doubt for long.
+// state submits a fact to the intake. It goes on when the client leaves: what was begun is stated or not, and never in doubt for long.
 func (g *Gateway) state(ctx context.Context, t *tenant, run string, typ events.Type, entity, id string, data any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTime)
 	defer cancel()
@@ -101,7 +127,7 @@ func (g *Gateway) state(ctx context.Context, t *tenant, run string, typ events.T
 	return err
 }
 
-// refused turns the door's refusal into one of HTTP; other errors stay what they are.
+// refused turns the intake's refusal into an HTTP error; other errors stay unchanged.
 func refused(err error) error {
 	if errors.Is(err, eventlog.ErrRefused) {
 		return problem(http.StatusConflict, "refused", "%v", err)

@@ -12,11 +12,14 @@ import (
 // conversation, so that a call that is repeated samples the same again, and calls that a harness makes at once do not. Two at once
 // with the same conversation are counted.
 func (g *Gateway) seed(ro *rollout, a *ask) (seed int64, done func(), err error) {
-	conversation, err := json.Marshal(a.conversation)
-	if err != nil {
-		return 0, nil, err
+	text := sha256.New()
+	fmt.Fprintf(text, "%s/%d/%d/", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns))
+	for _, m := range a.conversation { // one after the other: all at once are as large as the conversation again
+		if err := json.NewEncoder(text).Encode(m); err != nil {
+			return 0, nil, err
+		}
 	}
-	about := sha256.Sum256(fmt.Appendf(nil, "%s/%d/%d/%s", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns), conversation))
+	about := [sha256.Size]byte(text.Sum(nil))
 	twin, done := g.twins.enter(about)
 	sum := sha256.Sum256(fmt.Appendf(about[:], "/%d", twin))
 	return int64(binary.BigEndian.Uint64(sum[:8]) >> 2), done, nil

@@ -1,5 +1,5 @@
 // Package gateway lets a harness that knows nothing of Rondo make rollouts: it is an endpoint for each rollout, as OpenAI's
-// and Anthropic's clients know it, which asks the run's inference server and states every answer at the door as a turn of that rollout, before the harness sees it.
+// and Anthropic's clients know it, which asks the run's inference server and submits every answer to the intake as a turn of that rollout, before the harness sees it.
 package gateway
 
 import (
@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/inference/memory"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // Options of the gateway.
@@ -41,13 +42,14 @@ type Gateway struct {
 	twins   twins
 	tenants []*tenant
 	gate    *gate
+	memory  *memory.Budget
 	locks   locks
 	metrics *metrics
 	mux     *http.ServeMux
 }
 
 // New makes a gateway to the servers of a fleet.
-func New(env runtime.Env, servers *fleet.Fleet, opts Options) (*Gateway, error) {
+func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error) {
 	tenants, err := newTenants(opts.Tenants)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,7 @@ func New(env runtime.Env, servers *fleet.Fleet, opts Options) (*Gateway, error) 
 	}
 	g := &Gateway{
 		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),
-		servers: servers, mux: http.NewServeMux(),
+		servers: servers, memory: newMemory(), mux: http.NewServeMux(),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)
 	g.handle("POST /rollouts", chatDialect{}, g.start)
@@ -72,7 +74,8 @@ func New(env runtime.Env, servers *fleet.Fleet, opts Options) (*Gateway, error) 
 		g.handle("POST /rollouts/{id}/v1/"+path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
 	}
 	g.handle("/", chatDialect{}, func(_ *stream, r *http.Request, _ *tenant) error {
-		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: there are POST /rollouts, GET /rollouts/ID, POST /rollouts/ID/finish, and below /rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
+		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: there are POST /rollouts, GET /rollouts/ID, POST /rollouts/ID/finish, and below "+
+			"/rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
 	})
 	return g, nil
 }
@@ -84,7 +87,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.Serv
 const (
 	maxBody     = 32 << 20 // a conversation of a million tokens fits
 	bodyTime    = time.Minute
+	idleTime    = 15 * time.Second // between two pieces of a body
 	writeTime   = 30 * time.Second // for one piece of an answer
+	takeTime    = 2 * time.Minute  // for all of them
 	maxSettings = 64 << 10         // of a request that is no conversation
 )
 
@@ -92,17 +97,26 @@ const (
 func (g *Gateway) handle(pattern string, d dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
 	g.mux.HandleFunc(pattern, func(plain http.ResponseWriter, r *http.Request) {
 		began, w := time.Now(), newStream(plain)
+		if r.ContentLength != 0 {
+			w.control.SetReadDeadline(began.Add(bodyTime)) // also where nobody reads it: the server reads what is left
+		}
 		t, err := g.authenticate(r)
+		if err == nil {
+			err = g.trusts(r)
+		}
 		if err == nil {
 			err = serve(w, r, t)
 		}
 		g.metrics.observe(pattern, err, time.Since(began))
 		var p *refusal
 		switch {
-		case err == nil || r.Context().Err() != nil:
-			return // or nobody listens any more
-		case !errors.As(err, &p):
-			g.logger.Error("a request failed", "request", pattern, "rollout", r.PathValue("id"), "error", err)
+		case err == nil:
+			return
+		case errors.As(err, &p): // also who sent too slowly, whose context is over
+		case r.Context().Err() != nil:
+			return // nobody listens any more
+		default:
+			g.logger.Error("request failed", "request", pattern, "rollout", r.PathValue("id"), "error", err)
 			p = &refusal{status: http.StatusServiceUnavailable, code: "unavailable", message: "the gateway cannot reach the log or the store: try again", after: time.Second}
 		}
 		tell(w, d, p)

@@ -39,7 +39,7 @@ func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[s
 		extra["tools"] = tools
 	}
 	for field, value := range extra {
-		raw, err := json.Marshal(value)
+		raw, err := inference.Encode(value)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", field, err)
 		}

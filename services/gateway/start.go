@@ -16,6 +16,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // startAsk is the body of POST /rollouts.
@@ -55,10 +56,10 @@ var groupName = regexp.MustCompile(`^[A-Za-z0-9_]{1,48}$`)
 // start starts a rollout, and its group when it is the first one.
 func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 	var a startAsk
-	if err := g.settings(w, r, &a); err != nil {
+	if err := g.settings(w, r, t, &a); err != nil {
 		return err
 	}
-	if !events.ValidRun(a.Run) || !t.may(a.Run) {
+	if !events.ValidRun(a.Run) || !t.mayUse(a.Run) {
 		return noRun(a.Run)
 	}
 	cfg, err := g.log.Config(r.Context(), a.Run)
@@ -93,12 +94,14 @@ func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 }
 
 // settings reads a small request strictly.
-func (g *Gateway) settings(w *stream, r *http.Request, into any) error {
-	body, err := g.body(w, r, maxSettings)
+func (g *Gateway) settings(w *stream, r *http.Request, t *tenant, into any) error {
+	share := g.memory.Share(t.Name)
+	defer share.End()
+	text, err := body(w, r, share, maxSettings)
 	if err != nil {
 		return err
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return problem(http.StatusBadRequest, "invalid_request_error", "read the request: %v", err)
@@ -118,7 +121,7 @@ func baseURL(r *http.Request) string {
 }
 
 // group finds the group or opens it.
-func (g *Gateway) group(ctx context.Context, t *tenant, cfg events.RunConfig, a startAsk) (events.GroupOpened, error) {
+func (g *Gateway) group(ctx context.Context, t *tenant, cfg runfile.RunConfig, a startAsk) (events.GroupOpened, error) {
 	id := events.ExternalPrefix + a.Group
 	for try := 0; ; try++ {
 		last, err := g.log.LastOfType(ctx, a.Run, events.GroupOpenedType, id)
@@ -162,7 +165,7 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg events.RunConfig, a 
 }
 
 // member starts a member of the group: the one that is asked for, or the next that nobody has.
-func (g *Gateway) member(ctx context.Context, t *tenant, cfg events.RunConfig, a startAsk, group events.GroupOpened) (*rollout, error) {
+func (g *Gateway) member(ctx context.Context, t *tenant, cfg runfile.RunConfig, a startAsk, group events.GroupOpened) (*rollout, error) {
 	defer g.locks.take(name(a.Run, events.ExternalPrefix+a.Group))()
 	from, to := 0, group.Size
 	if a.Member != nil {
@@ -177,7 +180,7 @@ func (g *Gateway) member(ctx context.Context, t *tenant, cfg events.RunConfig, a
 		if errors.Is(err, eventlog.ErrNotFound) {
 			err = g.begin(ctx, t, cfg, a.Run, id, i, group)
 			if errors.Is(err, eventlog.ErrRefused) {
-				// Another gateway may have been faster, or one that died had left its wish at the door.
+				// Another gateway may have been faster, or one that died had submitted its request.
 				if _, raced := g.log.LastOfType(ctx, a.Run, events.RolloutStartedType, id); raced == nil {
 					err = nil
 					if a.Member == nil {
@@ -200,7 +203,7 @@ func (g *Gateway) member(ctx context.Context, t *tenant, cfg events.RunConfig, a
 	return nil, problem(http.StatusConflict, "group_full", "all %d members of group %s are started", group.Size, a.Group)
 }
 
-func (g *Gateway) begin(ctx context.Context, t *tenant, cfg events.RunConfig, run, id string, member int, group events.GroupOpened) error {
+func (g *Gateway) begin(ctx context.Context, t *tenant, cfg runfile.RunConfig, run, id string, member int, group events.GroupOpened) error {
 	published, _, err := g.log.Published(ctx, events.Catalogue, cfg.Policy)
 	if err != nil {
 		return err

@@ -7,12 +7,22 @@ import (
 	"time"
 )
 
-// stream is a response of server-sent events. A client that does not read keeps the gateway waiting for writeTime, then loses
-// its connection; the turn is on the log by then.
+// stream is a response of server-sent events. A client that does not read keeps the gateway waiting for writeTime, and one that reads
+// slowly for takeTime; then it loses its connection. The turn is on the log by then.
 type stream struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	begun   bool
+	until   time.Time // the client has all of the answer by then; zero: it is not there yet
+}
+
+// patient sets the time that the client has for the next piece.
+func (s *stream) patient() {
+	deadline := time.Now().Add(writeTime)
+	if !s.until.IsZero() && s.until.Before(deadline) {
+		deadline = s.until
+	}
+	s.control.SetWriteDeadline(deadline)
 }
 
 func newStream(w http.ResponseWriter) *stream {
@@ -28,7 +38,7 @@ func (s *stream) send(text string) error {
 		s.Header().Set("Cache-Control", "no-cache")
 		s.WriteHeader(http.StatusOK)
 	}
-	s.control.SetWriteDeadline(time.Now().Add(writeTime))
+	s.patient()
 	defer s.control.SetWriteDeadline(time.Time{}) // the connection's next answer has its own
 	if _, err := s.Write([]byte(text)); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/yamltext"
 	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
@@ -39,11 +40,11 @@ func ReadTenants(text []byte) ([]Tenant, error) {
 	var file struct {
 		Tenants []Tenant `yaml:"tenants"`
 	}
-	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil {
+	if err := yamltext.Unmarshal(text, &file, yaml.Strict()); err != nil {
 		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: keys are near
 	}
 	if len(file.Tenants) == 0 {
-		return nil, errors.New("tenants: there is none, so nobody could use the gateway")
+		return nil, errors.New("tenants: the list is empty, so nobody could use the gateway")
 	}
 	_, err := newTenants(file.Tenants)
 	return file.Tenants, err
@@ -77,10 +78,10 @@ func newTenants(list []Tenant) ([]*tenant, error) {
 	for i, t := range list {
 		key, err := hex.DecodeString(t.KeySHA256)
 		switch {
-		case !events.ValidToken(t.Name):
+		case !runfile.ValidToken(t.Name):
 			return nil, fmt.Errorf("tenants: %d: name %.80q: use letters, digits, - and _, at most 64", i, t.Name)
 		case names[t.Name]:
-			return nil, fmt.Errorf("tenants: %s stands twice", t.Name)
+			return nil, fmt.Errorf("tenants: %s appears twice", t.Name)
 		case err != nil || len(key) != sha256.Size:
 			return nil, fmt.Errorf("tenants: %s: key_sha256 is not the SHA-256 of a key; `printf %%s KEY | sha256sum` gives it", t.Name)
 		case keys[string(key)]:
@@ -127,8 +128,8 @@ func (g *Gateway) authenticate(r *http.Request) (*tenant, error) {
 	return found, nil
 }
 
-// may reports whether the tenant may use a run.
-func (t *tenant) may(run string) bool {
+// mayUse reports whether the tenant may use a run.
+func (t *tenant) mayUse(run string) bool {
 	for _, pattern := range t.Runs {
 		if ok, _ := path.Match(pattern, run); ok {
 			return true
@@ -149,10 +150,27 @@ func (t *tenant) owns(source string) bool {
 	return !theirs || source == "outside/"+t.source()
 }
 
+// may refuses a call that is beyond the tenant's limits, before its request is read.
+func (t *tenant) may(now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.within(now)
+}
+
 // begin takes a call of the tenant in, within his limits; end gives its place back.
 func (t *tenant) begin(now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.within(now); err != nil {
+		return err
+	}
+	t.requests.Take(1)
+	t.running++
+	return nil
+}
+
+// within holds a call against the tenant's limits. The caller holds mu.
+func (t *tenant) within(now time.Time) error {
 	if t.Concurrent > 0 && t.running >= t.Concurrent {
 		return later(time.Second, "rate_limit_exceeded", "%s has %d calls under way, as many as he may", t.Name, t.running)
 	}
@@ -162,8 +180,6 @@ func (t *tenant) begin(now time.Time) error {
 	if wait := t.requests.Wait(now, 1); wait > 0 {
 		return later(wait, "rate_limit_exceeded", "%s has used up his %g requests a minute", t.Name, t.RequestsPerMinute)
 	}
-	t.requests.Take(1)
-	t.running++
 	return nil
 }
 

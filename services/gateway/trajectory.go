@@ -50,7 +50,7 @@ func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]s
 		return append(rows, answer), err
 	}
 	if len(rows) == 0 || turn.NewSegment && turn.After != nil {
-		// The tokens are those of messages that stand elsewhere already.
+		// The tokens are those of messages that are elsewhere already.
 		rows = append(rows, storage.Message{Role: events.RolePrompt, Turn: index, Segment: segment, PolicyVersion: -1})
 	}
 	events.PromptTokens(&rows[len(rows)-1], turn.PromptDelta)

@@ -84,7 +84,7 @@ func (t *tree) ends(conversation []events.PromptMessage) []int {
 		}
 		ends[i] = -1
 		end := at + len(turn.Prompt)
-		if at < 0 || end >= len(conversation) || !slices.EqualFunc(conversation[at:end], turn.Prompt, same) || !same(conversation[end], said(turn)) {
+		if at < 0 || end >= len(conversation) || !slices.EqualFunc(conversation[at:end], turn.Prompt, same) || !same(conversation[end], messageOf(turn)) {
 			continue
 		}
 		ends[i] = end + 1
@@ -116,8 +116,8 @@ func (t *tree) begins(prompt []int32, turns []int) (n int, ok bool) {
 	return n, true
 }
 
-// said is a turn as a message of the prompts after it.
-func said(t events.TurnSampled) events.PromptMessage {
+// messageOf is a turn as a message of the prompts after it.
+func messageOf(t events.TurnSampled) events.PromptMessage {
 	return events.PromptMessage{Role: "assistant", Content: t.Content, ToolCalls: t.ToolCalls}
 }
 

@@ -1,31 +1,36 @@
 package generator
 
 import (
-	"fmt"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
-	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
-// systemPrompt tells the model where it is. The task's own words follow as the user's message.
-const systemPrompt = "You are a coding agent. The repository is your working directory, %s. " +
-	"Use the tools to inspect it, run commands and edit files; several calls may stand in one answer. " +
-	"When the task is done, answer without a tool call."
+// opening are the messages before the first turn: the run's system prompt, which tells the model where it is, and the task's own words.
+func opening(system *string, task runfile.TaskSpec) []inference.Message {
+	prompt := runfile.DefaultSystemPrompt
+	if system != nil {
+		prompt = *system
+	}
+	words := inference.Message{Role: "user", Content: task.InStep(0).Instruction}
+	if prompt == "" {
+		return []inference.Message{words}
+	}
+	return []inference.Message{{Role: "system", Content: strings.ReplaceAll(prompt, "{workdir}", task.Workdir)}, words}
+}
 
 // conversation renders a rollout as chat messages.
-func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
-	messages := []inference.Message{
-		{Role: "system", Content: fmt.Sprintf(systemPrompt, task.Workdir)},
-		{Role: "user", Content: task.InStep(0).Instruction},
-	}
+func conversation(system *string, task runfile.TaskSpec, r *events.Rollout) []inference.Message {
+	messages := opening(system, task)
 	asked := 0 // the step whose instruction stands last
 	for i, turn := range r.Turns {
 		if in := r.StepOf(i); in > asked {
 			asked = in
 			messages = append(messages, instruction(task, in))
 		}
-		m := inference.Message{Role: "assistant", Content: turn.Content}
+		m := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
 		for _, c := range turn.ToolCalls {
 			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
 		}
@@ -41,13 +46,13 @@ func conversation(task events.TaskSpec, r *events.Rollout) []inference.Message {
 }
 
 // instruction is what the agent is asked in a step behind the first.
-func instruction(task events.TaskSpec, step int) inference.Message {
+func instruction(task runfile.TaskSpec, step int) inference.Message {
 	return inference.Message{Role: "user", Content: task.InStep(step).Instruction}
 }
 
 // toolDefinitions is what every request of a run offers; it never changes.
-func toolDefinitions(cfg events.RunConfig) ([]inference.Tool, error) {
-	set, err := tools.NewSet(cfg)
+func (s *Service) toolDefinitions(cfg runfile.RunConfig) ([]inference.Tool, error) {
+	set, err := s.tools.Of(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // step is what a rollout needs from the generator next.
@@ -19,7 +20,7 @@ const (
 )
 
 // next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.
-func next(r *events.Rollout, task events.TaskSpec, limits events.Limits, now time.Time) (step, string) {
+func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) (step, string) {
 	last := r.LastTurn()
 	switch {
 	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
@@ -40,36 +41,38 @@ func next(r *events.Rollout, task events.TaskSpec, limits events.Limits, now tim
 }
 
 // ends says why the agent does not go on behind the last turn; "" when it does.
-func ends(r *events.Rollout, task events.TaskSpec, limits events.Limits, now time.Time) string {
+func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) string {
 	last := r.LastTurn()
 	switch until := agentDeadline(r, task); {
+	case len(last.ToolCalls) == 0 && last.FinishReason == "length" && last.ContextLimit > 0:
+		return events.StopContext
 	case len(last.ToolCalls) == 0 && last.FinishReason == "length":
 		return events.StopLength
 	case len(last.ToolCalls) == 0:
 		return events.StopFinished
-	case !until.IsZero() && !now.Before(until):
+	case !until.IsZero() && !now.Before(until), r.ToolTimeLeft(limits) <= 0:
 		return events.StopTimeout
 	}
 	return exhausted(r, limits)
 }
 
 // exhausted names the budget of the whole rollout that is used up, "" for none.
-func exhausted(r *events.Rollout, limits events.Limits) string {
+func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	last := r.LastTurn()
 	switch {
 	case len(r.Turns) >= limits.Turns:
 		return events.StopMaxTurns
-	case last.PromptTokens+last.CompletionTokens >= limits.Tokens:
+	case last.Used() >= limits.Tokens:
 		return events.StopMaxTokens
 	}
 	return ""
 }
 
-// between decides behind the verdict on a step: the next instruction follows, unless there is none, the verdict is too low, or a budget of the
-// rollout is used up.
-func between(r *events.Rollout, task events.TaskSpec, limits events.Limits) (step, string) {
+// between decides behind the verdict on a step: the next instruction follows, unless there is none, the verdict is too low or a forfeit, or a budget
+// of the rollout or the server's context is used up.
+func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (step, string) {
 	ended := r.Steps[len(r.Steps)-1]
-	if len(r.Steps) >= len(task.Steps) || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
+	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
 		return finish, ended.StopReason
 	}
 	if stop := exhausted(r, limits); stop != "" {
@@ -79,7 +82,7 @@ func between(r *events.Rollout, task events.TaskSpec, limits events.Limits) (ste
 }
 
 // agentDeadline is when the time is over that the task gives its agent, from its first turn here on, in each step anew; zero for never.
-func agentDeadline(r *events.Rollout, task events.TaskSpec) time.Time {
+func agentDeadline(r *events.Rollout, task runfile.TaskSpec) time.Time {
 	begun := len(r.Steps)
 	first := max(r.StepBegin(begun), r.Copied)
 	limit := task.InStep(begun).AgentTimeout
@@ -90,12 +93,12 @@ func agentDeadline(r *events.Rollout, task events.TaskSpec) time.Time {
 }
 
 // route says who works on a turn: nobody, the runner that holds the sandbox, or the pool.
-func route(r *events.Rollout, t events.TurnSampled, pool string, needs events.Needs) string {
+func route(r *events.Rollout, t events.TurnSampled, pool string, needs runfile.Needs) string {
 	if len(t.ToolCalls) == 0 {
-		return events.RouteFinal
+		return runfile.RouteFinal
 	}
 	if tools := r.LastTools(); tools != nil && tools.Turn >= r.Copied { // what runs a fork's origin has no sandbox of the fork
-		return events.RunnerRoute(tools.Runner, needs)
+		return runfile.RunnerRoute(tools.Runner, needs)
 	}
-	return events.PoolRoute(pool, needs)
+	return runfile.PoolRoute(pool, needs)
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-func messageOf(e events.Event) runtime.Message {
-	return runtime.Message{Event: e, Seq: e.Seq, Time: e.Time}
+func messageOf(e events.Event) pipeline.Message {
+	return pipeline.Message{Event: e, Seq: e.Seq, Time: e.Time}
 }
 
 func equal[T comparable](t *testing.T, what string, got, want []T) {
@@ -35,8 +36,9 @@ func turn(r *events.Rollout, answer *inference.Response) (events.TurnSampled, er
 }
 
 func TestNext(t *testing.T) {
-	limits := events.Limits{Turns: 2, Tokens: 100}
+	limits := runfile.Limits{Turns: 2, Tokens: 100, Timeout: runfile.Duration(time.Minute)}
 	calls := []events.ToolCall{{ID: "c"}}
+	waited := map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{DurationMS: 31000}}}}
 	answered := map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1}}
 	for name, c := range map[string]struct {
 		rollout events.Rollout
@@ -52,32 +54,37 @@ func TestNext(t *testing.T) {
 		"turns used up":     {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}, {Turn: 1, ToolCalls: calls}}, Tools: answered}, finish, events.StopMaxTurns},
 		"tokens used up":    {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90, CompletionTokens: 10}}, Tools: answered}, finish, events.StopMaxTokens},
 		"tokens left":       {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90, CompletionTokens: 9}}, Tools: answered}, sample, ""},
+		"time of tools":     {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}, Tools: waited}, finish, events.StopTimeout},
 		"finished":          {events.Rollout{Turns: []events.TurnSampled{{}}, Finished: &events.RolloutFinished{}}, nothing, ""},
 		"failed":            {events.Rollout{Failed: &events.RolloutFailed{}}, nothing, ""},
 		"scored":            {events.Rollout{Scored: &events.RolloutScored{}}, nothing, ""},
 	} {
-		if step, stop := next(&c.rollout, events.TaskSpec{}, limits, time.Now()); step != c.step || stop != c.stop {
-			t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
-		}
+		t.Run(name, func(t *testing.T) {
+			if step, stop := next(&c.rollout, runfile.TaskSpec{}, limits, time.Now()); step != c.step || stop != c.stop {
+				t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
+			}
+		})
 	}
 }
 
 func TestRoute(t *testing.T) {
 	calls := events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c"}}}
 	held := &events.Rollout{Turns: []events.TurnSampled{calls}, Tools: map[int]events.ToolsCompleted{0: {Runner: "abc"}}}
-	var none events.Needs
-	gpu := events.Needs{Labels: []string{"gpu"}}
+	var none runfile.Needs
+	gpu := runfile.Needs{Labels: []string{"gpu"}}
 	for want, got := range map[string]string{
-		events.RouteFinal:         route(held, events.TurnSampled{}, "pool-x", none),
+		runfile.RouteFinal:        route(held, events.TurnSampled{}, "pool-x", none),
 		"pool-x":                  route(&events.Rollout{}, calls, "pool-x", none),
 		"runner-abc":              route(held, calls, "pool-x", none),
 		"pool-x-" + gpu.Key():     route(&events.Rollout{}, calls, "pool-x", gpu),
 		"runner-abc-" + gpu.Key(): route(held, calls, "pool-x", gpu),
 		"pool-y":                  route(&events.Rollout{Turns: held.Turns, Tools: held.Tools, Copied: 1}, calls, "pool-y", none),
 	} {
-		if got != want {
-			t.Errorf("routed to %s, want %s", got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got != want {
+				t.Errorf("routed to %s, want %s", got, want)
+			}
+		})
 	}
 }
 
@@ -104,10 +111,12 @@ func TestDelta(t *testing.T) {
 		"after a text":          {[]events.TurnSampled{first, textOnly}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
 		"after texts alone":     {[]events.TurnSampled{textOnly}, []int32{1}, []int32{1}, true},
 	} {
-		added, begins := delta(&events.Rollout{Turns: c.turns}, c.prompt)
-		if !slices.Equal(added, c.added) || begins != c.begins {
-			t.Errorf("%s: adds %v, new segment %v; want %v, %v", name, added, begins, c.added, c.begins)
-		}
+		t.Run(name, func(t *testing.T) {
+			added, begins := delta(&events.Rollout{Turns: c.turns}, c.prompt)
+			if !slices.Equal(added, c.added) || begins != c.begins {
+				t.Errorf("%s: adds %v, new segment %v; want %v, %v", name, added, begins, c.added, c.begins)
+			}
+		})
 	}
 }
 
@@ -150,7 +159,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	for seed := range uint64(40) {
 		r, whole := episode(seed)
-		written, err := trajectory(events.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+		written, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,17 +227,19 @@ func TestShapesOfServers(t *testing.T) {
 		"version in metadata only":        {strings.Replace(sglang, `"weight_version":"7",`, "", 1), 7},
 		"version below 0":                 {strings.Replace(vllm, `"id"`, `"weight_version":-3,"id"`, 1), 5},
 	} {
-		got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		equal(t, name+": prompt", got.PromptDelta, []int32{1, 2, 3})
-		equal(t, name+": ids", got.TokenIDs, []int32{13347, 151645})
-		equal(t, name+": log-probabilities", got.Logprobs, []float32{-0.25, -0.5})
-		if got.PolicyVersion != c.version || got.TextOnly || !got.NewSegment || got.PromptTokens != 3 || got.CompletionTokens != 2 {
-			t.Errorf("%s: %+v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := turn(&events.Rollout{Started: events.RolloutStarted{PolicyVersion: 5}}, parse(t, c.text))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			equal(t, name+": prompt", got.PromptDelta, []int32{1, 2, 3})
+			equal(t, name+": ids", got.TokenIDs, []int32{13347, 151645})
+			equal(t, name+": log-probabilities", got.Logprobs, []float32{-0.25, -0.5})
+			if got.PolicyVersion != c.version || got.TextOnly || !got.NewSegment || got.PromptTokens != 3 || got.CompletionTokens != 2 {
+				t.Errorf("%s: %+v", name, got)
+			}
+		})
 	}
 	contradicting := strings.Replace(newer, "[13347,151645]", "[13347,1]", 1)
 	for name, text := range map[string]string{
@@ -236,9 +247,11 @@ func TestShapesOfServers(t *testing.T) {
 		"pair without an id":  strings.Replace(sglang, "[-0.25,13347,null]", "[-0.25]", 1),
 		"no log-probability":  strings.Replace(sglang, "[-0.25,13347,null]", "[null,13347,null]", 1),
 	} {
-		if _, err := turn(&events.Rollout{}, parse(t, text)); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := turn(&events.Rollout{}, parse(t, text)); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 

@@ -33,6 +33,10 @@ func serve(t *testing.T, answers ...answer) *endpoint {
 	t.Helper()
 	e := &endpoint{}
 	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // it does not tell how long its context is
+			http.NotFound(w, r)
+			return
+		}
 		got := request{at: time.Now(), key: r.Header.Get("Authorization")}
 		if err := json.NewDecoder(r.Body).Decode(&got.body); err != nil || r.URL.Path != "/v1/chat/completions" {
 			t.Errorf("request to %s: %v", r.URL.Path, err)

@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// begin gives a fork what it has of its origin, and makes the fact that says so, which stands before whatever the fork does itself. Other
+// begin gives a fork what it has of its origin, and makes the fact that says so, which comes before whatever the fork does itself. Other
 // rollouts, and forks that have begun, need nothing.
-func (s *Service) begin(ctx context.Context, limits events.Limits, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) begin(ctx context.Context, limits runfile.Limits, r *events.Rollout) ([]events.Event, error) {
 	from := r.Started.Origin
 	if from == nil || r.Copied > 0 || r.Over() {
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -16,13 +17,13 @@ func TestForkTrainsOnItsOwnTurns(t *testing.T) {
 	forks := 0
 	for seed := range uint64(60) {
 		r, _ := episode(seed)
-		whole, err := trajectory(events.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+		whole, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for r.Copied = 1; r.Copied < len(r.Turns); r.Copied++ {
 			forks++
-			written, err := trajectory(events.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+			written, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +65,7 @@ func TestForkBegins(t *testing.T) {
 	open(t, log, "r", server.URL, nil)
 	calls := []events.ToolCall{{ID: "c", Name: "n", Arguments: "{}"}}
 	first := servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{Turn: 0, Content: "said before", ToolCalls: calls, FinishReason: "tool_calls"})
-	first.Route = events.RouteFinal
+	first.Route = runfile.RouteFinal
 	servicetest.Append(t, log, first)
 	answerTools(t, log, "r", events.TurnSampled{Turn: 0, ToolCalls: calls})
 	const id, lost = "g000002-0", "g000002-1"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -48,17 +49,19 @@ func TestTheKeyStaysHere(t *testing.T) {
 		"401": echo(401), "400": echo(400), "500": echo(500), "redirect": elsewhere,
 		"choices": text(`{"choices":["` + key + `"]}`), "no-json": text(key),
 	} {
-		e := serve(t, a)
-		open(t, log, "r"+name, e.URL, func(c *events.RunConfig) { c.Limits.Tries = 2 })
-		servicetest.Wait(t, log, "r"+name, events.RolloutFailedType, rollout, 1)
-		if got := e.seen()[0].key; got != "Bearer "+key {
-			t.Errorf("%s: the server was shown %q", name, got)
-		}
-		for _, fact := range servicetest.All(t, log, "r"+name) {
-			if bytes.Contains(fact.Data, []byte(key)) {
-				t.Errorf("%s: %s tells the key: %s", name, fact.ID, fact.Data)
+		t.Run(name, func(t *testing.T) {
+			e := serve(t, a)
+			open(t, log, "r"+name, e.URL, func(c *runfile.RunConfig) { c.Limits.Tries = 2 })
+			servicetest.Wait(t, log, "r"+name, events.RolloutFailedType, rollout, 1)
+			if got := e.seen()[0].key; got != "Bearer "+key {
+				t.Errorf("%s: the server was shown %q", name, got)
 			}
-		}
+			for _, fact := range servicetest.All(t, log, "r"+name) {
+				if bytes.Contains(fact.Data, []byte(key)) {
+					t.Errorf("%s: %s tells the key: %s", name, fact.ID, fact.Data)
+				}
+			}
+		})
 	}
 	logged.mu.Lock()
 	defer logged.mu.Unlock()

@@ -7,9 +7,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
 // Options of the service.
@@ -29,21 +32,22 @@ type Service struct {
 	log     *eventlog.Log
 	opts    Options
 	servers *fleet.Fleet
+	tools   *tools.Sets
 }
 
 // Run is the service, which asks the servers of a fleet.
-func Run(ctx context.Context, env runtime.Env, servers *fleet.Fleet, opts Options) error {
+func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Options) error {
 	s := newService(env, servers, opts)
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Generator, Slots: opts.Slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle})
 }
 
-func newService(env runtime.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log, opts: opts, servers: servers}
+func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {
+	return &Service{log: env.Log, opts: opts, servers: servers, tools: tools.NewSets()}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
 // overtaken finds nothing to do.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if events.External(m.Event.Entity) {
 		return nil, nil // its turns are sampled elsewhere
 	}
@@ -64,12 +68,12 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 }
 
 // advance does one step.
-func (s *Service) advance(ctx context.Context, cfg events.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
-	if errors.Is(err, events.ErrNoTask) {
+	if errors.Is(err, runfile.ErrNoTask) {
 		return fail(r, err)
 	}
 	if err != nil {
@@ -82,17 +86,17 @@ func (s *Service) advance(ctx context.Context, cfg events.RunConfig, r *events.R
 	case sample:
 		return s.sample(ctx, cfg, task, r, delivered)
 	}
-	return s.end(ctx, task, r, step, stopReason)
+	return s.end(ctx, cfg, task, r, step, stopReason)
 }
 
 // end makes the fact that ends a step, or the episode.
-func (s *Service) end(ctx context.Context, task events.TaskSpec, r *events.Rollout, what step, stopReason string) ([]events.Event, error) {
+func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what step, stopReason string) ([]events.Event, error) {
 	var last events.Event
 	var err error
 	if what == endStep {
 		last, err = stepFinished(r, stopReason)
 	} else {
-		last, err = s.finished(ctx, task, r, stopReason)
+		last, err = s.finished(ctx, cfg, task, r, stopReason)
 	}
 	if err != nil {
 		return nil, err
@@ -108,12 +112,16 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 
 // sample asks for one turn, and ends the step or the episode with it when it was the last. Past the rollout's deadline it does
 // nothing: the sampler ends the rollout. Past its agent's, what there is until then counts.
-func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	asking, cancel := untilDeadline(ctx, r, task)
 	defer cancel()
-	t, err := s.ask(asking, cfg, task, r)
+	t, answer, err := s.ask(asking, cfg, task, r)
+	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
 		return s.late(ctx, cfg, task, r)
+	}
+	if err != nil && ctx.Err() == nil && contextFull(r, err) {
+		return s.full(ctx, cfg, task, r)
 	}
 	if err != nil {
 		return s.failed(ctx, cfg, r, delivered, err)
@@ -123,40 +131,45 @@ func (s *Service) sample(ctx context.Context, cfg events.RunConfig, task events.
 		return nil, err
 	}
 	sampled.Route = route(r, t, cfg.Pool, task.Needs())
-	if sampled.Route != events.RouteFinal {
+	if sampled.Route != runfile.RouteFinal {
 		return []events.Event{sampled}, nil
 	}
 	r.Turns = append(r.Turns, t)
 	what, stopReason := next(r, task, cfg.Limits, time.Now())
-	last, err := s.end(ctx, task, r, what, stopReason)
+	last, err := s.end(ctx, cfg, task, r, what, stopReason)
 	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
 }
 
 // late ends the step or the episode where a turn was given up because the agent's time is over; behind the rollout's deadline it does nothing.
-func (s *Service) late(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) late(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	until, deadline := agentDeadline(r, task), r.Started.Deadline
 	if until.IsZero() || !deadline.IsZero() && !until.Before(deadline) {
 		return nil, nil
 	}
 	step, stopReason := next(r, task, cfg.Limits, until)
-	return s.end(ctx, task, r, step, stopReason)
+	return s.end(ctx, cfg, task, r, step, stopReason)
 }
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
 // try may mend.
-func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.TurnSampled, error) {
-	messages := conversation(task, r)
-	offered, err := toolDefinitions(cfg)
+func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.TurnSampled, *fleet.Answer, error) {
+	messages := conversation(cfg.SystemPrompt, task, r)
+	offered, err := s.toolDefinitions(cfg)
 	if err != nil {
-		return events.TurnSampled{}, err
+		return events.TurnSampled{}, nil, err
 	}
 	answer, err := s.servers.Complete(ctx, fleet.Call{
-		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: r.Started.PolicyVersion,
-		Request: func(model string) any {
+		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
+		Sampling: cfg.Sampling,
+		Fit:      true, Prompt: leastPrompt(r),
+		Request: func(model string, most int) any {
+			sample := inference.NewSample(cfg.Sampling)
+			sample.MaxTokens = most
 			return inference.Request{
 				Model: model, Messages: messages, Tools: offered,
-				Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens,
-				Seed:     r.Started.Seed + int64(len(r.Turns)),
+				Sample:   sample,
+				Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
+				Extra:    cfg.Sampling.ExtraBody,
 				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
 			}
 		},
@@ -164,27 +177,51 @@ func (s *Service) ask(ctx context.Context, cfg events.RunConfig, task events.Tas
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
 	})
 	if err != nil {
-		return events.TurnSampled{}, err
+		return events.TurnSampled{}, nil, err
 	}
 	t := answer.Turn
+	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
+		cfg.Sampling.MaxTokens = answer.MaxTokens
+	}
+	t.Sampling = sampledWith(cfg.Sampling, answer.Plain)
 	if !t.TextOnly {
 		t.PromptDelta, t.NewSegment = delta(r, answer.Prompt)
+		if t.NewSegment {
+			t.SegmentCause = segmentCause(r, answer.Prompt)
+		}
 	}
-	return t, nil
+	if t.PolicyVersion > r.Started.PolicyVersion {
+		if t.PolicyVersion, err = s.log.KnownVersion(ctx, cfg.Policy, t.PolicyVersion); err != nil {
+			answer.Done()
+			return events.TurnSampled{}, nil, err
+		}
+	}
+	return t, answer, nil
+}
+
+// sampledWith is how a turn was sampled; nil where the run leaves that to the server, as older ones do.
+func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
+	if !s.Explicit() {
+		return nil
+	}
+	if plain {
+		s = inference.OnlyOpenAI(s)
+	}
+	return &s
 }
 
 // failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
-func (s *Service) failed(ctx context.Context, cfg events.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
+func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
 	var f *inference.Failure
 	if !errors.As(cause, &f) || ctx.Err() != nil {
 		return nil, cause // ours, not the server's: deliver again
 	}
 	left := time.Until(r.Started.Deadline)
 	if f.Throttled {
-		return nil, runtime.RetryAfter(f, putOff(f.After, left, delivered))
+		return nil, pipeline.RetryAfter(f, putOff(f.After, left, delivered))
 	}
-	if f.Away && left > held { // it comes again early enough to say at the end that the server stayed away
-		return nil, runtime.RetryAfter(f, min(putOff(f.After, left, delivered), left-held))
+	if f.Away && left > throttledSlot { // it comes again early enough to say at the end that the server stayed away
+		return nil, pipeline.RetryAfter(f, min(putOff(f.After, left, delivered), left-throttledSlot))
 	}
 	if f.Permanent || f.Away {
 		fact, err := r.Fail(events.StageGenerator, f.Class, f)
@@ -194,10 +231,5 @@ func (s *Service) failed(ctx context.Context, cfg events.RunConfig, r *events.Ro
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, runtime.RetryAfter(f, max(f.After, backoff(r.Tries)))
-}
-
-// backoff doubles from half a second to half a minute.
-func backoff(tries int) time.Duration {
-	return min(30*time.Second, 500*time.Millisecond<<min(tries, 10))
+	return []events.Event{fact}, pipeline.RetryAfter(f, max(f.After, pipeline.NextTry.Delay(r.Tries+1)))
 }

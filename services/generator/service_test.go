@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime/jetpubsub"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -43,7 +42,7 @@ func service(t *testing.T, log *eventlog.Log) *Service {
 }
 
 // open opens a run at an endpoint and starts one rollout in it.
-func open(t *testing.T, log *eventlog.Log, run, url string, change func(*events.RunConfig)) {
+func open(t *testing.T, log *eventlog.Log, run, url string, change func(*runfile.RunConfig)) {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	cfg.Endpoint, cfg.Limits.Tries = url+"/v1", tries
@@ -103,8 +102,8 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		class   string // "" ends well
 		message string
 	}{
-		"recovers":             {[]answer{status(500), status(503), text(final)}, 2, "", ""},
-		"always-500":           {[]answer{status(500)}, tries - 1, events.ClassEndpoint, "500 Internal Server Error: the server is not well\n (3 tries)"},
+		"recovers":             {[]answer{status(500), status(503), text(final)}, 1, "", ""},
+		"always-500":           {[]answer{status(500)}, tries - 1, events.ClassEndpoint, "500 Internal Server Error: \"the server is not well\" (3 tries)"},
 		"is-not-there":         {nil, tries - 1, events.ClassEndpoint, "refused"},
 		"bad-request":          {[]answer{status(400)}, 0, events.ClassEndpoint, "400 Bad Request"},
 		"unprocessable":        {[]answer{status(422)}, 0, events.ClassEndpoint, "422"},
@@ -122,6 +121,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		"null-logprob":         {[]answer{text(logprob("null"))}, tries - 1, events.ClassBadResponse, "token 0 has none"},
 		"negative-id":          {[]answer{text(strings.Replace(final, "[4,5]", "[4,-5]", 1))}, tries - 1, events.ClassBadResponse, "token 1 is -5"},
 		"fewer-logprobs":       {[]answer{text(strings.Replace(final, "[4,5]", "[4,5,6]", 1))}, tries - 1, events.ClassBadResponse, "3 ids, 2 log-probabilities"},
+		"other-usage":          {[]answer{text(strings.Replace(final, `"completion_tokens":2`, `"completion_tokens":7`, 1))}, tries - 1, events.ClassBadResponse, "usage counts 7 completion tokens, token_ids has 2"},
 	}
 	for name, c := range cases {
 		e := closed
@@ -155,7 +155,7 @@ func TestEndpointThatHangs(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, func(o *Options) { o.RequestTimeout = 500 * time.Millisecond })
 	open(t, log, "always", serve(t, hang).URL, nil)
-	open(t, log, "once", serve(t, hang, text(final)).URL, func(c *events.RunConfig) { c.Limits.Tries = 20 })
+	open(t, log, "once", serve(t, hang, text(final)).URL, func(c *runfile.RunConfig) { c.Limits.Tries = 20 })
 	failed := servicetest.WaitData[events.RolloutFailed](t, log, "always", events.RolloutFailedType, rollout)
 	if failed.Class != events.ClassEndpoint || !strings.Contains(failed.Message, "deadline exceeded") {
 		t.Errorf("failed as %+v", failed)
@@ -266,16 +266,16 @@ func TestBudgets(t *testing.T) {
 	start(t, log, nil)
 	for name, c := range map[string]struct {
 		answers []answer
-		limits  func(*events.Limits)
+		limits  func(*runfile.Limits)
 		turns   int
 		stop    string
 	}{
-		"turns":  {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *events.Limits) { l.Turns = 3 }, 3, events.StopMaxTurns},
-		"tokens": {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *events.Limits) { l.Tokens = 4 }, 1, events.StopMaxTokens},
-		"length": {[]answer{text(strings.Replace(final, `"stop"`, `"length"`, 1))}, func(*events.Limits) {}, 1, events.StopLength},
-		"none":   {[]answer{text(final)}, func(l *events.Limits) { l.Turns = 1 }, 1, events.StopFinished},
+		"turns":  {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Turns = 3 }, 3, events.StopMaxTurns},
+		"tokens": {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Tokens = 4 }, 1, events.StopMaxTokens},
+		"length": {[]answer{text(strings.Replace(final, `"stop"`, `"length"`, 1))}, func(*runfile.Limits) {}, 1, events.StopLength},
+		"none":   {[]answer{text(final)}, func(l *runfile.Limits) { l.Turns = 1 }, 1, events.StopFinished},
 	} {
-		open(t, log, name, serve(t, c.answers...).URL, func(cfg *events.RunConfig) { c.limits(&cfg.Limits) })
+		open(t, log, name, serve(t, c.answers...).URL, func(cfg *runfile.RunConfig) { c.limits(&cfg.Limits) })
 		for i := range c.turns {
 			if turn := turns(t, log, name, i+1)[i]; len(turn.ToolCalls) > 0 {
 				answerTools(t, log, name, turn) // the tools of the last turn run too: they may have the solution
@@ -296,7 +296,7 @@ func TestCrashBeforeTheEpisodeEnds(t *testing.T) {
 	last := servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{
 		Content: "Done.", FinishReason: "stop", PromptDelta: []int32{1}, TokenIDs: []int32{2}, Logprobs: []float32{-1}, NewSegment: true,
 	})
-	last.Route = events.RouteFinal
+	last.Route = runfile.RouteFinal
 	servicetest.Append(t, log, last)
 	start(t, log, nil)
 	if f, _ := finished(t, log, "r"); f.Turns != 1 || f.Tokens != 2 || f.StopReason != events.StopFinished {
@@ -325,12 +325,8 @@ func TestTwoGenerators(t *testing.T) {
 		}
 		outputs = append(outputs, facts)
 	}
-	for i, want := range []error{nil, jetpubsub.ErrOvertaken} {
-		var messages []*message.Message
-		for _, fact := range outputs[i] {
-			messages = append(messages, jetpubsub.MessageOf(t.Context(), fact))
-		}
-		if err := (jetpubsub.Publisher{Log: log}).Publish("", messages...); !errors.Is(err, want) {
+	for i, want := range []error{nil, pipeline.ErrOvertaken} {
+		if _, _, err := pipeline.Publish(t.Context(), log, outputs[i]); !errors.Is(err, want) {
 			t.Errorf("generator %d publishes: %v, want %v", i, err, want)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 // TestNextOfSteps: between two steps the verdict decides, and no turn is sampled before it.
 func TestNextOfSteps(t *testing.T) {
-	task := events.TaskSpec{Steps: []events.StepSpec{{Name: "one", MinReward: map[string]float64{"reward": 1}}, {Name: "two"}}}
-	limits := events.Limits{Turns: 3, Tokens: 100}
+	task := runfile.TaskSpec{Steps: []runfile.StepSpec{{Name: "one", MinReward: map[string]float64{"reward": 1}}, {Name: "two"}}}
+	limits := runfile.Limits{Turns: 3, Tokens: 100}
 	calls := []events.ToolCall{{ID: "c"}}
 	done, asking := events.TurnSampled{}, events.TurnSampled{ToolCalls: calls}
 	ended := func(stop string, turns int, reward ...float64) events.EndedStep {
@@ -41,12 +42,16 @@ func TestNextOfSteps(t *testing.T) {
 			events.Rollout{Turns: []events.TurnSampled{asking, asking, asking}, Tools: map[int]events.ToolsCompleted{0: {}}}, endStep, events.StopMaxTurns},
 		"turns used up between": {
 			events.Rollout{Turns: []events.TurnSampled{done, done, done}, Steps: []events.EndedStep{ended(events.StopFinished, 3, 1)}}, finish, events.StopMaxTurns},
+		"a turn cut to the context": {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length", ContextLimit: 50}}}, endStep, events.StopContext},
+		"context used up between":   {events.Rollout{Turns: []events.TurnSampled{done}, Steps: []events.EndedStep{ended(events.StopContext, 1, 1)}}, finish, events.StopContext},
 		"tokens used up between": {
 			events.Rollout{Turns: []events.TurnSampled{{PromptTokens: 100}}, Steps: []events.EndedStep{passed}}, finish, events.StopMaxTokens},
 	} {
-		if step, stop := next(&c.rollout, task, limits, time.Now()); step != c.step || stop != c.stop {
-			t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
-		}
+		t.Run(name, func(t *testing.T) {
+			if step, stop := next(&c.rollout, task, limits, time.Now()); step != c.step || stop != c.stop {
+				t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
+			}
+		})
 	}
 }
 
@@ -56,34 +61,36 @@ func TestAgentDeadline(t *testing.T) {
 	at := func(seconds int) events.TurnSampled {
 		return events.TurnSampled{StartedAt: begin.Add(time.Duration(seconds) * time.Second), ToolCalls: []events.ToolCall{{ID: "c"}}}
 	}
-	task := events.TaskSpec{AgentTimeout: events.Duration(time.Minute)}
-	steps := events.TaskSpec{Steps: []events.StepSpec{{AgentTimeout: events.Duration(time.Minute)}, {AgentTimeout: events.Duration(time.Second)}}}
+	task := runfile.TaskSpec{AgentTimeout: runfile.Duration(time.Minute)}
+	steps := runfile.TaskSpec{Steps: []runfile.StepSpec{{AgentTimeout: runfile.Duration(time.Minute)}, {AgentTimeout: runfile.Duration(time.Second)}}}
 	three := []events.TurnSampled{at(0), at(10), at(20)}
 	scored := []events.EndedStep{{StepFinished: events.StepFinished{Turns: 1}, Verdict: &events.StepScored{}}}
 	for name, c := range map[string]struct {
 		rollout events.Rollout
-		task    events.TaskSpec
+		task    runfile.TaskSpec
 		want    int // seconds; -1 for none
 	}{
 		"before the first turn": {events.Rollout{}, task, -1},
 		"first turn":            {events.Rollout{Turns: three}, task, 60},
-		"no limit":              {events.Rollout{Turns: three}, events.TaskSpec{}, -1},
+		"no limit":              {events.Rollout{Turns: three}, runfile.TaskSpec{}, -1},
 		"fork":                  {events.Rollout{Turns: three, Copied: 2}, task, 80},
 		"fork that begins":      {events.Rollout{Turns: three, Copied: 3}, task, -1},
 		"second step":           {events.Rollout{Turns: three, Steps: scored}, steps, 11},
 		"second step begins":    {events.Rollout{Turns: three[:1], Steps: scored}, steps, -1},
 	} {
-		want := time.Time{}
-		if c.want >= 0 {
-			want = begin.Add(time.Duration(c.want) * time.Second)
-		}
-		if got := agentDeadline(&c.rollout, c.task); !got.Equal(want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			want := time.Time{}
+			if c.want >= 0 {
+				want = begin.Add(time.Duration(c.want) * time.Second)
+			}
+			if got := agentDeadline(&c.rollout, c.task); !got.Equal(want) {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+		})
 	}
 	over := events.Rollout{Turns: three[:1], Tools: map[int]events.ToolsCompleted{0: {}}}
 	for seconds, want := range map[int]string{59: "", 60: events.StopTimeout} {
-		if step, stop := next(&over, task, events.Limits{Turns: 9, Tokens: 9}, begin.Add(time.Duration(seconds)*time.Second)); stop != want || (step == finish) != (want != "") {
+		if step, stop := next(&over, task, runfile.Limits{Turns: 9, Tokens: 9}, begin.Add(time.Duration(seconds)*time.Second)); stop != want || (step == finish) != (want != "") {
 			t.Errorf("after %d s: %d, %q", seconds, step, stop)
 		}
 	}
@@ -96,7 +103,7 @@ func TestAgentRunsOutOfTime(t *testing.T) {
 	gone := make(chan struct{})
 	left := func(w http.ResponseWriter, r *http.Request) { hang(w, r); close(gone) }
 	e := serve(t, asking(`[1,2]`, `[3,4]`, `"{}"`), left)
-	open(t, log, "r", e.URL, func(cfg *events.RunConfig) { cfg.Tasks[0].AgentTimeout = events.Duration(500 * time.Millisecond) })
+	open(t, log, "r", e.URL, func(cfg *runfile.RunConfig) { cfg.Tasks[0].AgentTimeout = runfile.Duration(500 * time.Millisecond) })
 	answerTools(t, log, "r", turns(t, log, "r", 1)[0])
 	f, trajectory := finished(t, log, "r")
 	if f.StopReason != events.StopTimeout || f.Turns != 1 || trajectory.StopReason != events.StopTimeout || trajectory.Messages[len(trajectory.Messages)-1].Role != "tool" {

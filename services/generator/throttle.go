@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// held is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
-const held = 10 * time.Second
+// throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
+const throttledSlot = 10 * time.Second
 
 // untilDeadline ends with the rollout's time, and with its agent's, so that no request outlives them.
-func untilDeadline(ctx context.Context, r *events.Rollout, task events.TaskSpec) (context.Context, context.CancelFunc) {
+func untilDeadline(ctx context.Context, r *events.Rollout, task runfile.TaskSpec) (context.Context, context.CancelFunc) {
 	until := r.Started.Deadline
 	if agents := agentDeadline(r, task); until.IsZero() || !agents.IsZero() && agents.Before(until) {
 		until = agents
@@ -23,11 +25,11 @@ func untilDeadline(ctx context.Context, r *events.Rollout, task events.TaskSpec)
 }
 
 // lastWord is how long before its deadline a rollout gives a server up that is away: what is given up then says why.
-const lastWord = time.Second
+const lastWord = 3 * time.Second
 
 // patience is until when a turn waits for servers that want to be left alone, or are away.
 func patience(r *events.Rollout, now time.Time) time.Time {
-	until := now.Add(held)
+	until := now.Add(throttledSlot)
 	if d := r.Started.Deadline.Add(-lastWord); !r.Started.Deadline.IsZero() && d.Before(until) {
 		return d
 	}
@@ -43,7 +45,7 @@ func (s *Service) hasAnswered(ctx context.Context, run string) bool {
 
 // putOff spreads the deliveries that are left over the rollout's time: whoever throttles, or is away, must not use them up.
 func putOff(after, left time.Duration, delivered uint64) time.Duration {
-	most := uint64(events.ConsumersOf(events.Generator)[0].MaxDeliver)
+	most := uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver)
 	remaining := max(1, most-min(delivered, most))
 	return max(after, left/time.Duration(remaining))
 }

@@ -10,8 +10,10 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -21,8 +23,8 @@ func TestThrottledTriesDoNotCount(t *testing.T) {
 	start(t, log, nil)
 	again := status(429, "Retry-After", "0")
 	e := serve(t, again, again, again, again, again, text(final))
-	open(t, log, "patient", e.URL, func(c *events.RunConfig) { c.Limits.Tries = 1 })
-	open(t, log, "rude", serve(t, status(429)).URL, func(c *events.RunConfig) { c.Limits.Tries = 1 })
+	open(t, log, "patient", e.URL, func(c *runfile.RunConfig) { c.Limits.Tries = 1 })
+	open(t, log, "rude", serve(t, status(429)).URL, func(c *runfile.RunConfig) { c.Limits.Tries = 1 })
 	finished(t, log, "patient")
 	if n := len(e.seen()); n != 6 {
 		t.Errorf("%d requests instead of 6", n)
@@ -40,8 +42,8 @@ func TestLongWaitsGiveTheSlotBack(t *testing.T) {
 	open(t, log, "r", serve(t, status(429, "Retry-After", "30")).URL, nil)
 	s := service(t, log)
 	began := time.Now()
-	facts, err := s.Handle(t.Context(), runtime.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
-	if len(facts) != 0 || err == nil || time.Since(began) > held {
+	facts, err := s.Handle(t.Context(), pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
+	if len(facts) != 0 || err == nil || time.Since(began) > throttledSlot {
 		t.Errorf("after %s: %v, %v", time.Since(began), servicetest.IDs(facts), err)
 	}
 	var f *inference.Failure
@@ -56,7 +58,7 @@ func TestServerThatComesBack(t *testing.T) {
 	log := natstest.Log(t)
 	away := status(http.StatusServiceUnavailable)
 	e := serve(t, asking("[1,2]", "[3,4]", `"{}"`), away, away, ending("[1,2,3,4,5]", "[6,7]"))
-	open(t, log, "r", e.URL, func(c *events.RunConfig) { c.Limits.Tries = 1 })
+	open(t, log, "r", e.URL, func(c *runfile.RunConfig) { c.Limits.Tries = 1 })
 	start(t, log, nil)
 	answerTools(t, log, "r", servicetest.WaitData[events.TurnSampled](t, log, "r", events.TurnSampledType, rollout))
 	servicetest.Wait(t, log, "r", events.RolloutFinishedType, rollout, 1)
@@ -69,7 +71,7 @@ func TestServerThatComesBack(t *testing.T) {
 		started := events.RolloutStarted{Group: events.GroupOf(id), Task: "a", Deadline: time.Now().Add(left)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, id, "0", started))
 		s := service(t, log)
-		facts, err := s.Handle(t.Context(), runtime.Message{Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
+		facts, err := s.Handle(t.Context(), pipeline.Message{Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
 		if len(facts) != want || (err == nil) != (want == 1) || time.Now().After(started.Deadline) {
 			t.Errorf("%s before the deadline: %v, %v", left, servicetest.IDs(facts), err)
 		}
@@ -82,7 +84,7 @@ func TestServerThatComesBack(t *testing.T) {
 }
 
 func TestPutOff(t *testing.T) {
-	most := uint64(events.ConsumersOf(events.Generator)[0].MaxDeliver)
+	most := uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver)
 	for _, c := range []struct {
 		after, left time.Duration
 		delivered   uint64
@@ -114,7 +116,7 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	late := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(300 * time.Millisecond)}
 	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", late))
 	s := service(t, log)
-	in := runtime.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
+	in := pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
 	for range 2 { // while it asks, and when it would ask too late
 		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err != nil {
 			t.Errorf("past the deadline: %v, %v", servicetest.IDs(facts), err)
@@ -135,7 +137,7 @@ func TestExternalRolloutsAreSampledElsewhere(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	started := servicetest.StartRollout(t, log, "r", "x1-0", "a")
 	s := service(t, log)
-	if facts, err := s.Handle(t.Context(), runtime.Message{Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
+	if facts, err := s.Handle(t.Context(), pipeline.Message{Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	if n := len(e.seen()); n != 0 {

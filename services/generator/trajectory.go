@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // trajectory lays a rollout out as one row per message. Rows carry only the tokens that they add: the prompt's
 // new tokens stand with the last message before a turn, the sampled ones with the turn itself. Of the turns that a fork has of its
 // origin nothing was sampled here: their rows have no version, and their tokens, where a turn of the fork's own continues them, no loss.
-func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
+func trajectory(system *string, task runfile.TaskSpec, r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
 	t := &storage.Trajectory{
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: task.Name,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
@@ -23,7 +24,7 @@ func trajectory(task events.TaskSpec, r *events.Rollout, stopReason string) (*st
 		t.Messages = append(t.Messages, m)
 		return &t.Messages[len(t.Messages)-1]
 	}
-	for _, m := range conversation(task, &events.Rollout{}) {
+	for _, m := range opening(system, task) {
 		add(storage.Message{Role: m.Role, Content: m.Content, PolicyVersion: -1})
 	}
 	for i, turn := range r.Turns {
@@ -85,7 +86,9 @@ func textOnly(messages []storage.Message) []storage.Message {
 	return kept
 }
 
-func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+func milliseconds(ms float64) time.Duration {
+	return time.Duration(float64(ms * float64(time.Millisecond)))
+}
 
 // stepFinished makes the fact that ends a step.
 func stepFinished(r *events.Rollout, stopReason string) (events.Event, error) {
@@ -94,8 +97,8 @@ func stepFinished(r *events.Rollout, stopReason string) (events.Event, error) {
 }
 
 // finished writes the trajectory file and makes the fact that names it.
-func (s *Service) finished(ctx context.Context, task events.TaskSpec, r *events.Rollout, stopReason string) (events.Event, error) {
-	t, err := trajectory(task, r, stopReason)
+func (s *Service) finished(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, stopReason string) (events.Event, error) {
+	t, err := trajectory(cfg.SystemPrompt, task, r, stopReason)
 	if err != nil {
 		return events.Event{}, err
 	}

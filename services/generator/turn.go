@@ -2,6 +2,7 @@ package generator
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -26,4 +27,54 @@ func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 		}
 	}
 	return rest, false
+}
+
+// endOfThoughts ends what a model thinks aloud, where the server leaves it in the text.
+const endOfThoughts = "</think>"
+
+// thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
+func thought(t events.TurnSampled) bool {
+	return t.Reasoning != nil || strings.Contains(t.Content, endOfThoughts)
+}
+
+// opensThoughts is how many tokens at the end of a prompt may open the thoughts of its answer: templates leave them out together.
+const opensThoughts = 8
+
+// segmentCause is what of the current segment a prompt that does not continue it does not repeat; "" where there is no segment yet.
+func segmentCause(r *events.Rollout, prompt []int32) string {
+	begin := len(r.Turns) - 1
+	for begin >= 0 && !r.Turns[begin].NewSegment {
+		begin--
+	}
+	if begin < 0 {
+		return ""
+	}
+	for _, t := range r.Turns[begin:] {
+		same := repeated(t.PromptDelta, prompt)
+		prompt = prompt[same:]
+		if left := len(t.PromptDelta) - same; left > 0 {
+			if thought(t) && left <= opensThoughts {
+				return events.CauseThoughts
+			}
+			return events.CauseHistory
+		}
+		same = repeated(t.TokenIDs, prompt)
+		prompt = prompt[same:]
+		if same < len(t.TokenIDs) {
+			if thought(t) {
+				return events.CauseThoughts
+			}
+			return events.CauseDrift
+		}
+	}
+	return events.CauseHistory // of a turn without tokens
+}
+
+// repeated is how many tokens two lists begin with in common.
+func repeated(known, prompt []int32) int {
+	n := 0
+	for n < min(len(known), len(prompt)) && known[n] == prompt[n] {
+		n++
+	}
+	return n
 }

@@ -12,10 +12,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/update"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -35,107 +37,133 @@ type Options struct {
 
 // Service consumes repo_registered, repo_changed and, from the catalogue, run_opened; it emits index_updated.
 type Service struct {
-	log    *eventlog.Log
-	logger *slog.Logger
-	opts   Options
-	// busy keeps the timer and the events from looking at one folder at the same time.
-	busy map[string]*sync.Mutex
+	log     *eventlog.Log
+	logger  *slog.Logger
+	opts    Options
+	folders map[string]*kept
+}
+
+// kept is a folder that this process keeps, and what was found when it was looked at last.
+type kept struct {
+	*update.Folder
+	mu    sync.Mutex // keeps the timer and the events from looking at one folder at the same time
+	input uint64     // for which it was looked at, 0 for the timer
+	found events.IndexUpdated
 }
 
 // Run is the service.
-func Run(ctx context.Context, env runtime.Env, opts Options) error {
+func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	s := newService(env, opts)
 	ctx, cancel := context.WithCancel(ctx)
 	var timer sync.WaitGroup
 	defer timer.Wait()
 	defer cancel()
 	timer.Go(func() { s.lookAround(ctx) })
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.IndexUpdater, Slots: slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, s.effect(s.Handle))
 }
 
-func newService(env runtime.Env, opts Options) *Service {
-	s := &Service{log: env.Log, logger: env.Logger, opts: opts, busy: map[string]*sync.Mutex{}}
-	for name := range opts.Folders {
-		s.busy[name] = &sync.Mutex{}
+func newService(env pipeline.Env, opts Options) *Service {
+	s := &Service{log: env.Log, logger: env.Logger, opts: opts, folders: map[string]*kept{}}
+	for name, f := range opts.Folders {
+		s.folders[name] = &kept{Folder: f}
 	}
 	return s
+}
+
+func (s *Service) effect(handle pipeline.Handler) pipeline.Effect {
+	return pipeline.Effect{Name: topology.IndexUpdater, Slots: slots, Handle: handle}
 }
 
 // lookAround brings every repository up to date, again and again.
 func (s *Service) lookAround(ctx context.Context) {
 	for {
-		for name := range s.opts.Folders {
-			if err := s.update(ctx, name); err != nil && ctx.Err() == nil {
-				s.logger.Error("the index of a repository could not be brought up to date", "repository", name, "error", err)
+		for name, f := range s.folders {
+			tick := s.effect(func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.update(ctx, f, m) })
+			if err := tick.Record(ctx, s.log, pipeline.Message{Time: time.Now()}); err != nil && ctx.Err() == nil {
+				s.logger.Error("index update failed", "repository", name, "error", err)
 			}
 		}
-		if !runtime.Sleep(ctx, s.opts.Every) {
+		if !retry.Sleep(ctx, s.opts.Every) {
 			return
 		}
 	}
 }
 
 // Handle looks at a repository of which somebody says that it changed, or tells a new run where the indexes of its repositories are.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	switch m.Event.Type {
 	case events.RunOpenedType:
-		return nil, s.greet(ctx, m.Event)
+		return s.greet(ctx, m.Event)
 	case events.RepoChangedType:
 		changed, err := events.Data[events.RepoChanged](m.Event)
 		if err != nil {
-			return nil, runtime.Permanent(err)
+			return nil, pipeline.Permanent(err)
 		}
 		if changed.Index != nil {
-			return nil, s.take(ctx, m.Event.Entity, *changed.Index)
+			return s.take(ctx, events.IndexUpdated{Repo: m.Event.Entity, IndexState: *changed.Index}, m.Time)
 		}
 	}
-	if _, ours := s.opts.Folders[m.Event.Entity]; !ours {
-		return nil, nil // another updater's, or one whose clients bring its index
+	if f, ours := s.folders[m.Event.Entity]; ours {
+		return s.update(ctx, f, m)
 	}
-	return nil, s.update(ctx, m.Event.Entity)
+	return nil, nil // another updater's, or one whose clients bring its index
 }
 
-// update brings a repository's index up to date, and states what stands in the store: also what a crash kept from being stated.
-func (s *Service) update(ctx context.Context, name string) error {
-	s.busy[name].Lock()
-	defer s.busy[name].Unlock()
-	state, err := s.opts.Folders[name].Sync(ctx, nil)
-	var partial *merkle.PartialError
-	if errors.As(err, &partial) {
-		s.logger.Warn("a part of a repository could not be looked at; its index keeps what it had of it", "repository", name, "error", err)
-	} else if err != nil {
-		return err
+// update brings a repository's index up to date, once for each input, and states what stands in the store: also what a crash kept from being
+// stated.
+func (s *Service) update(ctx context.Context, f *kept, m pipeline.Message) ([]events.Event, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !m.Again || f.input != m.Seq {
+		state, err := f.Sync(ctx, nil)
+		var partial *merkle.PartialError
+		if errors.As(err, &partial) {
+			s.logger.Warn("repository scan incomplete", "repository", f.Repo, "error", err)
+		} else if err != nil {
+			return nil, err
+		}
+		f.input, f.found = m.Seq, events.IndexUpdated{Repo: f.Repo, IndexState: state}
 	}
-	return s.publish(ctx, events.IndexUpdated{Repo: name, IndexState: state})
+	return s.publish(ctx, f.found, m.Time, nil)
 }
 
 // take states what a client has brought to the store, after a look that all of it is there. Nothing of it can be opened here.
-func (s *Service) take(ctx context.Context, name string, state events.IndexState) error {
-	err := segment.Complete(ctx, s.log.Store(), state.Space, state.Root)
-	for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
-		if errors.Is(err, wrong) {
-			return runtime.Permanent(fmt.Errorf("index of %s: %w", name, err))
+func (s *Service) take(ctx context.Context, updated events.IndexUpdated, at time.Time) ([]events.Event, error) {
+	return s.publish(ctx, updated, at, func() error {
+		err := segment.Complete(ctx, s.log.Store(), updated.Space, updated.Root)
+		if storage.IsUnusable(err) {
+			return pipeline.Permanent(fmt.Errorf("index of %s: %w", updated.Repo, err))
 		}
-	}
-	if err != nil {
 		return err
-	}
-	return s.publish(ctx, events.IndexUpdated{Repo: name, IndexState: state})
+	})
 }
 
-// publish states an update in the catalogue and in the runs that use the repository, unless they know it.
-func (s *Service) publish(ctx context.Context, updated events.IndexUpdated) error {
-	if err := s.state(ctx, events.Catalogue, updated); err != nil {
-		return err
+// publish states an update in the catalogue, if check has nothing against it, and then copies what the catalogue has into the runs that use the
+// repository: a run that is opened in between finds it there.
+func (s *Service) publish(ctx context.Context, updated events.IndexUpdated, since time.Time, check func() error) ([]events.Event, error) {
+	fact, known, err := s.next(ctx, events.Catalogue, updated, since)
+	if err == nil && fact != nil && check != nil {
+		err = check()
 	}
-	runs, err := s.log.OpenRuns(ctx, uses(updated.Repo))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if fact != nil {
+		return []events.Event{*fact}, pipeline.ErrCallAgain
+	}
+	runs, err := s.log.OpenRuns(ctx, uses(known.Repo))
+	if err != nil {
+		return nil, err
+	}
+	var facts []events.Event
 	for _, run := range runs {
-		if err := s.state(ctx, run, updated); err != nil {
-			return fmt.Errorf("tell run %s: %w", run, err)
+		fact, _, err := s.next(ctx, run, known, since)
+		if err != nil {
+			return nil, fmt.Errorf("inform run %s: %w", run, err)
+		}
+		if fact != nil {
+			facts = append(facts, *fact)
 		}
 	}
-	return nil
+	return facts, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/seal"
 	"github.com/rondo-rl/rondo/index/update"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -142,7 +142,7 @@ func TestClientsIndex(t *testing.T) {
 	refused := func(what string, index events.IndexState) {
 		t.Helper()
 		e := servicetest.Event(t, events.Catalogue, events.RepoChangedType, "code", what, events.RepoChanged{Index: &index})
-		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), runtime.Message{Event: e})
+		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), pipeline.Message{Event: e})
 		if !errors.Is(err, storage.ErrNotFound) || len(facts) > 0 {
 			t.Errorf("%s: %v, %v", what, facts, err)
 		}

@@ -5,34 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// errOld: the chain has this update or a later one.
-var errOld = errors.New("this update or a later one is stated already")
-
-// state puts index_updated on the repository's chain of the catalogue or of a run, unless that is as far.
-func (s *Service) state(ctx context.Context, run string, updated events.IndexUpdated) error {
-	fact, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.IndexState), updated)
+// next is index_updated for the repository's chain of the catalogue or of a run. It is nil when that has this update, was given it since a moment,
+// or has a later one: then known is the update that it has.
+func (s *Service) next(ctx context.Context, run string, updated events.IndexUpdated, since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
+	e, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.IndexState), updated)
 	if err != nil {
-		return err
+		return nil, known, err
 	}
-	fact.Source = events.IndexUpdater
-	_, _, err = s.log.AppendLast(ctx, fact, func(*events.Event) error {
-		last, found, err := s.last(ctx, run, updated.Repo)
-		// With another key or embedder everything begins anew.
-		if err == nil && found && last.Space == updated.Space && last.Embedder == updated.Embedder && last.Generation >= updated.Generation {
-			return errOld
-		}
-		return err
-	})
-	if errors.Is(err, errOld) {
-		return nil
+	e, stated, err := s.log.Behind(ctx, e, since)
+	if err != nil {
+		return nil, known, err
 	}
-	return err
+	known, found, err := s.last(ctx, run, updated.Repo)
+	// With another key or embedder everything begins anew.
+	if err != nil || stated || found && known.Space == updated.Space && known.Embedder == updated.Embedder && known.Generation >= updated.Generation {
+		return nil, known, err
+	}
+	return &e, known, nil
 }
 
 // ordinal tells a repository's updates apart.
@@ -54,31 +51,35 @@ func (s *Service) last(ctx context.Context, run, repo string) (updated events.In
 }
 
 // uses reports whether a run wants to hear of a repository.
-func uses(repo string) func(events.RunConfig) bool {
-	return func(cfg events.RunConfig) bool { return slices.Contains(cfg.Repositories, repo) }
+func uses(repo string) func(runfile.RunConfig) bool {
+	return func(cfg runfile.RunConfig) bool { return slices.Contains(cfg.Repositories, repo) }
 }
 
-// greet tells a new run the current index of each of its repositories.
-func (s *Service) greet(ctx context.Context, opening events.Event) error {
+// greet copies the current index of each of its repositories to a new run.
+func (s *Service) greet(ctx context.Context, opening events.Event) (facts []events.Event, err error) {
 	opened, err := events.Data[events.RunOpened](opening)
 	if err != nil {
-		return runtime.Permanent(err)
+		return nil, pipeline.Permanent(err)
 	}
 	for _, repo := range opened.Config.Repositories {
 		updated, found, err := s.last(ctx, events.Catalogue, repo)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !found {
 			continue
 		}
 		open, err := s.log.OpenFor(ctx, opening.Entity, uses(repo))
 		if err != nil || !open {
-			return err // closed or deleted in the meantime
+			return nil, err // closed or deleted in the meantime
 		}
-		if err := s.state(ctx, opening.Entity, updated); err != nil {
-			return fmt.Errorf("tell run %s: %w", opening.Entity, err)
+		fact, _, err := s.next(ctx, opening.Entity, updated, opening.Time)
+		if err != nil {
+			return nil, fmt.Errorf("inform run %s: %w", opening.Entity, err)
+		}
+		if fact != nil {
+			facts = append(facts, *fact)
 		}
 	}
-	return nil
+	return facts, nil
 }

@@ -7,14 +7,21 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // admit checks a fact against what it is about, before it is linked.
-func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Event, payload any) error {
+func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Event, payload any) error {
 	if fact.Type.CatalogueOnly() {
 		if fact.Run != events.Catalogue {
-			return refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.DoorSubject(events.Catalogue, fact.Type, fact.Entity))
+			return refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.IntakeSubject(events.Catalogue, fact.Type, fact.Entity))
+		}
+		if err := admitReferences(fact, payload); err != nil {
+			return err
+		}
+		if p, ok := payload.(*events.WeightsActivated); ok {
+			return s.admitActivated(ctx, fact, p)
 		}
 		return nil
 	}
@@ -32,6 +39,9 @@ func (s *Service) admit(ctx context.Context, m runtime.Message, fact events.Even
 	case errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject):
 		return refuse("run %q cannot be read: %v", fact.Run, err)
 	case err != nil:
+		return err
+	}
+	if err := admitReferences(fact, payload); err != nil {
 		return err
 	}
 	if fact.Type.ExternalOnly() {
@@ -79,8 +89,8 @@ func admitRun(fact events.Event) error {
 }
 
 // admitStep refuses steps that the feed has not reached.
-func (s *Service) admitStep(ctx context.Context, cfg events.RunConfig, fact events.Event, field string, step int64) error {
-	if !slices.ContainsFunc(cfg.Feeds, func(f events.Feed) bool { return f.Name == fact.Entity }) {
+func (s *Service) admitStep(ctx context.Context, cfg runfile.RunConfig, fact events.Event, field string, step int64) error {
+	if !slices.ContainsFunc(cfg.Feeds, func(f runfile.Feed) bool { return f.Name == fact.Entity }) {
 		return refuse("run %s has no feed %q", fact.Run, fact.Entity)
 	}
 	var ready events.BatchReady

@@ -10,10 +10,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// Groups and rollouts of outsiders pass the door in the order in which Rondo's own services would state them, and
+// Groups and rollouts of outsiders pass the intake in the order in which Rondo's own services would state them, and
 // everything that a later fact relies on is looked at: what stands on the log is as true as if it was made inside.
 
 // externalGroup is how outsiders name a group. The members' ids, which are longer, must be tokens too.
@@ -23,7 +25,7 @@ var externalGroup = regexp.MustCompile(`^` + events.ExternalPrefix + `[A-Za-z0-9
 const clockSkew = time.Minute
 
 // admitExternal checks a fact about an external group or rollout against the run, the group and the store.
-func (s *Service) admitExternal(ctx context.Context, m runtime.Message, cfg events.RunConfig, fact events.Event, payload any) error {
+func (s *Service) admitExternal(ctx context.Context, m pipeline.Message, cfg runfile.RunConfig, fact events.Event, payload any) error {
 	switch p := payload.(type) {
 	case *events.GroupOpened:
 		return s.admitGroup(ctx, cfg, fact, p)
@@ -53,7 +55,7 @@ func (s *Service) admitExternal(ctx context.Context, m runtime.Message, cfg even
 	return nil
 }
 
-func (s *Service) admitGroup(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.GroupOpened) error {
+func (s *Service) admitGroup(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.GroupOpened) error {
 	if !externalGroup.MatchString(fact.Entity) {
 		return refuse("group %q: name it %s and then letters, digits and _, at most 48", fact.Entity, events.ExternalPrefix)
 	}
@@ -63,7 +65,7 @@ func (s *Service) admitGroup(ctx context.Context, cfg events.RunConfig, fact eve
 	if err := admitTask(cfg, p.Task); err != nil {
 		return err
 	}
-	if cfg.Has(events.FeatureUserTraffic) || p.Session != "" || p.Consent {
+	if cfg.Has(runfile.FeatureUserTraffic) || p.Session != "" || p.Consent {
 		if err := admitTraffic(cfg, p.Session, p.Consent); err != nil {
 			return err
 		}
@@ -78,7 +80,7 @@ func (s *Service) admitGroup(ctx context.Context, cfg events.RunConfig, fact eve
 }
 
 // admitTask refuses a task that a run with tasks does not have. A run without any takes outsiders' word.
-func admitTask(cfg events.RunConfig, name string) error {
+func admitTask(cfg runfile.RunConfig, name string) error {
 	if len(cfg.Tasks) > 0 {
 		if _, err := cfg.Task(name); err != nil {
 			return refuse("task: %v", err)
@@ -92,7 +94,7 @@ func admitTask(cfg events.RunConfig, name string) error {
 }
 
 // admitVersion refuses versions that the run's policy has not reached: nothing can have been sampled with them.
-func (s *Service) admitVersion(ctx context.Context, cfg events.RunConfig, field string, version int64) error {
+func (s *Service) admitVersion(ctx context.Context, cfg runfile.RunConfig, field string, version int64) error {
 	if version < 0 {
 		return refuse("%s %d: must not be negative", field, version)
 	}
@@ -128,14 +130,14 @@ func (s *Service) admitPaused(ctx context.Context, fact events.Event) error {
 // admitFill refuses new work when the run's stream has little room left.
 func (s *Service) admitFill(ctx context.Context, fact events.Event) error {
 	full, err := s.log.Fill(ctx, fact.Run)
-	if err == nil && full > events.FullAt {
-		return refuse("the stream of run %s is %.0f %% full: what is open must find room to end, so nothing new begins above %.0f %%", fact.Run, 100*full, 100*events.FullAt)
+	if err == nil && full > topology.FullAt {
+		return refuse("the stream of run %s is %.0f %% full: above %.0f %% nothing new begins, so that open rollouts can still end", fact.Run, float64(100*full), 100*topology.FullAt)
 	}
 	return err
 }
 
 // admitStarted checks a member against its group. at is when the message came.
-func (s *Service) admitStarted(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.RolloutStarted, at time.Time) error {
+func (s *Service) admitStarted(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutStarted, at time.Time) error {
 	last, err := s.log.LastOfType(ctx, fact.Run, events.GroupOpenedType, events.GroupOf(fact.Entity))
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuse("run %s has no group %q: state %s first", fact.Run, events.GroupOf(fact.Entity), events.GroupOpenedType)
@@ -165,7 +167,7 @@ func (s *Service) admitStarted(ctx context.Context, cfg events.RunConfig, fact e
 	return s.admitVersion(ctx, cfg, "policy_version", p.PolicyVersion)
 }
 
-func admitDeadline(cfg events.RunConfig, deadline, at time.Time) error {
+func admitDeadline(cfg runfile.RunConfig, deadline, at time.Time) error {
 	most := time.Duration(cfg.Limits.Timeout)
 	if deadline.Before(at.Add(-clockSkew)) || deadline.After(at.Add(most+clockSkew)) {
 		return refuse("deadline %s: it is %s; give a time within limits.timeout of the run, %s from now", deadline.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339), most)
@@ -190,6 +192,9 @@ func (s *Service) admitScored(ctx context.Context, r *events.Rollout, p *events.
 	if err := admitReward("reward", p.Reward); err != nil {
 		return err
 	}
+	if err := admitForfeit(p); err != nil {
+		return err
+	}
 	if len(p.Components) > maxComponents {
 		return refuse("components: %d of them, at most %d", len(p.Components), maxComponents)
 	}
@@ -201,21 +206,33 @@ func (s *Service) admitScored(ctx context.Context, r *events.Rollout, p *events.
 	if p.Trajectory != r.Finished.Trajectory || p.TextOnly != r.Finished.TextOnly {
 		return refuse("trajectory: repeat trajectory and text_only of the rollout's %s: %s", events.RolloutFinishedType, r.Finished.Trajectory.Key)
 	}
-	if p.Log == nil {
-		return nil
+	if err := s.admitBlob(ctx, harness(r.Run), "judgement", p.Judgement, maxLog); err != nil {
+		return err
 	}
-	_, err := s.object(ctx, "log", *p.Log, maxLog)
-	return err
+	return s.admitBlob(ctx, harness(r.Run), "log", p.Log, maxLog)
 }
 
-// maxLog bounds a verifier's log in bytes.
+// maxLog bounds a verifier's log, and what a judge answered, in bytes.
 const maxLog = 16 << 20
 
 // maxMessage bounds the text of a failure in bytes.
 const maxMessage = 4000
 
+// admitForfeit refuses a forfeit that pays: see events.Scoring.Forfeited.
+func admitForfeit(p *events.RolloutScored) error {
+	switch {
+	case p.Forfeit == nil:
+		return nil
+	case p.Reward > 0:
+		return refuse("forfeit %s: a forfeited rollout has no verdict of its tests, so its reward must be 0 or less, not %g", p.Forfeit.Class, p.Reward)
+	case len(p.Forfeit.Message) > maxMessage:
+		return refuse("forfeit.message: %d bytes, at most %d", len(p.Forfeit.Message), maxMessage)
+	}
+	return nil
+}
+
 func admitFailed(p *events.RolloutFailed) error {
-	if !events.ValidToken(p.Stage) || !events.ValidToken(p.Class) {
+	if !runfile.ValidToken(p.Stage) || !runfile.ValidToken(p.Class) {
 		return refuse("stage %.40q, class %.40q: both need letters, digits, - and _, at most 64", p.Stage, p.Class)
 	}
 	if len(p.Message) > maxMessage {

@@ -28,7 +28,7 @@ func (o outsider) state(t events.Type, entity string, data any) string {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return send(o.t, o.log, knock{subject: events.DoorSubject(o.run, t, entity), body: string(body)}).Error
+	return send(o.t, o.log, knock{subject: events.IntakeSubject(o.run, t, entity), body: string(body)}).Error
 }
 
 // must states a fact that is to be taken in.
@@ -101,7 +101,7 @@ func TestExternalGroup(t *testing.T) {
 	}
 	other := scored(first)
 	other.Reward = 1
-	if refused := o.state(events.RolloutScoredType, "x1-0", other); !strings.Contains(refused, "says something else") {
+	if refused := o.state(events.RolloutScoredType, "x1-0", other); !strings.Contains(refused, "with other content") {
 		t.Errorf("another reward: %q", refused)
 	}
 }
@@ -155,7 +155,7 @@ func TestExternalRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := storage.Ref{Key: "blobs/sha256/00/missing", SHA256: fmt.Sprintf("%064d", 0), Size: 1}
+	missing := storage.Ref{Key: storage.BlobKey(fmt.Sprintf("%064d", 0)), SHA256: fmt.Sprintf("%064d", 0), Size: 1}
 	for name, c := range map[string]struct {
 		typ    events.Type
 		entity string
@@ -169,7 +169,7 @@ func TestExternalRefusals(t *testing.T) {
 		"too many members":          {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Size = 1025 }), []string{"size 1025"}},
 		"a task nobody knows":       {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Task = "z" }), []string{`task "z"`}},
 		"a version to come":         {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.PolicyVersion = 4 }), []string{"policy_version 4", "version 3"}},
-		"a group as another":        {events.GroupOpenedType, "x1", group(func(g *events.GroupOpened) { g.Size = 3 }), []string{"x1", "something else"}},
+		"a group as another":        {events.GroupOpenedType, "x1", group(func(g *events.GroupOpened) { g.Size = 3 }), []string{"x1", "other content"}},
 		"a member of no group":      {events.RolloutStartedType, "x9-0", begun(0), []string{`group "x9"`, "group.opened first"}},
 		"a member of another group": {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.Group = "x2" }), []string{`group "x2"`}},
 		"a member too many":         {events.RolloutStartedType, "x1-4", begun(4), []string{"member 4", "4 members"}},
@@ -187,28 +187,32 @@ func TestExternalRefusals(t *testing.T) {
 		"a file elsewhere":        {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = done.Trajectory }), []string{"runs/r/trajectories/x1-0-"}},
 		"a file of another name":  {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = strings.Repeat("a", 64) }), []string{"put the file at"}},
 		"a digest of nothing":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = "" }), []string{"put the file at"}},
-		"another size":            {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "corrupt data: fewer than"}},
+		"another size":            {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "no object"}},
 		"a huge file":             {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size = 1 << 29 }), []string{"trajectory", "536870912 bytes"}},
-		"no file at all":          {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = missingTrajectory() }), []string{"trajectory", "not found"}},
-		"rubbish in the file":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = rubbish }), []string{"decode trajectory"}},
-		"a file of another run":   {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Run = "old" }), []string{"run_id is old"}},
-		"of another group":        {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Group = "x2" }), []string{"group_id is x2"}},
-		"of another rollout":      {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Rollout = "x1-1" }), []string{"rollout_id is x1-1"}},
-		"of another task":         {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Task = "b" }), []string{"task is b"}},
-		"of another dispatch":     {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.DispatchVersion = 1 }), []string{"dispatch_version is 1"}},
+		"no file at all":          {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = missingTrajectory() }), []string{"trajectory", "no object"}},
+		"rubbish in the file":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = rubbish }), []string{"no trajectory file"}},
+		"a file of another run":   {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Run = "old" }), []string{"run_id is not the rollout's, r"}},
+		"of another group":        {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Group = "x2" }), []string{"group_id is not the rollout's, x1"}},
+		"of another rollout":      {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Rollout = "x1-1" }), []string{"rollout_id is not the rollout's, x1-0"}},
+		"of another task":         {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Task = "b" }), []string{"task is not the rollout's, a"}},
+		"of another dispatch":     {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.DispatchVersion = 1 }), []string{"dispatch_version is not the rollout's, 3"}},
 		"of weights to come":      {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Messages[1].PolicyVersion = 9 }), []string{"max_version 9"}},
 		"a task beside the file":  {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Task = "b" }), []string{`task "b"`}},
-		"tokens that are not":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Tokens = 99 }), []string{"tokens 99", "has 5"}},
-		"sampled that are not":    {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Sampled = 5 }), []string{"sampled 5", "has 3"}},
-		"turns that are not":      {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Turns = 5 }), []string{"turns 5", "has 1"}},
-		"a workspace that is not": {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Workspace = &missing }), []string{"workspace", "not found"}},
+		"tokens that are not":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Tokens = 99 }), []string{"tokens 99", "another value"}},
+		"sampled that are not":    {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Sampled = 5 }), []string{"sampled 5", "another value"}},
+		"turns that are not":      {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Turns = 5 }), []string{"turns 5", "another value"}},
+		"a workspace that is not": {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Workspace = &missing }), []string{"workspace", "no object"}},
 
-		"a score without an end":  {events.RolloutScoredType, "x1-0", scored(done), []string{"x1-0 is not finished", "rollout.finished first"}},
-		"a score of a failure":    {events.RolloutScoredType, "x1-2", scored(done), []string{"x1-2 has failed already"}},
-		"a huge reward":           {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Reward = 1e300 }), []string{"reward 1e+300", "within"}},
-		"a huge component":        {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Components = map[string]float64{"style": -1e300} }), []string{"components", "style"}},
-		"another trajectory":      {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Trajectory = rubbish }), []string{"trajectory", done.Trajectory.Key}},
-		"a log that is not":       {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "not found"}},
+		"a score without an end": {events.RolloutScoredType, "x1-0", scored(done), []string{"x1-0 is not finished", "rollout.finished first"}},
+		"a score of a failure":   {events.RolloutScoredType, "x1-2", scored(done), []string{"x1-2 has failed already"}},
+		"a huge reward":          {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Reward = 1e300 }), []string{"reward 1e+300", "within"}},
+		"a huge component":       {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Components = map[string]float64{"style": -1e300} }), []string{"components", "style"}},
+		"another trajectory":     {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Trajectory = rubbish }), []string{"trajectory", done.Trajectory.Key}},
+		"a log that is not":      {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "no object"}},
+		"a forfeit that pays":    {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: events.ForfeitTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
+		"a forfeit that talks": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
+			s.Reward, s.Forfeit = 0, &events.Forfeit{Class: events.ForfeitTimeout, Message: strings.Repeat("x", 5000)}
+		}), []string{"forfeit.message", "at most 4000"}},
 		"a failure of nobody":     {events.RolloutFailedType, "x1-3", events.RolloutFailed{Stage: "s", Class: "c"}, []string{`"x1-3"`}},
 		"a failure without class": {events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "s"}, []string{"class"}},
 		"a turn of an end to be":  {events.RolloutAnnotatedType, "x1-1", events.RolloutAnnotated{Turn: new(1)}, []string{"turn 1", "1 turns"}},
@@ -230,7 +234,7 @@ func TestExternalRefusals(t *testing.T) {
 	}
 	for _, reward := range []string{"NaN", "1e999", `"1"`} {
 		body := strings.Replace(string(mustJSON(t, scored(done))), "0.5", reward, 1)
-		if a := send(t, log, knock{subject: events.DoorSubject("r", events.RolloutScoredType, "x1-1"), body: body}); a.Error == "" {
+		if a := send(t, log, knock{subject: events.IntakeSubject("r", events.RolloutScoredType, "x1-1"), body: body}); a.Error == "" {
 			t.Errorf("a reward of %s is taken in", reward)
 		}
 	}

@@ -6,10 +6,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // admitFork checks that there is something to go on with behind the turn, and that somebody would.
-func (s *Service) admitFork(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.RolloutForked) error {
+func (s *Service) admitFork(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutForked) error {
 	switch {
 	case cfg.Epochs > 0:
 		return refuse("run %s is an evaluation: a group that begins half way would count among its tries", fact.Run)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -20,7 +21,7 @@ func TestForks(t *testing.T) {
 		servicetest.StartRollout(t, log, run, id, "a")
 		for n := range 4 {
 			turn := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: calls})
-			turn.Route = events.RouteFinal
+			turn.Route = runfile.RouteFinal
 			servicetest.Append(t, log, turn)
 			if n < 3 {
 				servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, id, events.Ordinal(n), events.ToolsCompleted{
@@ -43,7 +44,7 @@ func TestForks(t *testing.T) {
 	servicetest.StartRollout(t, log, "r", "g000002-0", "a")
 	servicetest.StartRollout(t, log, "r", "g000003-0", "a")
 	final := servicetest.Event(t, "r", events.TurnSampledType, "g000003-0", "0", events.TurnSampled{Content: "done"})
-	final.Route = events.RouteFinal
+	final.Route = runfile.RouteFinal
 	servicetest.Append(t, log, final)
 	servicetest.StartRollout(t, log, "r", "x1-0", "a")
 	servicetest.CloseRun(t, log, "old")

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -25,7 +26,7 @@ type knock struct {
 }
 
 // send publishes a message at the door and returns the intake's answer.
-func send(t *testing.T, log *eventlog.Log, k knock) events.DoorAnswer {
+func send(t *testing.T, log *eventlog.Log, k knock) events.IntakeAnswer {
 	t.Helper()
 	sub, err := log.Conn().SubscribeSync(log.Conn().NewRespInbox())
 	if err != nil {
@@ -45,7 +46,7 @@ func send(t *testing.T, log *eventlog.Log, k knock) events.DoorAnswer {
 	if err != nil {
 		t.Fatalf("%s: no answer: %v", k.subject, err)
 	}
-	var answer events.DoorAnswer
+	var answer events.IntakeAnswer
 	if err := json.Unmarshal(resp.Data, &answer); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func house(t *testing.T) *eventlog.Log {
 	return log
 }
 
-func openedBody(t *testing.T, change func(*events.RunConfig)) string {
+func openedBody(t *testing.T, change func(*runfile.RunConfig)) string {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	change(&cfg)
@@ -101,13 +102,13 @@ func TestFactsThatOutsidersState(t *testing.T) {
 		run string
 		id  string
 	}{
-		{knock{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*events.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
+		{knock{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*runfile.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
 		{knock{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`}, "r", "r/run.r/paused/p1"},
 		{knock{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`}, "r", "r/run.r/resumed/p2"},
 		{knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r", "r/batch.trainer/consumed/c2"},
 		{knock{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r", "r/rollout.g000001-0/annotated/n"},
 		{knock{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"}, `{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
-		{knock{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":1,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
+		{knock{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":0,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
 		{knock{"rondo.in.r.run.r.closed", nil, `{"reason":"done"}`}, "r", "r/run.r/closed/0"},
 	} {
 		answer := send(t, log, c.knock)
@@ -129,17 +130,17 @@ func TestFactsThatOutsidersState(t *testing.T) {
 }
 
 // message is a message as the runtime hands it to the service.
-func message(seq uint64, k knock) runtime.Message {
+func message(seq uint64, k knock) pipeline.Message {
 	h := nats.Header{}
 	for name, value := range k.header {
 		h[name] = []string{value}
 	}
-	return runtime.Message{Subject: k.subject, Header: h, Data: []byte(k.body), Seq: seq, Time: time.Now(), Delivered: 1}
+	return pipeline.Message{Subject: k.subject, Header: h, Data: []byte(k.body), Seq: seq, Time: time.Now(), Delivered: 1}
 }
 
 func handler(t *testing.T, log *eventlog.Log) *Service {
 	t.Helper()
-	s, err := newService(servicetest.Env(t, log))
+	s, err := newService(servicetest.Env(t, log), DefaultQuotas())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,13 +151,13 @@ func handler(t *testing.T, log *eventlog.Log) *Service {
 // acknowledgement, to another process, and long after other facts followed it.
 func TestSameMessageIsOneFact(t *testing.T) {
 	log := house(t)
-	opening := message(1, knock{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*events.RunConfig) {})})
-	messages := []runtime.Message{
+	opening := message(1, knock{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*runfile.RunConfig) {})})
+	messages := []pipeline.Message{
 		opening,
 		message(2, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}),
 		message(3, knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
 		message(4, knock{subject: "rondo.in.fresh.run.fresh.paused", body: `{}`}),
-		message(5, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":1,"replica":"x"}`}),
+		message(5, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}),
 		message(6, knock{subject: "rondo.in.r.nonsense", body: `{}`}),
 		message(7, knock{subject: "rondo.in.fresh.run.fresh.closed", body: `{}`}),
 	}
@@ -164,7 +165,7 @@ func TestSameMessageIsOneFact(t *testing.T) {
 		s := handler(t, log) // a process that remembers nothing
 		for _, m := range messages {
 			for range 2 {
-				if _, err := s.Handle(t.Context(), m); err != nil {
+				if err := s.effect().Record(t.Context(), log, m); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -173,7 +174,7 @@ func TestSameMessageIsOneFact(t *testing.T) {
 	// The door's own window is over: the same id comes as a new message.
 	late := messages[2]
 	late.Seq, late.Time = 99, time.Now().Add(24*time.Hour)
-	if _, err := handler(t, log).Handle(t.Context(), late); err != nil {
+	if err := handler(t, log).effect().Record(t.Context(), log, late); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"r", "fresh", events.Catalogue} {
@@ -204,13 +205,13 @@ func TestIDOfAnotherFactIsRefused(t *testing.T) {
 		t.Fatal(a.Error)
 	}
 	m := message(77, knock{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the door's window
-	_, err := handler(t, log).take(t.Context(), m)
+	_, _, err := handler(t, log).take(t.Context(), sender{}, m)
 	if err == nil || !strings.Contains(err.Error(), `"c" was used for another`) {
 		t.Errorf("another fact under the same id: %v", err)
 	}
 	m.Data = []byte(` {"step": 1}`)
-	if stored, err := handler(t, log).take(t.Context(), m); err != nil || stored.ID != "r/batch.trainer/consumed/c" {
-		t.Errorf("the same fact, spelled otherwise: %+v, %v", stored, err)
+	if facts, stored, err := handler(t, log).take(t.Context(), sender{}, m); err != nil || len(facts) > 0 || stored.ID != "r/batch.trainer/consumed/c" {
+		t.Errorf("the same fact, spelled otherwise: %v, %+v, %v", facts, stored, err)
 	}
 }
 
@@ -229,7 +230,7 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 	} {
 		m := message(5, knock{subject: "rondo.in.r.nonsense"})
 		m.Header[events.HeaderReply] = []string{reply}
-		s.answer(m, events.DoorAnswer{Error: "no"})
+		s.answer(m, events.IntakeAnswer{Error: "no"})
 		if inbox.MatchString(reply) {
 			t.Errorf("%q counts as an inbox", reply)
 		}
@@ -254,12 +255,18 @@ func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	log := house(t)
 	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", "3", "not a batch"))
 	m := message(9, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
-	if _, err := handler(t, log).Handle(t.Context(), m); err == nil {
+	s := handler(t, log)
+	cause := s.effect().Record(t.Context(), log, m)
+	if cause == nil {
 		t.Fatalf("the feed's last batch at sequence %d cannot be read, but the message was taken in", broken.Seq)
 	}
 	m.Delivered = 20
-	if _, err := handler(t, log).Handle(t.Context(), m); err != nil {
-		t.Fatal(err)
+	last := s.effect()
+	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.giveUp(ctx, m, cause) }
+	for range 2 {
+		if err := last.Record(t.Context(), log, m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	letter := servicetest.WaitData[events.DeadLettered](t, log, events.Catalogue, events.DeadLetteredType, "RONDO_IN-9")
 	if !strings.Contains(letter.Reason, "20 deliveries") || letter.Body == nil {
@@ -279,7 +286,7 @@ func TestConcurrentIntakes(t *testing.T) {
 		go func() {
 			done <- func() error {
 				ctx := t.Context()
-				_, err := log.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() events.RunConfig {
+				_, err := log.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
 					cfg := servicetest.Config("a")
 					cfg.Seed = int64(i % 2)
 					return cfg

@@ -8,44 +8,73 @@ import (
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// open makes a run's stream with its opening as the first event, and lists the run in the catalogue. at is when
+// open makes a run's stream and states the opening as its first event; when that is there, it lists the run in the catalogue. at is when
 // the message came.
-func (s *Service) open(ctx context.Context, fact events.Event, opened *events.RunOpened, at time.Time) (events.Event, error) {
+func (s *Service) open(ctx context.Context, fact events.Event, opened *events.RunOpened, at time.Time) (facts []events.Event, stored events.Event, err error) {
 	if err := admitRun(fact); err != nil {
-		return fact, err
+		return nil, stored, err
 	}
-	_, err := s.log.Event(ctx, fact.Run, 1)
-	known := err == nil
-	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-		return fact, err
-	}
-	if !known {
-		if err := opened.Config.Validate(); err != nil {
-			return fact, refuse("run %s: %v", fact.Run, err)
+	stored, err = s.log.Event(ctx, fact.Run, 1)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		if err := s.admitOpening(ctx, fact, opened); err != nil {
+			return nil, stored, err
 		}
-		if _, err := advantage.New(opened.Config.Advantage.Estimator, opened.Config.Advantage.Params); err != nil {
-			return fact, refuse("run %s: %v", fact.Run, err)
-		}
-		if err := s.admitName(ctx, fact.Run); err != nil {
-			return fact, err
-		}
+		// A stream is no event, and the opening needs it.
 		if err := s.log.EnsureRun(ctx, fact.Run); err != nil {
-			return fact, err
+			return nil, stored, err
 		}
+		return []events.Event{fact}, stored, pipeline.ErrCallAgain
 	}
-	stored, _, err := s.log.Append(ctx, fact) // as the first link: whoever was first has opened the run
-	if err != nil {
-		return fact, err
-	}
-	if !sameContent(fact, stored) {
-		return fact, refuse("there is a run %q already, with another configuration: choose another name", fact.Run)
+	switch {
+	case err != nil:
+		return nil, stored, err
+	case !sameContent(fact, stored):
+		return nil, stored, refuse("there is a run %q already, with another configuration: choose another name", fact.Run)
 	}
 	if err := s.openAt(ctx, fact.Run, at); err != nil {
-		return fact, err
+		return nil, stored, err
 	}
-	return stored, s.catalogue(ctx, stored)
+	// Who is told that a run is open finds it after a power cut, at every durability. The catalogue comes second: what it lists is there.
+	if err := s.log.Persist(fact.Run); err != nil {
+		return nil, stored, err
+	}
+	listed, err := s.catalogue(ctx, stored)
+	if err != nil {
+		return nil, stored, err
+	}
+	if listed == nil {
+		return nil, stored, s.log.Persist(events.Catalogue)
+	}
+	return []events.Event{*listed}, stored, nil
+}
+
+// opened answers when a run is listed.
+func (s *Service) opened(m pipeline.Message, fact events.Event) error {
+	if fact.Run != events.Catalogue {
+		return nil // it is not listed yet
+	}
+	if err := s.log.Persist(events.Catalogue); err != nil {
+		return err
+	}
+	s.answer(m, events.IntakeAnswer{ID: fact.ID, Sequence: 1}) // of the run's own stream
+	return nil
+}
+
+// admitOpening checks the configuration of a run that is to be opened, and its name.
+func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *events.RunOpened) error {
+	if err := admitReferences(fact, opened); err != nil {
+		return err
+	}
+	if err := opened.Config.Validate(); err != nil {
+		return refuse("run %s: %v", fact.Run, err)
+	}
+	if _, err := advantage.New(opened.Config.Advantage.Estimator, opened.Config.Advantage.Params); err != nil {
+		return refuse("run %s: %v", fact.Run, err)
+	}
+	return s.admitName(ctx, fact.Run)
 }
 
 // admitName refuses the name of a run whose stream was deleted: the catalogue, and what was trained, know it.
@@ -56,6 +85,9 @@ func (s *Service) admitName(ctx context.Context, run string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if _, err := s.log.Event(ctx, run, 1); !errors.Is(err, eventlog.ErrNotFound) {
+		return err // another intake has opened the run since this one looked
 	}
 	return refuse("there was a run %q, whose log is deleted: choose another name", run)
 }
@@ -69,17 +101,12 @@ func (s *Service) openAt(ctx context.Context, run string, at time.Time) error {
 	return err
 }
 
-// catalogue copies a run's opening or closing to where all services look for runs.
-func (s *Service) catalogue(ctx context.Context, e events.Event) error {
-	c := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: events.Intake, Data: e.Data}
-	_, _, err := s.log.AppendLast(ctx, c, func(last *events.Event) error {
-		if last != nil && last.Type == events.RunClosedType && e.Type == events.RunOpenedType {
-			return errKnown // the opening was copied long ago
-		}
-		return nil
-	})
-	if errors.Is(err, errKnown) {
-		return nil
+// catalogue is the copy of a run's opening or closing for where all services look for runs; nil when it was copied long ago.
+func (s *Service) catalogue(ctx context.Context, e events.Event) (*events.Event, error) {
+	c := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Data: e.Data}
+	c, last, err := s.log.BehindLast(ctx, c)
+	if err != nil || last != nil && (last.ID == c.ID || last.Type == events.RunClosedType) {
+		return nil, err
 	}
-	return err
+	return &c, nil
 }

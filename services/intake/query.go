@@ -7,10 +7,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // admitQuery checks a user's query against the run that is to answer it.
-func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.QuerySubmitted) error {
+func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.QuerySubmitted) error {
 	if !strings.HasPrefix(fact.Entity, events.QueryPrefix) {
 		return refuse("query %q: begin its name with %s", fact.Entity, events.QueryPrefix)
 	}
@@ -37,7 +38,7 @@ func (s *Service) admitQuery(ctx context.Context, cfg events.RunConfig, fact eve
 }
 
 // admitTraffic refuses what the run does not take of its users.
-func admitTraffic(cfg events.RunConfig, session string, consent bool) error {
+func admitTraffic(cfg runfile.RunConfig, session string, consent bool) error {
 	if why := cfg.Refusal(session, consent); why != "" {
 		return refuse("%s", why)
 	}
@@ -54,7 +55,7 @@ func (s *Service) admitClosed(ctx context.Context, fact events.Event) error {
 }
 
 // admitFeedback checks a user's feedback against the rollout that it is about.
-func (s *Service) admitFeedback(ctx context.Context, cfg events.RunConfig, fact events.Event, p *events.FeedbackRecorded) error {
+func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.FeedbackRecorded) error {
 	last, err := s.log.LastOfType(ctx, fact.Run, events.RolloutStartedType, fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuseRollout(fact)
@@ -69,7 +70,7 @@ func (s *Service) admitFeedback(ctx context.Context, cfg events.RunConfig, fact 
 	case p.Reward != nil:
 		err = admitReward("reward", *p.Reward)
 	}
-	if _, scores := p.Score(); err != nil || !scores || cfg.Has(events.FeatureFeedbackRewards) {
+	if _, scores := p.Score(); err != nil || !scores || cfg.Has(runfile.FeatureFeedbackRewards) {
 		return err
 	}
 	return s.admitRemark(ctx, last)
@@ -83,11 +84,11 @@ func (s *Service) admitRemark(ctx context.Context, fact events.Event) error {
 	}
 	task, err := s.log.Task(ctx, fact.Run, started.Task)
 	switch {
-	case err != nil && !errors.Is(err, events.ErrNoTask):
+	case err != nil && !errors.Is(err, runfile.ErrNoTask):
 		return err
 	case err == nil && task.HasVerifier():
 		return nil
 	}
 	return refuse("features: rollout %s has no verifier, and run %s takes no rewards from users; runs that do have %s. A %s without a reward is a remark",
-		fact.Entity, fact.Run, events.FeatureFeedbackRewards, events.SignalFollow)
+		fact.Entity, fact.Run, runfile.FeatureFeedbackRewards, events.SignalFollow)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -13,7 +14,7 @@ import (
 func TestQueriesAndFeedback(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
-	cfg.Features, cfg.Traffic = []string{events.FeatureUserTraffic}, events.Traffic{Rate: 0.5}
+	cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 0.5}
 	servicetest.OpenRun(t, log, "r", cfg)
 	servicetest.OpenRun(t, log, "old", cfg)
 	servicetest.CloseRun(t, log, "old")
@@ -50,7 +51,7 @@ func TestQueriesAndFeedback(t *testing.T) {
 		"a name of another kind":    {"r", "anna-1", query, []string{`"anna-1"`, "begin its name with q"}},
 		"an unknown task":           {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "z", Session: "anna", Consent: true}, []string{`task "z"`}},
 		"no instruction":            {"r", "q2", events.QuerySubmitted{Task: "a"}, []string{"instruction"}},
-		"the same name again":       {"r", "q-anna-1", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true}, []string{"q-anna-1", "something else"}},
+		"the same name again":       {"r", "q-anna-1", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true}, []string{"q-anna-1", "other content"}},
 		"a full run":                {"full", "q2", query, []string{"% full"}},
 		"a closed run":              {"old", "q2", query, []string{"run old is closed"}},
 		"feedback on nobody":        {"r", "g000009-0", events.FeedbackRecorded{Signal: events.SignalAccept}, []string{`rollout "g000009-0"`}},
@@ -80,8 +81,8 @@ func TestQueriesThatNobodyCouldAnswer(t *testing.T) {
 	log := natstest.Log(t)
 	silent, odd := servicetest.Config("a"), servicetest.Config("a", "quicksort")
 	silent.External, silent.Endpoint = true, ""
-	for _, cfg := range []*events.RunConfig{&silent, &odd} {
-		cfg.Features, cfg.Traffic = []string{events.FeatureUserTraffic}, events.Traffic{Rate: 1, Consent: events.ConsentOptional}
+	for _, cfg := range []*runfile.RunConfig{&silent, &odd} {
+		cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 1, Consent: runfile.ConsentOptional}
 	}
 	odd.Tasks[0].Tests = storage.Ref{}
 	servicetest.OpenRun(t, log, "silent", silent)
@@ -108,8 +109,8 @@ func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 	log := natstest.Log(t)
 	plain, rewarded := servicetest.Config("a", "b"), servicetest.Config("a", "b")
 	plain.Tasks[1].Tests, rewarded.Tasks[1].Tests = storage.Ref{}, storage.Ref{}
-	rewarded.Features = []string{events.FeatureFeedbackRewards}
-	for run, cfg := range map[string]events.RunConfig{"plain": plain, "rewarded": rewarded} {
+	rewarded.Features = []string{runfile.FeatureFeedbackRewards}
+	for run, cfg := range map[string]runfile.RunConfig{"plain": plain, "rewarded": rewarded} {
 		servicetest.OpenRun(t, log, run, cfg)
 		servicetest.StartRollout(t, log, run, "g000001-0", "a")
 		servicetest.StartRollout(t, log, run, "g000002-0", "b")
@@ -149,7 +150,7 @@ func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 func TestGroupsAreTraffic(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
-	cfg.Features, cfg.Traffic = []string{events.FeatureUserTraffic}, events.Traffic{Rate: 0.5}
+	cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 0.5}
 	servicetest.OpenRun(t, log, "r", cfg)
 	start(t, log)
 	for entity, c := range map[string]struct {
@@ -172,7 +173,7 @@ func TestGroupsAreTraffic(t *testing.T) {
 func TestRefusedUsersLeaveNoTrace(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
-	cfg.Features, cfg.Traffic = events.Features, events.Traffic{Rate: 0.5}
+	cfg.Features, cfg.Traffic = runfile.Features, runfile.Traffic{Rate: 0.5}
 	servicetest.OpenRun(t, log, "r", cfg)
 	start(t, log)
 	const planted = "my-private-words"

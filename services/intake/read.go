@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/schemas"
 )
 
 // read goes from a message to the fact that it states, with its payload decoded.
-func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Event, payload any, err error) {
-	run, t, entity, err := events.ParseDoorSubject(m.Subject)
+func (s *Service) read(ctx context.Context, from sender, m pipeline.Message) (fact events.Event, payload any, err error) {
+	run, t, entity, err := events.ParseIntakeSubject(m.Subject)
 	if err != nil {
 		return fact, nil, refuse("%v", err)
 	}
@@ -28,15 +29,23 @@ func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Even
 	if t.ExternalOnly() && !events.External(entity) {
 		return fact, nil, refuse("%s of %s: only Rondo's own services state it; outsiders may state it of groups whose names begin with %s", t, entity, events.ExternalPrefix)
 	}
+	if !m.Again {
+		if err := s.chargeBody(from, m); err != nil {
+			return fact, nil, err
+		}
+	}
 	body, err := s.log.DoorBody(ctx, m.Header, m.Data)
 	if err != nil {
-		return fact, nil, refuseLost(err)
+		return fact, nil, s.lostBody(err)
 	}
-	if err := schemas.Validate(t, body); err != nil {
-		return fact, nil, refuse("%s: %v", t, err)
+	if err = schemas.Validate(t, body); err == nil {
+		payload, err = decode(t, body)
 	}
-	payload, err = decode(t, body)
-	if err != nil {
+	switch {
+	case err != nil && len(m.Header[events.HeaderDataRef]) > 0: // the text of an error may quote the object
+		s.logger.Warn("body refused", "subject", m.Subject, "error", err)
+		return fact, nil, refuse("%s: the object that is its body does not fit the schema, which `rondo events schema %s` shows", t, t)
+	case err != nil:
 		return fact, nil, refuse("%s: %v", t, err)
 	}
 	ordinal, err := ordinal(m, t, payload)
@@ -47,8 +56,13 @@ func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Even
 		ID: events.ID(run, t, entity, ordinal), Run: run, Type: t, Entity: entity,
 		Source: source(m), Data: body,
 	}
+	if turn, ok := payload.(*events.TurnSampled); ok { // outsiders write its tokens as JSON
+		if fact.Data, err = events.Encode(turn); err != nil {
+			return fact, nil, refuse("%s: %v", t, err)
+		}
+	}
 	if t.Routed() {
-		fact.Route = events.RouteFinal // who made it runs its tools
+		fact.Route = runfile.RouteFinal // who made it runs its tools
 	}
 	return fact, payload, nil
 }
@@ -56,7 +70,7 @@ func (s *Service) read(ctx context.Context, m runtime.Message) (fact events.Even
 // decode reads a body that fits its schema. JSON's numbers are wider than Go's, so some still do not fit.
 func decode(t events.Type, body []byte) (any, error) {
 	payload := events.Payload(t)
-	err := json.Unmarshal(body, payload)
+	err := events.Decode(body, payload)
 	var number *json.UnmarshalTypeError
 	if errors.As(err, &number) {
 		return nil, fmt.Errorf("%s: %s does not fit %s", number.Field, number.Value, number.Type)
@@ -83,8 +97,8 @@ func happensOnce(t events.Type) bool {
 }
 
 // ordinal identifies the fact: by itself where it can happen only once or is counted, else by the sender's id, else by the
-// message's place at the door. All of them stay the same when the message is delivered again.
-func ordinal(m runtime.Message, t events.Type, payload any) (string, error) {
+// message's sequence in the intake's stream. All of them stay the same when the message is delivered again.
+func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
 	if happensOnce(t) {
 		return "0", nil
 	}
@@ -94,7 +108,8 @@ func ordinal(m runtime.Message, t events.Type, payload any) (string, error) {
 	ids := m.Header[events.HeaderMessageID]
 	switch {
 	case len(ids) == 0 || len(ids) == 1 && ids[0] == "":
-		return fmt.Sprintf("%s%d", ownOrdinal, m.Seq), nil
+		// The time is for streams that used a sequence twice: a power cut may take the last of them.
+		return fmt.Sprintf("%s%d-%d", ownOrdinal, m.Seq, m.Time.UnixNano()), nil
 	case len(ids) > 1 || len(ids[0]) > maxName || strings.HasPrefix(ids[0], ownOrdinal):
 		return "", refuse("%s %.40q: give one id of at most %d bytes that does not begin with %s", events.HeaderMessageID, ids, maxName, ownOrdinal)
 	}
@@ -102,7 +117,7 @@ func ordinal(m runtime.Message, t events.Type, payload any) (string, error) {
 }
 
 // source is who the outsider says it is.
-func source(m runtime.Message) string {
+func source(m pipeline.Message) string {
 	if v := m.Header[events.HeaderSource]; len(v) == 1 && v[0] != "" && len(v[0]) <= maxName {
 		return "outside/" + v[0]
 	}

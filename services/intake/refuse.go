@@ -5,24 +5,30 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // refusal is an answer to the outsider: the message is wrong and will not become right.
-type refusal struct{ reason string }
+type refusal struct {
+	reason string
+	// again is set where only a quota is spent: the time after which the same message may be taken in.
+	again time.Duration
+}
 
 func (r *refusal) Error() string { return r.reason }
 
-func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error { return &refusal{reason: fmt.Sprintf(format, args...)} }
 
 // inbox is a reply subject as NATS clients make them. Nobody may make the intake publish elsewhere.
 var inbox = regexp.MustCompile(`^_INBOX(\.[A-Za-z0-9_-]{1,64}){1,4}$`)
 
 // answer tells the outsider over core NATS.
-func (s *Service) answer(m runtime.Message, a events.DoorAnswer) {
+func (s *Service) answer(m pipeline.Message, a events.IntakeAnswer) {
 	reply := m.Header[events.HeaderReply]
 	if len(reply) != 1 || !inbox.MatchString(reply[0]) {
 		return
@@ -37,41 +43,47 @@ func (s *Service) answer(m runtime.Message, a events.DoorAnswer) {
 // must leave room for weights and runs.
 const refusedShare = 0.5
 
-// deadLetter records a refused message: nothing vanishes silently. Each has a chain of its own, so that many
-// can be recorded at once.
-func (s *Service) deadLetter(ctx context.Context, m runtime.Message, cause *refusal) error {
+// deadLetter is the record of a refused message, within the quota of whoever sent it: beyond it messages are answered and counted, and it is nil, as
+// where an earlier delivery recorded it. Each has a chain of its own, so that many can be recorded at once, and that no link misses it when it
+// expires.
+func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Message, cause *refusal) (*events.Event, error) {
+	dead := events.DeadLettered{
+		Stream: events.IntakeStream, Sequence: m.Seq, Consumer: topology.ConsumersOf(topology.Intake)[0].Name,
+		Subject: m.Subject, Reason: cause.reason,
+	}
+	entity := fmt.Sprintf("%s-%d", events.IntakeStream, m.Seq)
+	if stated, err := s.log.Has(ctx, events.Catalogue, events.Chain(events.Catalogue, events.DeadLetteredType.Kind(), entity)); err != nil || stated {
+		return nil, err
+	}
+	if !s.meter.records(from) {
+		s.meter.count(from, "unrecorded")
+		return nil, nil
+	}
 	full, err := s.log.Fill(ctx, events.Catalogue)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if full > refusedShare {
-		s.logger.Error("a refused message is not recorded: the catalogue is too full", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
-		return nil
-	}
-	dead := events.DeadLettered{
-		Stream: events.DoorStream, Sequence: m.Seq, Consumer: events.ConsumersOf(events.Intake)[0].Name,
-		Subject: m.Subject, Reason: cause.reason,
+		s.meter.count(from, "unrecorded")
+		s.logger.Error("dead letter not recorded", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
+		return nil, nil
 	}
 	if !personal(m) {
 		body, err := storage.PutBlob(ctx, s.log.Store(), m.Data)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		dead.Body = &body
 	}
-	letter, err := events.New(events.Catalogue, events.DeadLetteredType, fmt.Sprintf("%s-%d", events.DoorStream, m.Seq), "0", dead)
-	if err != nil {
-		return err
-	}
-	letter.Source = events.Intake
-	_, _, err = s.log.Append(ctx, letter)
-	return err
+	letter, err := events.New(events.Catalogue, events.DeadLetteredType, entity, "0", dead)
+	letter.Expires = s.meter.quotas.DeadLettersFor
+	return &letter, err
 }
 
 // personal reports whether a message is of a user. What users wrote, and their sessions, are not kept when they are refused: they
 // may not have agreed, and whether they have is not known of what cannot be read.
-func personal(m runtime.Message) bool {
-	_, t, _, err := events.ParseDoorSubject(m.Subject)
+func personal(m pipeline.Message) bool {
+	_, t, _, err := events.ParseIntakeSubject(m.Subject)
 	if err != nil {
 		return false
 	}

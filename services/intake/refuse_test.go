@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -45,19 +46,19 @@ func TestRefusals(t *testing.T) {
 		"type of our own":       {knock{subject: "rondo.in.r.rollout.g000001-0.scored", body: `{"reward":1}`}, []string{"rollout.scored", "outsiders"}},
 		"unknown run":           {knock{subject: "rondo.in.nobody.batch.trainer.consumed", body: `{"step":1}`}, []string{`"nobody"`}},
 		"reserved run":          {knock{subject: "rondo.in.IN.batch.trainer.consumed", body: `{"step":1}`}, []string{`"IN"`, "reserved"}},
-		"open a reserved run":   {knock{subject: "rondo.in.DEAD.run.DEAD.opened", body: openedBody(t, func(*events.RunConfig) {})}, []string{`"DEAD"`, "reserved"}},
+		"open a reserved run":   {knock{subject: "rondo.in.DEAD.run.DEAD.opened", body: openedBody(t, func(*runfile.RunConfig) {})}, []string{`"DEAD"`, "reserved"}},
 		"no run":                {knock{subject: "rondo.in._.batch.trainer.consumed", body: `{"step":1}`}, []string{"name a run"}},
 		"unknown feed":          {knock{subject: "rondo.in.r.batch.judge.consumed", body: `{"step":1}`}, []string{`feed "judge"`}},
 		"step not reached":      {knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":3}`}, []string{"step 3", "step 2"}},
 		"checkpoint not there":  {knock{subject: "rondo.in.r.batch.trainer.checkpointed", body: `{"step":3}`}, []string{"step 3"}},
 		"rewound too far":       {knock{subject: "rondo.in.r.batch.trainer.rewound", body: `{"to_step":7}`}, []string{"to_step 7"}},
 		"pause a closed run":    {knock{subject: "rondo.in.old.run.old.paused", body: `{}`}, []string{"run old is closed"}},
-		"open a closed run":     {knock{subject: "rondo.in.old.run.old.opened", body: openedBody(t, func(*events.RunConfig) {})}, []string{"run old is closed"}},
-		"open with another":     {knock{subject: "rondo.in.r.run.r.opened", body: openedBody(t, func(c *events.RunConfig) { c.Seed = 9 })}, []string{`"r" already`, "another configuration"}},
-		"invalid configuration": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.GroupSize = 0 })}, []string{"group_size 0", "1 to 1024"}},
-		"endpoint with a key":   {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Endpoint = "http://user:pass@host/v1" })}, []string{"endpoint"}},
-		"task twice":            {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Tasks = append(c.Tasks, c.Tasks[0]) })}, []string{"tasks", "twice"}},
-		"task without snapshot": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *events.RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} })}, []string{"tasks", "snapshot"}},
+		"open a closed run":     {knock{subject: "rondo.in.old.run.old.opened", body: openedBody(t, func(*runfile.RunConfig) {})}, []string{"run old is closed"}},
+		"open with another":     {knock{subject: "rondo.in.r.run.r.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Seed = 9 })}, []string{`"r" already`, "another configuration"}},
+		"invalid configuration": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.GroupSize = 0 })}, []string{"group_size 0", "1 to 1024"}},
+		"endpoint with a key":   {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Endpoint = "http://user:pass@host/v1" })}, []string{"endpoint"}},
+		"task twice":            {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks = append(c.Tasks, c.Tasks[0]) })}, []string{"tasks", "twice"}},
+		"task without snapshot": {knock{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = storage.Ref{} })}, []string{"tasks", "snapshot"}},
 		"entity is not the run": {knock{subject: "rondo.in.r.run.other.paused", body: `{}`}, []string{`"r"`, `"other"`}},
 		"subject too short":     {knock{subject: "rondo.in.r.batch.consumed", body: `{}`}, []string{"<entity>"}},
 		"subject too long":      {knock{subject: "rondo.in.r.batch.trainer.consumed.now", body: `{}`}, []string{"<entity>"}},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Bounds of a turn that was sampled elsewhere.
@@ -17,7 +18,7 @@ const (
 var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
 // admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
-func (s *Service) admitSampled(ctx context.Context, cfg events.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
+func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
 	switch {
 	case p.Turn >= cfg.Limits.Turns:
 		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
@@ -37,6 +38,12 @@ func (s *Service) admitSampled(ctx context.Context, cfg events.RunConfig, r *eve
 	}
 	if err := admitTokens(p); err != nil {
 		return err
+	}
+	if err := admitSegment(r, p); err != nil {
+		return err
+	}
+	if p.PolicyVersion == runfile.UnknownVersion {
+		return nil
 	}
 	return s.admitVersion(ctx, cfg, "policy_version", p.PolicyVersion)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -42,7 +43,7 @@ func TestSampledTurns(t *testing.T) {
 	if len(turns) != 4 { // one is the house's
 		t.Errorf("there are %v", servicetest.IDs(turns))
 	}
-	if last := turns[3]; last.ID != "r/rollout.x1-0/turn_sampled/2" || last.Route != events.RouteFinal {
+	if last := turns[3]; last.ID != "r/rollout.x1-0/turn_sampled/2" || last.Route != runfile.RouteFinal {
 		t.Errorf("the last turn is %s on %s", last.ID, last.Subject())
 	}
 	for name, c := range map[string]struct {

@@ -1,4 +1,4 @@
-// Package intake is the door: it checks what outsiders state against its schema and against the run, and puts
+// Package intake is the intake: it checks the submissions of outsiders against its schema and against the run, and puts
 // it on the log as a chained fact, or answers why not.
 package intake
 
@@ -11,8 +11,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // slots is how many messages are taken in at once.
@@ -23,58 +23,139 @@ type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
 	known  *chains
+	from   *senders
+	meter  *meter
 	// decoders holds a place for each trajectory file in memory.
 	decoders chan struct{}
 }
 
-// Run is the service.
-func Run(ctx context.Context, env runtime.Env) error {
-	s, err := newService(env)
+// Run is the service with the default quotas.
+func Run(ctx context.Context, env pipeline.Env) error { return RunWith(ctx, env, DefaultQuotas()) }
+
+// RunWith is the service.
+func RunWith(ctx context.Context, env pipeline.Env, q Quotas) error {
+	if err := q.Validate(); err != nil {
+		return err
+	}
+	s, err := newService(env, q)
 	if err != nil {
 		return err
 	}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Intake, Slots: slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
-func newService(env runtime.Env) (*Service, error) {
+func (s *Service) effect() pipeline.Effect {
+	return pipeline.Effect{Name: topology.Intake, Slots: slots, Handle: s.Handle, Recorded: s.recorded, GiveUp: s.giveUp}
+}
+
+func newService(env pipeline.Env, q Quotas) (*Service, error) {
 	known, err := newChains(env.Log)
-	return &Service{log: env.Log, logger: env.Logger, known: known, decoders: make(chan struct{}, decodersAtOnce)}, err
+	if err != nil {
+		return nil, err
+	}
+	from, err := newSenders(env.Log)
+	if err != nil {
+		return nil, err
+	}
+	meter, err := newMeter(q, env)
+	return &Service{log: env.Log, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}, err
 }
 
 // Handle takes one message in. Messages from a run's own stream are its closing, which the catalogue copies.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
-	if !strings.HasPrefix(m.Subject, events.DoorPrefix) {
-		return nil, s.copyClosing(ctx, m)
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+	if !fromOutside(m) {
+		return s.copyClosing(ctx, m)
 	}
-	stored, err := s.take(ctx, m)
-	if err == nil {
-		s.answer(m, events.DoorAnswer{ID: stored.ID, Sequence: stored.Seq})
-		return nil, nil
-	}
-	var refused *refusal
-	if !errors.As(err, &refused) {
-		if !lastDelivery(m) || ctx.Err() != nil {
-			return nil, err
-		}
-		// The door forgets the message after this delivery: the dead letter keeps its content.
-		refused = &refusal{fmt.Sprintf("given up after %d deliveries: %v", m.Delivered, err)}
-	}
-	if err := s.deadLetter(ctx, m, refused); err != nil {
+	from, err := s.from.of(ctx, m.Subject)
+	if err != nil {
 		return nil, err
 	}
-	s.answer(m, events.DoorAnswer{Error: refused.reason})
-	return nil, nil
+	facts, stored, err := s.take(ctx, from, m)
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		return s.refused(ctx, from, m, refused)
+	case err == nil && len(facts) == 0:
+		s.meter.count(from, "recorded")
+		s.answer(m, events.IntakeAnswer{ID: stored.ID, Sequence: stored.Seq})
+	}
+	return facts, err
 }
 
-func lastDelivery(m runtime.Message) bool {
-	return m.Delivered >= uint64(events.ConsumersOf(events.Intake)[0].MaxDeliver)
-}
+func fromOutside(m pipeline.Message) bool { return strings.HasPrefix(m.Subject, events.IntakePrefix) }
 
-// take checks a message and appends its fact.
-func (s *Service) take(ctx context.Context, m runtime.Message) (events.Event, error) {
-	fact, payload, err := s.read(ctx, m)
+// recorded answers when the message's fact, or its refusal, is on the log.
+func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []events.Event) error {
+	fact := facts[0]
+	if !fromOutside(m) {
+		return nil
+	}
+	from, err := s.from.of(ctx, m.Subject)
 	if err != nil {
-		return fact, err
+		return err
+	}
+	switch fact.Type {
+	case events.DeadLetteredType:
+		dead, err := events.Data[events.DeadLettered](fact)
+		if err != nil {
+			return err
+		}
+		s.meter.count(from, "refused")
+		s.answer(m, events.IntakeAnswer{Error: dead.Reason})
+		return nil
+	case events.RunOpenedType:
+		s.meter.count(from, "recorded")
+		return s.opened(m, fact)
+	}
+	s.meter.count(from, "recorded")
+	s.answer(m, events.IntakeAnswer{ID: fact.ID, Sequence: fact.Seq})
+	return nil
+}
+
+// giveUp refuses a message that could not be taken in by its last delivery. The intake's stream drops it then: the dead letter keeps its content.
+// What failed is the plane's own, and not told to outsiders.
+func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
+	if !fromOutside(m) {
+		return nil, cause
+	}
+	if !m.Again {
+		s.logger.Error("submission given up", "subject", m.Subject, "sequence", m.Seq, "deliveries", m.Delivered, "error", cause)
+	}
+	from, err := s.from.of(ctx, m.Subject)
+	if err != nil {
+		return nil, err
+	}
+	return s.refused(ctx, from, m, &refusal{reason: fmt.Sprintf("given up after %d deliveries: the intake could not check it; the operator finds the cause in the intake's log", m.Delivered)})
+}
+
+// refused answers a refused message, at once or when its dead letter is on the log.
+func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, cause *refusal) ([]events.Event, error) {
+	if cause.again > 0 {
+		s.meter.count(from, "over_quota")
+		s.answer(m, events.IntakeAnswer{Error: cause.reason, RetryAfterMS: cause.again.Milliseconds()})
+		return nil, nil
+	}
+	letter, err := s.deadLetter(ctx, from, m, cause)
+	if err != nil {
+		return nil, err
+	}
+	if letter == nil {
+		s.answer(m, events.IntakeAnswer{Error: cause.reason})
+		return nil, nil
+	}
+	return []events.Event{*letter}, nil
+}
+
+// take checks a message, and gives the facts that it becomes, or the one on the log that it became before.
+func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (facts []events.Event, stored events.Event, err error) {
+	if !m.Again {
+		if err := s.meter.message(from, m); err != nil {
+			return nil, stored, err
+		}
+	}
+	fact, payload, err := s.read(ctx, from, m)
+	if err != nil {
+		return nil, stored, err
 	}
 	if opened, ok := payload.(*events.RunOpened); ok {
 		return s.open(ctx, fact, opened, m.Time)
@@ -83,23 +164,23 @@ func (s *Service) take(ctx context.Context, m runtime.Message) (events.Event, er
 		// What was admitted once is not judged again: deadlines pass, and runs are paused.
 		stored, err := s.log.LastOfType(ctx, fact.Run, fact.Type, fact.Entity)
 		if err == nil && stored.ID == fact.ID {
-			return stored, s.same(fact, stored)
+			return nil, stored, s.same(fact, stored)
 		}
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-			return fact, err
+			return nil, stored, err
 		}
 	}
 	if _, ok := payload.(*events.TurnSampled); ok {
 		stored, found, err := s.onChain(ctx, fact)
 		if err != nil {
-			return fact, err
+			return nil, stored, err
 		}
 		if found {
-			return stored, s.same(fact, stored)
+			return nil, stored, s.same(fact, stored)
 		}
 	}
 	if err := s.admit(ctx, m, fact, payload); err != nil {
-		return fact, err
+		return nil, stored, err
 	}
 	return s.link(ctx, fact)
 }
@@ -118,28 +199,24 @@ func (s *Service) onChain(ctx context.Context, fact events.Event) (events.Event,
 
 // link puts a fact behind the last link of its chain, unless it stands on the chain already: a message that was
 // delivered before, or sent before under the same id.
-func (s *Service) link(ctx context.Context, fact events.Event) (events.Event, error) {
-	var earlier *events.Event
-	stored, _, err := s.log.AppendLast(ctx, fact, func(last *events.Event) error {
-		if last != nil {
-			e, found, err := s.known.find(ctx, *last, fact.ID)
-			if err != nil {
-				return err
-			}
-			if found {
-				earlier = &e
-				return errKnown
-			}
+func (s *Service) link(ctx context.Context, fact events.Event) (facts []events.Event, stored events.Event, err error) {
+	fact, last, err := s.log.BehindLast(ctx, fact)
+	if err != nil {
+		return nil, stored, err
+	}
+	if last != nil {
+		earlier, found, err := s.known.find(ctx, *last, fact.ID)
+		if err != nil {
+			return nil, stored, err
 		}
-		return s.follows(ctx, fact, last)
-	})
-	if earlier != nil {
-		stored, err = *earlier, nil
+		if found {
+			return nil, earlier, s.same(fact, earlier)
+		}
 	}
-	if err == nil {
-		err = s.same(fact, stored)
+	if err := s.follows(ctx, fact, last); err != nil {
+		return nil, stored, err
 	}
-	return stored, err
+	return []events.Event{fact}, stored, nil
 }
 
 // same refuses a fact in whose place another one stands.
@@ -148,29 +225,21 @@ func (s *Service) same(fact, stored events.Event) error {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
 	case happensOnce(fact.Type):
-		return refuse("%s of %s stands at sequence %d already and says something else", fact.Type, fact.Entity, stored.Seq)
+		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",
 		events.HeaderMessageID, fact.ID[strings.LastIndex(fact.ID, "/")+1:], fact.Type, fact.Entity, stored.Seq)
 }
 
-var errKnown = errors.New("on the log already")
-
 // copyClosing copies a run's closing to the catalogue.
-func (s *Service) copyClosing(ctx context.Context, m runtime.Message) error {
+func (s *Service) copyClosing(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	e, err := s.log.Event(ctx, m.Event.Run, m.Seq)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.catalogue(ctx, e)
-}
-
-// refuseLost refuses a body that the store does not hold, and lets the message come again when the store fails.
-func refuseLost(err error) error {
-	for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge, events.ErrMalformed} {
-		if errors.Is(err, wrong) {
-			return refuse("body: %v", err)
-		}
+	fact, err := s.catalogue(ctx, e)
+	if err != nil || fact == nil {
+		return nil, err
 	}
-	return err
+	return []events.Event{*fact}, nil
 }

@@ -2,11 +2,12 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -20,7 +21,7 @@ const (
 const decodersAtOnce = 4
 
 // admitFinished checks an episode's trajectory file against what the fact says of it.
-func (s *Service) admitFinished(ctx context.Context, cfg events.RunConfig, r *events.Rollout, p *events.RolloutFinished) error {
+func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.RolloutFinished) error {
 	want := fmt.Sprintf("runs/%s/trajectories/%s-", r.Run, r.ID)
 	if rest, ok := strings.CutPrefix(p.Trajectory.Key, want); !ok || len(p.Trajectory.SHA256) != 64 || rest != p.Trajectory.SHA256[:16]+".arrow" {
 		return refuse("trajectory %.200q: put the file at %s<first 16 digits of its sha256>.arrow", p.Trajectory.Key, want)
@@ -28,7 +29,7 @@ func (s *Service) admitFinished(ctx context.Context, cfg events.RunConfig, r *ev
 	if p.Task != r.Started.Task {
 		return refuse("task %.100q: rollout %s was started on task %q", p.Task, r.ID, r.Started.Task)
 	}
-	t, err := s.trajectory(ctx, p.Trajectory)
+	t, err := s.trajectory(ctx, r.Run, p.Trajectory)
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,15 @@ func (s *Service) admitFinished(ctx context.Context, cfg events.RunConfig, r *ev
 		{"dispatch_version", t.DispatchVersion, r.Started.PolicyVersion},
 	} {
 		if f.has != f.own {
-			return refuse("trajectory: the file's %s is %.100s, the rollout's %v", f.field, fmt.Sprint(f.has), f.own)
+			return refuse("trajectory: the file's %s is not the rollout's, %v", f.field, f.own)
+		}
+	}
+	if err := admitSamples(t); err != nil {
+		return err
+	}
+	for _, m := range t.Messages {
+		if m.Workspace != "" && !topology.IsBlob(m.Workspace) {
+			return refuse("trajectory: a workspace of its messages is no key of a blob")
 		}
 	}
 	if err := sameFigures(t, r, p); err != nil {
@@ -55,23 +64,20 @@ func (s *Service) admitFinished(ctx context.Context, cfg events.RunConfig, r *ev
 	if err := s.admitVersion(ctx, cfg, "max_version", p.MaxVersion); err != nil {
 		return err
 	}
-	if p.Workspace == nil {
-		return nil
-	}
-	_, err = s.object(ctx, "workspace", *p.Workspace, maxWorkspace)
-	return err
+	return s.admitBlob(ctx, harness(r.Run), "workspace", p.Workspace, maxWorkspace)
 }
 
-func (s *Service) trajectory(ctx context.Context, ref storage.Ref) (*storage.Trajectory, error) {
+func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (*storage.Trajectory, error) {
 	s.decoders <- struct{}{}
 	defer func() { <-s.decoders }()
-	data, err := s.object(ctx, "trajectory", ref, maxTrajectory)
+	data, err := s.object(ctx, harness(run), "trajectory", ref, maxTrajectory)
 	if err != nil {
 		return nil, err
 	}
 	t, err := storage.DecodeTrajectory(data)
 	if err != nil {
-		return nil, refuse("trajectory %s: %v", ref.Key, err)
+		s.logger.Warn("trajectory file refused", "run", run, "key", ref.Key, "error", err)
+		return nil, refuse("trajectory %s: it is no trajectory file; the operator finds what is wrong with it in the intake's log", ref.Key)
 	}
 	return t, nil
 }
@@ -110,30 +116,8 @@ func sameFigures(t *storage.Trajectory, r *events.Rollout, p *events.RolloutFini
 		{"max_version", p.MaxVersion, is.MaxVersion},
 	} {
 		if f.stated != f.has {
-			return refuse("%s %.100s: the trajectory file has %.100s", f.field, fmt.Sprint(f.stated), fmt.Sprint(f.has))
+			return refuse("%s %.100s: the trajectory file has another value", f.field, fmt.Sprint(f.stated))
 		}
 	}
 	return nil
-}
-
-// object fetches what an outsider put into the store, when it is what the reference says and not too large.
-func (s *Service) object(ctx context.Context, field string, ref storage.Ref, most int64) ([]byte, error) {
-	store := s.log.Store()
-	info, err := storage.Info{}, ref.Validate()
-	if err == nil {
-		info, err = store.Stat(ctx, ref.Key)
-	}
-	var data []byte
-	if size := max(info.Size, ref.Size); err == nil && size > most { // the reference may lie
-		err = fmt.Errorf("%s: %w: %d bytes (limit %d)", ref.Key, storage.ErrTooLarge, size, most)
-	}
-	if err == nil {
-		data, err = storage.GetBlob(ctx, store, ref)
-	}
-	for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
-		if errors.Is(err, wrong) {
-			return nil, refuse("%s: %v", field, err)
-		}
-	}
-	return data, err
 }

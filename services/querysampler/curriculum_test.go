@@ -6,20 +6,21 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 func TestWeights(t *testing.T) {
 	for _, c := range []struct {
-		c     events.Curriculum
+		c     runfile.Curriculum
 		p     float64
 		tried bool
 		want  float64
 	}{
-		{events.Curriculum{}, 0, false, 1},
-		{events.Curriculum{}, 0, true, 0.1},
-		{events.Curriculum{}, 1, true, 0.1},
-		{events.Curriculum{}, 0.5, true, 1},
-		{events.Curriculum{Floor: 0.2}, 0.25, true, 0.2 + 0.8*0.75},
+		{runfile.Curriculum{}, 0, false, 1},
+		{runfile.Curriculum{}, 0, true, 0.1},
+		{runfile.Curriculum{}, 1, true, 0.1},
+		{runfile.Curriculum{}, 0.5, true, 1},
+		{runfile.Curriculum{Floor: 0.2}, 0.25, true, 0.2 + 0.8*0.75},
 	} {
 		if got := weight(c.c, c.p, c.tried); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("weight(%+v, %g, %v) = %g, want %g", c.c, c.p, c.tried, got, c.want)
@@ -30,28 +31,28 @@ func TestWeights(t *testing.T) {
 func TestPassRates(t *testing.T) {
 	members := []events.Member{{Reward: 1}, {Reward: 0.4}, {Reward: 2}, {Failed: true, Reward: 1}, {Reward: 0}}
 	for _, c := range []struct {
-		c      events.Curriculum
+		c      runfile.Curriculum
 		before float64
 		tried  bool
 		want   float64
 	}{
-		{events.Curriculum{}, 0, false, 0.5},
-		{events.Curriculum{}, 1, true, 0.8 + 0.2*0.5},
-		{events.Curriculum{PassAt: 0.3, Decay: 0.5}, 0, true, 0.5 * 0.75},
+		{runfile.Curriculum{}, 0, false, 0.5},
+		{runfile.Curriculum{}, 1, true, 0.8 + 0.2*0.5},
+		{runfile.Curriculum{PassAt: 0.3, Decay: 0.5}, 0, true, 0.5 * 0.75},
 	} {
 		got, ok := passRate(c.c, c.before, c.tried, members)
 		if !ok || math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("passRate(%+v, %g, %v) = %g, %v, want %g", c.c, c.before, c.tried, got, ok, c.want)
 		}
 	}
-	if got, ok := passRate(events.Curriculum{}, 0.3, true, members[3:4]); ok || got != 0.3 {
+	if got, ok := passRate(runfile.Curriculum{}, 0.3, true, members[3:4]); ok || got != 0.3 {
 		t.Errorf("a group of failures moves the rate to %g, %v", got, ok)
 	}
 }
 
 // TestCurriculum: tasks that always pass or always fail are drawn by the floor, the others as the formula says.
 func TestCurriculum(t *testing.T) {
-	change := func(c *events.RunConfig) { c.Curriculum, c.Seed = &events.Curriculum{}, 7 }
+	change := func(c *runfile.RunConfig) { c.Curriculum, c.Seed = &runfile.Curriculum{}, 7 }
 	l := newLog(t, change)
 	opened(l)
 	one, half := []events.Member{{Reward: 1}, {Reward: 1}}, []events.Member{{Reward: 1}, {Reward: 0}}
@@ -89,7 +90,7 @@ func TestCurriculum(t *testing.T) {
 
 // TestCurriculumOpensWhatItDraws in the order of the draws.
 func TestCurriculumOpensWhatItDraws(t *testing.T) {
-	change := func(c *events.RunConfig) { c.Curriculum, c.Seed = &events.Curriculum{}, 3 }
+	change := func(c *runfile.RunConfig) { c.Curriculum, c.Seed = &runfile.Curriculum{}, 3 }
 	l := newLog(t, change)
 	opened(l)
 	draw, err := NewDecider(testRun, config(change)).drawer(l.View())

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -14,18 +16,18 @@ import (
 // rollout_failed (deadline, cancelled), run_paused and run_closed.
 type Decider struct {
 	run  string
-	cfg  events.RunConfig
-	feed events.Feed // the first one: it paces the run; an evaluation may have none
+	cfg  runfile.RunConfig
+	feed runfile.Feed // the first one: it paces the run; an evaluation may have none
 	// known are the names of the run's own tasks.
 	known    map[string]bool
 	maxBytes int64
 }
 
 // NewDecider makes the decider of one run.
-func NewDecider(run string, cfg events.RunConfig) *Decider {
+func NewDecider(run string, cfg runfile.RunConfig) *Decider {
 	d := &Decider{
 		run: run, cfg: cfg, known: map[string]bool{},
-		maxBytes: events.Stream(events.RunStream(run)).MaxBytes,
+		maxBytes: topology.Stream(events.RunStream(run)).MaxBytes,
 	}
 	if len(cfg.Feeds) > 0 {
 		d.feed = cfg.Feeds[0]
@@ -57,7 +59,7 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 		p.add(events.New(d.run, events.RunClosedType, d.run, "0", events.RunClosed{Reason: fmt.Sprintf("all tasks are tried (epochs: %d)", d.cfg.Epochs)}))
 	case s.Paused:
 	default:
-		if class, why := d.brake(s); class != "" {
+		if class, why := d.mustStop(s); class != "" {
 			d.pause(&p, s, class, why)
 			break
 		}

@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 const testRun = "r"
 
 // config is a small run: 2 groups of 2 a batch, 5 tasks.
-func config(change func(*events.RunConfig)) events.RunConfig {
-	cfg := events.DefaultRunConfig()
+func config(change func(*runfile.RunConfig)) runfile.RunConfig {
+	cfg := runfile.DefaultRunConfig()
 	cfg.GroupSize = 2
-	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "second", GroupsPerBatch: 7}}
+	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "second", GroupsPerBatch: 7}}
 	cfg.Staleness.Max = 1
-	cfg.Limits.Timeout = events.Duration(10 * time.Minute)
+	cfg.Limits.Timeout = runfile.Duration(10 * time.Minute)
 	for i := range 5 {
-		cfg.Tasks = append(cfg.Tasks, events.TaskSpec{Name: fmt.Sprintf("task-%d", i)})
+		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{Name: fmt.Sprintf("task-%d", i)})
 	}
 	if change != nil {
 		change(&cfg)
@@ -29,7 +30,7 @@ func config(change func(*events.RunConfig)) events.RunConfig {
 	return cfg
 }
 
-func newLog(t *testing.T, change func(*events.RunConfig)) *decidertest.Log {
+func newLog(t *testing.T, change func(*runfile.RunConfig)) *decidertest.Log {
 	t.Helper()
 	return decidertest.New(t, testRun, NewDecider(testRun, config(change)))
 }
@@ -70,7 +71,7 @@ func published(l *decidertest.Log, run string, version, through int64) {
 }
 
 func TestOpensGroups(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.Staleness.Max = 0 })
+	l := newLog(t, func(c *runfile.RunConfig) { c.Staleness.Max = 0 })
 	if facts := l.Settle(); len(facts) != 0 {
 		t.Fatalf("before the run is opened: %v", decidertest.Names(facts))
 	}
@@ -182,7 +183,7 @@ func TestCapacity(t *testing.T) {
 
 // An export has no trainer: what it has collected is done with, and its steps end the run.
 func TestExportPacesItself(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.Feeds[0].MinReward, c.Steps = new(1.0), 3 })
+	l := newLog(t, func(c *runfile.RunConfig) { c.Feeds[0].MinReward, c.Steps = new(1.0), 3 })
 	opened(l)
 	if got := openedGroups(l.Settle()); !slices.Equal(got, groupIDs(1, 4)) {
 		t.Fatalf("at first %v are opened", got)
@@ -296,7 +297,7 @@ func TestClosing(t *testing.T) {
 		}
 	})
 	t.Run("after the last step", func(t *testing.T) {
-		l := newLog(t, func(c *events.RunConfig) { c.Steps = 2 })
+		l := newLog(t, func(c *runfile.RunConfig) { c.Steps = 2 })
 		opened(l)
 		l.Settle()
 		ready(l, "trainer", 1, groupIDs(1, 2)...)
@@ -316,7 +317,7 @@ func TestClosing(t *testing.T) {
 		}
 	})
 	t.Run("a dropped group is replaced before the end", func(t *testing.T) {
-		l := newLog(t, func(c *events.RunConfig) { c.Steps, c.Staleness.Max = 2, 5 })
+		l := newLog(t, func(c *runfile.RunConfig) { c.Steps, c.Staleness.Max = 2, 5 })
 		opened(l)
 		if got := openedGroups(l.Settle()); !slices.Equal(got, groupIDs(1, 4)) {
 			t.Errorf("two steps need four groups, opened %v", got)

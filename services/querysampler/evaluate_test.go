@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 // evaluation tries each of the five tasks in two groups of two, four rollouts at once.
-func evaluation(change func(*events.RunConfig)) events.RunConfig {
-	return config(func(c *events.RunConfig) {
+func evaluation(change func(*runfile.RunConfig)) runfile.RunConfig {
+	return config(func(c *runfile.RunConfig) {
 		c.Feeds, c.Epochs, c.InFlight = nil, 2, 4
 		if change != nil {
 			change(c)
@@ -22,7 +23,7 @@ func evaluation(change func(*events.RunConfig)) events.RunConfig {
 	})
 }
 
-func newEvaluation(t *testing.T, change func(*events.RunConfig)) *decidertest.Log {
+func newEvaluation(t *testing.T, change func(*runfile.RunConfig)) *decidertest.Log {
 	t.Helper()
 	l := decidertest.New(t, testRun, NewDecider(testRun, evaluation(change)))
 	opened(l)
@@ -32,17 +33,17 @@ func newEvaluation(t *testing.T, change func(*events.RunConfig)) *decidertest.Lo
 // Every task is tried in as many groups as there are epochs, whatever comes of them, and then the run closes.
 func TestEvaluationEndsByItself(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*events.RunConfig)
+		change func(*runfile.RunConfig)
 		failed []bool // members of each group
 		atOnce int
 	}{
 		"scored":             {nil, []bool{false, false}, 2},
 		"one member failed":  {nil, []bool{true, false}, 2},
 		"all members failed": {nil, []bool{true, true}, 2},
-		"one at a time":      {func(c *events.RunConfig) { c.InFlight = 1 }, []bool{false, false}, 1},
-		"by default":         {func(c *events.RunConfig) { c.InFlight = 0 }, []bool{false, false}, 10},
-		"with feeds": {func(c *events.RunConfig) {
-			c.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}}
+		"one at a time":      {func(c *runfile.RunConfig) { c.InFlight = 1 }, []bool{false, false}, 1},
+		"by default":         {func(c *runfile.RunConfig) { c.InFlight = 0 }, []bool{false, false}, 10},
+		"with feeds": {func(c *runfile.RunConfig) {
+			c.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2}}
 		}, []bool{false, false}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestEvaluationEndsByItself(t *testing.T) {
 
 // A rollout that never ends does not keep the evaluation from ending: its deadline comes.
 func TestEvaluationWaitsForDeadlines(t *testing.T) {
-	l := newEvaluation(t, func(c *events.RunConfig) { c.Epochs, c.InFlight = 1, 100 })
+	l := newEvaluation(t, func(c *runfile.RunConfig) { c.Epochs, c.InFlight = 1, 100 })
 	groups := openedGroups(l.Settle())
 	if len(groups) != 5 {
 		t.Fatalf("opened %v", groups)
@@ -119,7 +120,7 @@ func TestEvaluationWaitsForDeadlines(t *testing.T) {
 // A pinned version is that of every rollout, whatever is published meanwhile.
 func TestPinnedVersion(t *testing.T) {
 	for version := range int64(2) {
-		l := newEvaluation(t, func(c *events.RunConfig) { c.PolicyVersion = &version })
+		l := newEvaluation(t, func(c *runfile.RunConfig) { c.PolicyVersion = &version })
 		published(l, "another-run", 7, 99)
 		facts := l.Settle()
 		if len(facts) == 0 {
@@ -141,7 +142,7 @@ func TestPinnedVersion(t *testing.T) {
 
 // A query that comes while the last group is under way is still answered.
 func TestQueriesOfAnEvaluation(t *testing.T) {
-	l := newEvaluation(t, func(c *events.RunConfig) { c.Epochs, c.InFlight = 1, 1 })
+	l := newEvaluation(t, func(c *runfile.RunConfig) { c.Epochs, c.InFlight = 1, 1 })
 	var asked, answered bool
 	for range 10 {
 		facts := l.Settle()
@@ -187,7 +188,7 @@ func TestPausedAndClosedEvaluation(t *testing.T) {
 func TestEvaluationAfterARestart(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		cfg := evaluation(func(c *events.RunConfig) { c.InFlight = 2 * (1 + int(seed)) })
+		cfg := evaluation(func(c *runfile.RunConfig) { c.InFlight = 2 * (1 + int(seed)) })
 		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg, members: map[string][]events.Member{}, size: map[string]int{}}
 		opened(s.Log)
 		for range 50 {

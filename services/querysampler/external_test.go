@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-func external(c *events.RunConfig) { c.External, c.Endpoint, c.Tasks = true, "", nil }
+func external(c *runfile.RunConfig) { c.External, c.Endpoint, c.Tasks = true, "", nil }
 
 func openedOutside(l *decidertest.Log, group string, size int) {
 	l.Happen(events.GroupOpenedType, group, events.GroupOpened{Task: "theirs", Size: size, PolicyVersion: 3})
@@ -44,7 +45,7 @@ func TestOutsidersGroupsCount(t *testing.T) {
 
 // An external run opens nothing by itself, keeps deadlines, and closes after its steps.
 func TestExternalRun(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { external(c); c.Steps = 1 })
+	l := newLog(t, func(c *runfile.RunConfig) { external(c); c.Steps = 1 })
 	opened(l)
 	if facts := l.Settle(); len(facts) != 0 {
 		t.Fatalf("it states %v", decidertest.Names(facts))

@@ -6,8 +6,8 @@ import (
 )
 
 // count counts a group, once, as one that may be trained.
-func count(tx *projection.Tx, s *state, group string, p place) error {
-	_, known, err := projection.Get[place](tx, counted+group)
+func count(tx *projection.Tx, s *state, group string, p capacityUse) error {
+	_, known, err := projection.Get[capacityUse](tx, counted+group)
 	if err != nil || known {
 		return err
 	}
@@ -18,7 +18,7 @@ func count(tx *projection.Tx, s *state, group string, p place) error {
 }
 
 // uncount takes a group out of what is not covered.
-func (d *Decider) uncount(tx *projection.Tx, s *state, group string, p place) error {
+func (d *Decider) uncount(tx *projection.Tx, s *state, group string, p capacityUse) error {
 	s.Uncovered--
 	switch tokens := d.tokens(p); {
 	case !p.Complete:
@@ -35,7 +35,7 @@ func (d *Decider) uncount(tx *projection.Tx, s *state, group string, p place) er
 // giveBack gives the place of a group back that will not be trained. A drop that raced with a batch of the group is
 // void.
 func (d *Decider) giveBack(tx *projection.Tx, s *state, group string) error {
-	p, known, err := projection.Get[place](tx, counted+group)
+	p, known, err := projection.Get[capacityUse](tx, counted+group)
 	if err != nil || !known || p.Batched {
 		return err
 	}
@@ -50,7 +50,7 @@ func (d *Decider) applyCompleted(tx *projection.Tx, s *state, e events.Event) er
 	if err != nil {
 		return err
 	}
-	p, known, err := projection.Get[place](tx, counted+e.Entity)
+	p, known, err := projection.Get[capacityUse](tx, counted+e.Entity)
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,9 @@ func (d *Decider) applyCompleted(tx *projection.Tx, s *state, e events.Event) er
 			continue
 		}
 		delete(p.Tokens, m.Rollout)
+	}
+	if survivors == 0 {
+		d.noteFate(s, e.Entity, 'f')
 	}
 	if survivors == 0 || len(d.cfg.Feeds) == 0 {
 		return d.giveBack(tx, s, e.Entity)
@@ -102,6 +105,11 @@ func (d *Decider) applyDropped(tx *projection.Tx, s *state, e events.Event) erro
 	if err != nil || dropped.Feed != d.feed.Name {
 		return err
 	}
+	if p, known, err := projection.Get[capacityUse](tx, counted+e.Entity); err != nil {
+		return err
+	} else if known && !p.Batched {
+		d.noteFate(s, e.Entity, fateOf(dropped))
+	}
 	return d.giveBack(tx, s, e.Entity)
 }
 
@@ -116,10 +124,10 @@ func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error 
 	s.Ready = max(s.Ready, ready.Step)
 	s.Batches++
 	for _, g := range ready.Groups {
-		if err := count(tx, s, g, place{}); err != nil { // a drop that raced with the batch came first
+		if err := count(tx, s, g, capacityUse{}); err != nil { // a drop that raced with the batch came first
 			return err
 		}
-		p, _, err := projection.Get[place](tx, counted+g)
+		p, _, err := projection.Get[capacityUse](tx, counted+g)
 		if err != nil {
 			return err
 		}
@@ -127,6 +135,7 @@ func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error 
 			s.Running--
 		}
 		if !p.Batched {
+			d.noteFate(s, g, batched)
 			s.BatchedTokens += d.tokens(p)
 		}
 		p.Complete, p.Batched = true, true
@@ -161,7 +170,7 @@ func (d *Decider) cover(tx *projection.Tx, s *state, through int64) error {
 		}
 		s.Batches--
 		for _, g := range b.Groups {
-			p, known, err := projection.Get[place](tx, counted+g)
+			p, known, err := projection.Get[capacityUse](tx, counted+g)
 			if err != nil || !known {
 				return err
 			}

@@ -38,7 +38,7 @@ func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error
 	} else if err := takeUp(tx, s, opened); err != nil {
 		return err
 	}
-	if err := count(tx, s, e.Entity, place{Forked: opened.Origin != nil}); err != nil {
+	if err := count(tx, s, e.Entity, capacityUse{Forked: opened.Origin != nil}); err != nil {
 		return err
 	}
 	return projection.Put(tx, halfOpen+e.Entity, g)
@@ -83,7 +83,9 @@ func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	if err := projection.Put(tx, flying+e.Entity, inFlight{ID: e.Entity, Deadline: started.Deadline}); err != nil {
+	r := inFlight{ID: e.Entity, Deadline: started.Deadline}
+	r.Progress.Apply(e)
+	if err := projection.Put(tx, flying+e.Entity, r); err != nil {
 		return err
 	}
 	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
@@ -106,7 +108,8 @@ func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
 	if !ok || err != nil {
 		return err
 	}
-	r.Failing, r.Answered = nil, true // where it is not scored in time, nobody gave feedback
+	r.Progress.Apply(e)
+	r.Failing = nil // where it is not scored in time, nobody gave feedback
 	if err := projection.Put(tx, flying+e.Entity, r); err != nil || d.feed.TokensPerBatch == 0 {
 		return err
 	}
@@ -125,6 +128,9 @@ func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
 
 func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error {
 	s.passed(e, events.StageScorer)
+	if err := d.noteScored(tx, s, e.Entity); err != nil {
+		return err
+	}
 	if d.feed.TokensPerBatch > 0 {
 		if err := d.addTokens(tx, e); err != nil {
 			return err
@@ -144,7 +150,7 @@ func (d *Decider) addTokens(tx *projection.Tx, e events.Event) error {
 		return err
 	}
 	key := counted + events.GroupOf(e.Entity)
-	p, ok, err := projection.Get[place](tx, key)
+	p, ok, err := projection.Get[capacityUse](tx, key)
 	if !ok || err != nil {
 		return err
 	}
@@ -155,10 +161,10 @@ func (d *Decider) addTokens(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, key, p)
 }
 
-// applyInvalidated takes the tokens back that will not be trained on. What stands in a batch stays there.
+// applyInvalidated takes the tokens back that will not be trained on. What is in a batch stays there.
 func (d *Decider) applyInvalidated(tx *projection.Tx, s *state, e events.Event) error {
 	key := counted + events.GroupOf(e.Entity)
-	p, ok, err := projection.Get[place](tx, key)
+	p, ok, err := projection.Get[capacityUse](tx, key)
 	if !ok || err != nil || p.Batched || p.Tokens[e.Entity] == 0 {
 		return err
 	}

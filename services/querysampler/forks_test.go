@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 // Forks come behind queries and before tasks, each once; their members say where they begin, and no task of the epoch is displaced.
@@ -64,7 +65,7 @@ func TestForks(t *testing.T) {
 
 // How many forks pass says nothing of their task, which they did not begin.
 func TestForksLeaveTheCurriculumAlone(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.Curriculum = &events.Curriculum{} })
+	l := newLog(t, func(c *runfile.RunConfig) { c.Curriculum = &runfile.Curriculum{} })
 	opened(l)
 	for n, origin := range map[int64]*events.Origin{71: nil, 72: {Rollout: "g000001-0"}} {
 		id := events.GroupID(n)

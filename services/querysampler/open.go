@@ -105,15 +105,15 @@ func (d *Decider) tokensFor(s state, n int64) float64 {
 		return 0
 	}
 	budget, mean := float64(d.feed.TokensPerBatch), max(1, d.meanTokens(s))
-	fits := math.Floor(budget/mean) * mean
-	return float64(n-1)*fits + budget
+	fits := float64(math.Floor(budget/mean) * mean)
+	return float64(float64(n-1)*fits) + budget
 }
 
 // unbatched is how many tokens of complete groups wait for a batch.
 func (s *state) unbatched() float64 { return float64(s.UncoveredTokens - s.BatchedTokens) }
 
 // expected is how many tokens the groups in flight will have.
-func (d *Decider) expected(s state) float64 { return float64(s.Running) * d.meanTokens(s) }
+func (d *Decider) expected(s state) float64 { return float64(float64(s.Running) * d.meanTokens(s)) }
 
 // meanTokens is the moving average of the groups' tokens. The run file's guess is as good as one measurement.
 func (d *Decider) meanTokens(s state) float64 {

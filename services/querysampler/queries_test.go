@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 func submitted(l *decidertest.Log, names ...string) {
@@ -60,7 +61,7 @@ func TestQueriesComeFirst(t *testing.T) {
 
 // Queries are taken up in external runs, not in paused or closed ones.
 func TestQueriesOfSpecialRuns(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.External = true })
+	l := newLog(t, func(c *runfile.RunConfig) { c.External = true })
 	opened(l)
 	submitted(l, "q1")
 	if got := tasksOf(t, l.Settle()); !slices.Equal(got, []string{"q1"}) {
@@ -84,7 +85,7 @@ func TestQueriesOfSpecialRuns(t *testing.T) {
 
 // A run that has all the groups that it needs still answers.
 func TestQueriesBeyondTheSteps(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.Steps, c.Staleness.Max = 1, 5 })
+	l := newLog(t, func(c *runfile.RunConfig) { c.Steps, c.Staleness.Max = 1, 5 })
 	opened(l)
 	if got := openedGroups(l.Settle()); !slices.Equal(got, groupIDs(1, 2)) {
 		t.Fatalf("one step opens %v", got)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
 // replayed is the log as a sampler sees it that has lost its local state.
-func replayed(t *testing.T, l *decidertest.Log, cfg events.RunConfig) *decidertest.Log {
+func replayed(t *testing.T, l *decidertest.Log, cfg runfile.RunConfig) *decidertest.Log {
 	t.Helper()
 	again := decidertest.New(t, testRun, NewDecider(testRun, cfg))
 	again.Now = l.Now
@@ -27,7 +28,7 @@ func replayed(t *testing.T, l *decidertest.Log, cfg events.RunConfig) *deciderte
 type schedule struct {
 	*decidertest.Log
 	rng      *rand.Rand
-	cfg      events.RunConfig
+	cfg      runfile.RunConfig
 	flying   []string
 	members  map[string][]events.Member
 	size     map[string]int
@@ -117,9 +118,9 @@ func TestDecisionsAfterARestart(t *testing.T) {
 	groups := 0
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		change := func(c *events.RunConfig) {
-			c.Curriculum = &events.Curriculum{}
-			c.Limits.Timeout = events.Duration(5 * time.Minute)
+		change := func(c *runfile.RunConfig) {
+			c.Curriculum = &runfile.Curriculum{}
+			c.Limits.Timeout = runfile.Duration(5 * time.Minute)
 		}
 		cfg := config(change)
 		if seed%2 == 1 {
@@ -157,7 +158,7 @@ func checkBooks(t *testing.T, s *schedule) {
 	}
 	d := NewDecider(testRun, s.cfg)
 	var groups, running, tokens, batched int64
-	for p, err := range projection.Scan[place](s.View(), counted) {
+	for p, err := range projection.Scan[capacityUse](s.View(), counted) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 // plant is a simulated fleet, feeder and trainer around the sampler; a tick is a second.
@@ -62,10 +63,10 @@ const (
 // simulate lets the time pass and fails the test when nothing is trained for long.
 func simulate(t *testing.T, c scenario, byTokens bool) *plant {
 	t.Helper()
-	cfg := tokenConfig(func(cfg *events.RunConfig) {
+	cfg := tokenConfig(func(cfg *runfile.RunConfig) {
 		cfg.Staleness.Max, cfg.Filters.Truncated = c.max, true
 		if !byTokens {
-			cfg.Feeds[0] = events.Feed{Name: "trainer", GroupsPerBatch: c.perBatch}
+			cfg.Feeds[0] = runfile.Feed{Name: "trainer", GroupsPerBatch: c.perBatch}
 		}
 	})
 	p := &plant{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rand.New(rand.NewPCG(1, 2)), scenario: c, running: map[string]simulated{}}

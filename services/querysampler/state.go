@@ -29,6 +29,15 @@ type state struct {
 	LastFailure string `json:"last_failure,omitempty"`
 	// Troubles are the rollouts in a row that failed at a stage while none got past it.
 	Troubles map[string]trouble `json:"troubles,omitempty"`
+	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the last failure of each stage, where the run decides
+	// on a window.
+	Outcomes string             `json:"outcomes,omitempty"`
+	Failures map[string]failing `json:"failures,omitempty"`
+	// Lacks are those of the last turn that cannot be trained on; Called: a turn has called a tool.
+	Lacks  []string `json:"lacks,omitempty"`
+	Called bool     `json:"called,omitempty"`
+	// Fates are what became of the latest groups, a letter each.
+	Fates string `json:"fates,omitempty"`
 	// Spent is how many prompt and completion tokens turns have had since the budget was granted.
 	Spent    int64  `json:"spent,omitempty"`
 	PausedBy string `json:"paused_by,omitempty"` // the class of the last pause
@@ -69,8 +78,9 @@ type inFlight struct {
 	Deadline time.Time `json:"deadline"`
 	// Failing is the try that failed last, nil when the rollout has gone on since.
 	Failing *failing `json:"failing,omitempty"`
-	// Answered: it has had a turn.
-	Answered bool `json:"answered,omitempty"`
+	events.Progress
+	// Noted: it is counted as one that cannot be trained on.
+	Noted bool `json:"noted,omitempty"`
 	// Tokens that a feed would train on.
 	Tokens int64 `json:"tokens,omitempty"`
 }
@@ -89,8 +99,8 @@ type batch struct {
 	Groups []string `json:"groups"`
 }
 
-// place is what a group takes of the capacity.
-type place struct {
+// capacityUse is what a group takes of the capacity.
+type capacityUse struct {
 	Batched  bool `json:"batched,omitempty"`
 	Complete bool `json:"complete,omitempty"`
 	// Forked groups begin half way: how many of them pass says little of their task.
@@ -100,9 +110,9 @@ type place struct {
 }
 
 // tokens are those of a group, which at most fill a batch: a longer group is one by itself.
-func (d *Decider) tokens(p place) (n int64) {
+func (d *Decider) tokens(p capacityUse) (n int64) {
 	for _, t := range p.Tokens {
-		n += t
+		n = events.AddTokens(n, t)
 	}
 	return min(n, d.feed.TokensPerBatch)
 }
@@ -162,7 +172,7 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.RolloutStartedType:
 		return d.applyStarted(tx, e)
 	case events.TurnSampledType:
-		return applySampled(tx, s, e)
+		return d.applySampled(tx, s, e)
 	case events.ToolsCompletedType:
 		return applyProgress(tx, s, e, events.StageTools)
 	case events.StepScoredType:

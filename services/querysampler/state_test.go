@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
@@ -63,7 +65,7 @@ func TestLargeBodiesDoNotFillTheStream(t *testing.T) {
 
 // What describes something that is over leaves the state, whatever way it ends.
 func TestStateShrinks(t *testing.T) {
-	l := newLog(t, func(c *events.RunConfig) { c.Steps = 40 })
+	l := newLog(t, func(c *runfile.RunConfig) { c.Steps = 40 })
 	opened(l)
 	step := int64(0)
 	var waiting []string
@@ -107,7 +109,7 @@ func TestOverheadIsEnough(t *testing.T) {
 	l.Happen(events.RunOpenedType, d.run, events.RunOpened{Config: cfg})
 	l.Settle()
 	for _, e := range l.Events {
-		e.Source, e.TraceParent, e.DecidedAt, e.AsOf = events.QuerySampler, strings.Repeat("0", 55), l.Now, e.Seq
+		e.Source, e.TraceParent, e.DecidedAt, e.AsOf = topology.QuerySampler, strings.Repeat("0", 55), l.Now, e.Seq
 		msg := e.Message()
 		if size := int64(msg.Size()); size > int64(len(e.Data))+eventOverhead {
 			t.Errorf("%s takes %d bytes with a body of %d", e.ID, size, len(e.Data))

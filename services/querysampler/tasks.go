@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -23,7 +24,7 @@ func (d *Decider) drawer(v projection.View) (func(n int64) string, error) {
 	}
 	return func(n int64) string {
 		rng := rand.New(rand.NewPCG(uint64(d.cfg.Seed), uint64(n)))
-		at := rng.Float64() * total
+		at := float64(rng.Float64() * total)
 		for i, w := range weights {
 			if at -= w; at < 0 {
 				return d.cfg.Tasks[i].Name
@@ -34,16 +35,16 @@ func (d *Decider) drawer(v projection.View) (func(n int64) string, error) {
 }
 
 // weight is what events.Curriculum says of a task with pass rate p.
-func weight(c events.Curriculum, p float64, tried bool) float64 {
+func weight(c runfile.Curriculum, p float64, tried bool) float64 {
 	if !tried {
 		return 1
 	}
 	floor := orDefault(c.Floor, 0.1)
-	return floor + (1-floor)*4*p*(1-p)
+	return floor + float64((1-floor)*4*p*(1-p))
 }
 
 // passRate moves a task's pass rate by that of a completed group. ok is false for a group that says nothing.
-func passRate(c events.Curriculum, before float64, tried bool, members []events.Member) (after float64, ok bool) {
+func passRate(c runfile.Curriculum, before float64, tried bool, members []events.Member) (after float64, ok bool) {
 	scored, passed := 0, 0
 	for _, m := range members {
 		if m.Failed {
@@ -62,7 +63,7 @@ func passRate(c events.Curriculum, before float64, tried bool, members []events.
 		return rate, true
 	}
 	decay := orDefault(c.Decay, 0.8)
-	return decay*before + (1-decay)*rate, true
+	return float64(decay*before) + float64((1-decay)*rate), true
 }
 
 func orDefault(v, otherwise float64) float64 {

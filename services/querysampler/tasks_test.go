@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Each epoch tries every task once, in an order of its own.
@@ -27,7 +27,7 @@ func TestTasksWithoutReplacement(t *testing.T) {
 	if len(orders) < 10 {
 		t.Errorf("20 epochs have only %d orders", len(orders))
 	}
-	other := NewDecider(testRun, config(func(c *events.RunConfig) { c.Seed = 1 }))
+	other := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Seed = 1 }))
 	same := true
 	for n := range 4 * count {
 		same = same && d.task(n+1) == other.task(n+1)
@@ -45,7 +45,7 @@ func TestTasksAreUniform(t *testing.T) {
 	first := map[string]int{}
 	const draws = 5000
 	for seed := range int64(draws) {
-		first[NewDecider(testRun, config(func(c *events.RunConfig) { c.Seed = seed })).task(1)]++
+		first[NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Seed = seed })).task(1)]++
 	}
 	// Chi-squared with 4 degrees of freedom is below 18.5 in 999 of 1000 cases; the seeds are fixed.
 	var chi float64

@@ -1,16 +1,19 @@
 package querysampler
 
 import (
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 // tokenConfig is a run that cuts batches at 1000 tokens, guessed to be 4 groups.
-func tokenConfig(change func(*events.RunConfig)) events.RunConfig {
-	return config(func(c *events.RunConfig) {
-		c.Feeds[0] = events.Feed{Name: "trainer", GroupsPerBatch: 4, TokensPerBatch: 1000}
+func tokenConfig(change func(*runfile.RunConfig)) runfile.RunConfig {
+	return config(func(c *runfile.RunConfig) {
+		c.Feeds[0] = runfile.Feed{Name: "trainer", GroupsPerBatch: 4, TokensPerBatch: 1000}
 		if change != nil {
 			change(c)
 		}
@@ -37,7 +40,7 @@ func end(l *decidertest.Log, group string, tokens ...int) {
 func TestTokenCapacity(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*events.RunConfig)
+		change func(*runfile.RunConfig)
 		before func(l *decidertest.Log)
 		opens  int // after the first eight, which are guessed to have 250 tokens each
 	}{
@@ -67,8 +70,8 @@ func TestTokenCapacity(t *testing.T) {
 			published(l, testRun, 1, 1)
 		}, 3},
 		// The mean of the guess and nothing is 125: 0 + 7 × 125 = 875, and 9 more come to 2000.
-		{"masked by its length", func(c *events.RunConfig) { c.Filters.MaxTokens = 100 }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
-		{"masked by its reward", func(c *events.RunConfig) { one := 1.0; c.Feeds[0].MinReward = &one }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
+		{"masked by its length", func(c *runfile.RunConfig) { c.Filters.MaxTokens = 100 }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
+		{"masked by its reward", func(c *runfile.RunConfig) { one := 1.0; c.Feeds[0].MinReward = &one }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
 		{"invalidated", nil, func(l *decidertest.Log) {
 			end(l, "g000001", 125, 125)
 			l.Happen(events.RolloutInvalidatedType, "g000001-0", events.RolloutInvalidated{Reason: "leak"})
@@ -90,7 +93,7 @@ func TestTokenCapacity(t *testing.T) {
 
 // TestTokenStepsEnd: a run of some steps opens what these need, and no more when they are composed.
 func TestTokenStepsEnd(t *testing.T) {
-	l := decidertest.New(t, testRun, NewDecider(testRun, tokenConfig(func(c *events.RunConfig) { c.Steps = 1 })))
+	l := decidertest.New(t, testRun, NewDecider(testRun, tokenConfig(func(c *runfile.RunConfig) { c.Steps = 1 })))
 	opened(l)
 	if got := openedGroups(l.Settle()); len(got) != 4 {
 		t.Fatalf("one step of four groups opens %v", got)
@@ -105,5 +108,18 @@ func TestTokenStepsEnd(t *testing.T) {
 	ready(l, "trainer", 1, groupIDs(1, 3)...)
 	if got := openedGroups(l.Settle()); len(got) != 0 {
 		t.Errorf("after the last step %v are opened", got)
+	}
+}
+
+// TestEndlessTokens: counts that overflow a sum pass no budget.
+func TestEndlessTokens(t *testing.T) {
+	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.BudgetTokens = 1 << 40 })
+	opened(l)
+	l.Settle()
+	for i, want := range []bool{true, false, false} { // a run is paused once
+		l.Happen(events.TurnSampledType, events.RolloutID("g000001", i%2), events.TurnSampled{PromptTokens: math.MaxInt, CompletionTokens: math.MaxInt})
+		if got := slices.Contains(decidertest.Names(l.Settle()), "run.paused r"); got != want {
+			t.Errorf("turn %d: paused %t, want %t", i, got, want)
+		}
 	}
 }

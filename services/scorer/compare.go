@@ -8,18 +8,20 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // Compare verifies the final workspace of a recorded rollout once more, under the run's own configuration and tests, and compares the
 // verdict with the recorded one: reward, components and exit code. What the tests wrote is not compared, as most of them write how long
 // they took. It states nothing and stores nothing. Rollouts that the scorer gave no outcome are ErrNothingToVerify.
-func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.RunConfig, task events.TaskSpec, r *eventlog.Ended) ([]runtime.Changed, error) {
+func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
 	if err := verifiable(task, &r.Rollout); err != nil {
 		return nil, err
 	}
 	noVerdict := r.Failed != nil && r.Failed.Stage == events.StageScorer && r.Failed.Class == events.ClassVerifier
-	if r.Scored == nil && !noVerdict || runtime.OriginalSource(r.Outcome) != events.Scorer {
+	if r.Scored == nil && !noVerdict || pipeline.OriginalSource(r.Outcome) != topology.Scorer {
 		return nil, fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
 	s := &Service{log: log, opts: opts}
@@ -35,6 +37,7 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 	c := comparison{rollout: r.ID}
 	c.steps(r.Steps, again.Steps)
 	switch {
+	case noVerdict && v == nil && now.Forfeit != nil: // earlier versions called it a failure
 	case noVerdict && v == nil:
 		c.value("outcome", r.Failed.Message, "reward "+number(now.Reward))
 	case !noVerdict && v != nil:
@@ -42,7 +45,9 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 	case !noVerdict:
 		c.value("reward", number(r.Scored.Reward), number(now.Reward))
 		c.value("exit_code", fmt.Sprint(r.Scored.ExitCode), fmt.Sprint(now.ExitCode))
+		c.value("forfeit", classOf(r.Scored.Forfeit), classOf(now.Forfeit))
 		c.components("", r.Scored.Components, now.Components)
+		c.separation("", r.Scored.Verifier, now.Verifier)
 	}
 	return c.changed, nil
 }
@@ -50,12 +55,19 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg events.Ru
 // comparison collects what differs between two verdicts.
 type comparison struct {
 	rollout string
-	changed []runtime.Changed
+	changed []pipeline.Changed
+}
+
+// separation compares how far tests and the code under test were apart, where that was recorded.
+func (c *comparison) separation(prefix, recorded, now string) {
+	if recorded != "" {
+		c.value(prefix+"verifier", recorded, now)
+	}
 }
 
 func (c *comparison) value(field, recorded, now string) {
 	if recorded != now {
-		d := runtime.NewChanged(field, recorded, now)
+		d := pipeline.NewChanged(field, recorded, now)
 		d.Rollout = c.rollout
 		c.changed = append(c.changed, d)
 	}
@@ -75,4 +87,11 @@ func component(of map[string]float64, name string) string {
 		return number(v)
 	}
 	return "none"
+}
+
+func classOf(f *events.Forfeit) string {
+	if f == nil {
+		return "none"
+	}
+	return f.Class
 }

@@ -7,7 +7,9 @@ import (
 	"strconv"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // RewardDifferences checks rewards against what the log says they are made of. The function that it gives is to be fed every event of a
@@ -16,27 +18,27 @@ import (
 //
 // Feedback that came last need not be the one that counts: it may have reached the log while the scorer, which had read the one
 // before, stated the reward.
-func RewardDifferences(cfg events.RunConfig) func(e events.Event) ([]runtime.Difference, error) {
+func RewardDifferences(cfg runfile.RunConfig) func(e events.Event) ([]pipeline.Difference, error) {
 	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, steps: map[string]*stepped{}}
 	return c.event
 }
 
 // rewards is what is known of the rewards of rollouts in flight.
 type rewards struct {
-	scoring events.Scoring
-	tasks   events.RunConfig
+	scoring runfile.Scoring
+	tasks   runfile.RunConfig
 	given   map[string][]float64 // by users, by rollout
 	steps   map[string]*stepped  // by rollout
 }
 
 // stepped is a rollout of a task with several steps, and their verdicts until now.
 type stepped struct {
-	task   events.TaskSpec
+	task   runfile.TaskSpec
 	ended  []events.EndedStep
 	source string // of the verdicts
 }
 
-func (c *rewards) event(e events.Event) ([]runtime.Difference, error) {
+func (c *rewards) event(e events.Event) ([]pipeline.Difference, error) {
 	switch e.Type {
 	case events.RolloutStartedType:
 		c.given[e.Entity] = nil
@@ -49,7 +51,7 @@ func (c *rewards) event(e events.Event) ([]runtime.Difference, error) {
 		c.forget(e.Entity)
 	case events.RolloutScoredType:
 		defer c.forget(e.Entity)
-		if runtime.OriginalSource(e) == events.Scorer {
+		if pipeline.OriginalSource(e) == topology.Scorer {
 			return c.scored(e)
 		}
 	}
@@ -84,7 +86,7 @@ func (c *rewards) composed(e events.Event, scored events.RolloutScored, differs 
 	if s == nil || s.source != e.Source {
 		return
 	}
-	components, err := s.task.Compose(s.ended)
+	components, err := events.ComposeSteps(s.task, s.ended)
 	if err != nil {
 		differs("components", "given", "none: "+err.Error())
 	}
@@ -107,26 +109,30 @@ func (c *rewards) feedback(e events.Event) error {
 	return err
 }
 
-func (c *rewards) scored(e events.Event) (found []runtime.Difference, err error) {
+func (c *rewards) scored(e events.Event) (found []pipeline.Difference, err error) {
 	scored, err := events.Data[events.RolloutScored](e)
 	if err != nil {
 		return nil, err
 	}
 	differs := func(field, recorded, recomputed string) {
-		found = append(found, runtime.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
+		found = append(found, pipeline.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
 	}
 	c.composed(e, scored, differs)
-	reward, err := c.scoring.Reward(scored.Components)
+	compose := c.scoring.Reward
+	if scored.Forfeit != nil {
+		compose = c.scoring.Forfeited
+	}
+	reward, err := compose(scored.Components)
 	switch {
 	case err != nil:
 		differs("reward", number(scored.Reward), "none: "+err.Error())
 	case reward != scored.Reward:
 		differs("reward", number(scored.Reward), number(reward))
 	}
-	if derived := c.scoring.Derive(scored.Components)[events.EffortComponent]; derived != scored.Components[events.EffortComponent] {
-		differs("components."+events.EffortComponent, number(scored.Components[events.EffortComponent]), number(derived))
+	if derived := c.scoring.Derive(scored.Components)[runfile.EffortComponent]; derived != scored.Components[runfile.EffortComponent] {
+		differs("components."+runfile.EffortComponent, number(scored.Components[runfile.EffortComponent]), number(derived))
 	}
-	if feedback, ok := scored.Components[events.FeedbackComponent]; ok && len(scored.Components) == 1 && !slices.Contains(c.given[e.Entity], feedback) {
+	if feedback, ok := scored.Components[runfile.FeedbackComponent]; ok && len(scored.Components) == 1 && !slices.Contains(c.given[e.Entity], feedback) {
 		differs("components.feedback", number(feedback), fmt.Sprintf("one of %v, which users gave before", c.given[e.Entity]))
 	}
 	return found, nil

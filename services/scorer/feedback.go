@@ -6,16 +6,17 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // byFeedback states the reward that users gave, when they gave one. Whatever comes last on the log, the end of the episode
 // or the feedback, its handler sees both.
-func (s *Service) byFeedback(ctx context.Context, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) byFeedback(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	given, ok, err := s.feedback(ctx, r.Run, r.ID)
 	if err != nil || !ok {
 		return nil, err
 	}
-	components := map[string]float64{events.FeedbackComponent: given}
+	components := map[string]float64{runfile.FeedbackComponent: given}
 	cfg, err := s.log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -66,7 +66,7 @@ func TestFeedbackIsTheReward(t *testing.T) {
 		// What comes afterwards, or again, changes nothing.
 		later := react(t, log, run, rollout, "later", events.FeedbackRecorded{Signal: events.SignalReject})
 		for _, in := range []events.Event{finished, later} {
-			if facts, err := (&Service{log: log}).Handle(t.Context(), runtime.Message{Event: in}); len(facts) != 0 || err != nil {
+			if facts, err := (&Service{log: log}).Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
 				t.Errorf("%s: after it was scored: %v, %v", run, servicetest.IDs(facts), err)
 			}
 		}
@@ -82,12 +82,12 @@ func TestFeedbackThatComesTooEarly(t *testing.T) {
 		react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalFollow}),
 		end(t, log, "r", rollout),
 	} {
-		if facts, err := s.Handle(t.Context(), runtime.Message{Event: in}); len(facts) != 0 || err != nil {
+		if facts, err := s.Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
 			t.Errorf("%s: %v, %v", in.ID, servicetest.IDs(facts), err)
 		}
 	}
 	accepted := react(t, log, "r", rollout, "2", events.FeedbackRecorded{Signal: events.SignalAccept})
-	facts, err := s.Handle(t.Context(), runtime.Message{Event: accepted})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Event: accepted})
 	if err != nil || len(facts) != 1 || facts[0].Type != events.RolloutScoredType {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
@@ -100,7 +100,7 @@ func TestFeedbackBesideAVerifier(t *testing.T) {
 	asked(t, log, "r", true)
 	rejected := react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalReject})
 	end(t, log, "r", rollout)
-	if facts, err := (&Service{log: log}).Handle(t.Context(), runtime.Message{Event: rejected}); len(facts) != 0 || err != nil {
+	if facts, err := (&Service{log: log}).Handle(t.Context(), pipeline.Message{Event: rejected}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	start(t, log)
@@ -119,18 +119,20 @@ func TestExternalRollouts(t *testing.T) {
 		task      string
 		workspace bool
 	}{"x1-0": {"a", true}, "x1-1": {"a", false}, "x1-2": {"of-their-own", true}} {
-		servicetest.StartRollout(t, log, "r", id, c.task)
-		f := servicetest.Finished(t, log.Store(), "r", id, servicetest.Trajectory("r", id, c.task))
-		if c.workspace {
-			f.Workspace = &workspace
-		}
-		in := servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, id, "0", f))
-		if id == "x1-0" {
-			continue
-		}
-		if facts, err := (&Service{log: log}).Handle(t.Context(), runtime.Message{Event: in}); len(facts) != 0 || err != nil {
-			t.Errorf("%s: %v, %v", id, servicetest.IDs(facts), err)
-		}
+		t.Run(id, func(t *testing.T) {
+			servicetest.StartRollout(t, log, "r", id, c.task)
+			f := servicetest.Finished(t, log.Store(), "r", id, servicetest.Trajectory("r", id, c.task))
+			if c.workspace {
+				f.Workspace = &workspace
+			}
+			in := servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, id, "0", f))
+			if id == "x1-0" {
+				return
+			}
+			if facts, err := (&Service{log: log}).Handle(t.Context(), pipeline.Message{Event: in}); len(facts) != 0 || err != nil {
+				t.Errorf("%s: %v, %v", id, servicetest.IDs(facts), err)
+			}
+		})
 	}
 	react(t, log, "r", "x1-2", "1", events.FeedbackRecorded{Signal: events.SignalAccept})
 	start(t, log)

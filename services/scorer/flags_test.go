@@ -46,24 +46,26 @@ func TestFlags(t *testing.T) {
 		"more than enough": {nil, append(append(run("cat /tests/1"), run("cat /tests/2")...), append(run("cat /tests/3"), run("cat /tests/4")...)...), verifier.Outcome{}, "verifier_files verifier_files verifier_files"},
 		"hostile names":    {nil, run("cat /tests/\x1b[2J\n" + strings.Repeat("ä", 9000)), verifier.Outcome{}, "verifier_files"},
 	} {
-		var change []byte
-		if c.files != nil {
-			change = sandboxtest.Pack(t, c.files)
-		}
-		found, err := suspicions(change, nil, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, flag := range found {
-			name, detail, _ := strings.Cut(flag, ": ")
-			if len(detail) == 0 || len(detail) > flagDetail || strings.ContainsAny(detail, "\x1b\n") {
-				t.Errorf("%s: %q", name, flag)
+		t.Run(name, func(t *testing.T) {
+			var change []byte
+			if c.files != nil {
+				change = sandboxtest.Pack(t, c.files)
 			}
-			names = append(names, name)
-		}
-		if got := strings.Join(names, " "); got != c.want || !slices.IsSorted(names) {
-			t.Errorf("%s: %q, want %s", name, found, c.want)
-		}
+			found, err := suspicions(change, nil, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, flag := range found {
+				name, detail, _ := strings.Cut(flag, ": ")
+				if len(detail) == 0 || len(detail) > flagDetail || strings.ContainsAny(detail, "\x1b\n") {
+					t.Errorf("%s: %q", name, flag)
+				}
+				names = append(names, name)
+			}
+			if got := strings.Join(names, " "); got != c.want || !slices.IsSorted(names) {
+				t.Errorf("%s: %q, want %s", name, found, c.want)
+			}
+		})
 	}
 }

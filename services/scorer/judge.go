@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -35,7 +36,7 @@ Answer with one JSON object and nothing else: {"score": S, "reason": "one senten
 
 // judge asks a run's judge about a rollout's change, and stores its answer. Every error is of the machinery: a judge that does not answer as it
 // is asked to says nothing about the rollout.
-func (s *Service) judge(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error) {
+func (s *Service) judge(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error) {
 	j := cfg.Scorer.Judge
 	c, err := edits(w)
 	if err != nil {
@@ -51,11 +52,12 @@ func (s *Service) judge(ctx context.Context, cfg events.RunConfig, task events.T
 	}
 	ctx, cancel := context.WithTimeout(ctx, judgeTime)
 	defer cancel()
-	client := inference.Client{HTTP: judgeHTTP, APIKey: s.opts.Keys.For(r.Run, j.Endpoint)}
+	client := inference.Client{HTTP: judgeHTTP, APIKey: s.opts.Keys.For(r.Run, j.Endpoint), MaxTokens: judgeTokens}
 	answer, err := client.Complete(ctx, j.Endpoint, request)
 	if err != nil {
 		return 0, storage.Ref{}, &judgeError{err}
 	}
+	defer answer.Done()
 	if len(answer.Choices) != 1 {
 		return 0, storage.Ref{}, &judgeError{badJudgement(fmt.Errorf("%d choices instead of 1", len(answer.Choices)))}
 	}
@@ -123,7 +125,7 @@ func readJudgement(text string) (float64, error) {
 	err := decoder.Decode(&verdict)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%.200q is no judgement: %w", text, err)
+		return 0, fmt.Errorf("%.200q is not a judgement: %w", text, err)
 	case decoder.More():
 		return 0, fmt.Errorf("%.200q is more than one judgement", text)
 	case verdict.Score == nil:

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
@@ -22,9 +23,9 @@ func judgedRun(t *testing.T, log *eventlog.Log, run, endpoint string) {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	cfg.Limits.Tries = 3
-	cfg.Scorer = events.Scoring{
+	cfg.Scorer = runfile.Scoring{
 		Weights: map[string]float64{"reward": 0.5, "judge": 0.5},
-		Judge:   &events.Judge{Endpoint: endpoint, Model: "judge", Rubric: "Is it simple?"},
+		Judge:   &runfile.Judge{Endpoint: endpoint, Model: "judge", Rubric: "Is it simple?"},
 	}
 	files := map[string]string{"a.txt": "one\n"}
 	task := &cfg.Tasks[0]
@@ -113,7 +114,7 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Scorer.Weights = map[string]float64{"judge": 1}
-	again, err := Again(t.Context(), log, Options{}, cfg, cfg.Tasks[0], &r)
+	again, err := Rerun(t.Context(), log, Options{}, cfg, cfg.Tasks[0], &r)
 	if err != nil || again.Reward != 0.5 || asked.Load() != 1 {
 		t.Errorf("%+v, %v; asked %d times", again, err, asked.Load())
 	}
@@ -125,10 +126,12 @@ func TestReadJudgement(t *testing.T) {
 		`{"score": 1.5}`: -1, `{"score": -0.1}`: -1, `{"score": "1"}`: -1, `{"score": null}`: -1, `{}`: -1, ``: -1, `1`: -1, `[{"score": 1}]`: -1, `{"score": NaN}`: -1,
 		`{"score": 1} {"score": 0}`: -1, `{"score": 1, "other": 2}`: -1, `The score is {"score": 1}`: -1, `{"score": 1e999}`: -1, strings.Repeat(" ", maxJudgement) + `{"score": 1}`: -1,
 	} {
-		got, err := readJudgement(text)
-		if (err != nil) != (want == -1) || err == nil && got != want || err != nil && len(err.Error()) > 1000 {
-			t.Errorf("%.80q: %g, %v", text, got, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			got, err := readJudgement(text)
+			if (err != nil) != (want == -1) || err == nil && got != want || err != nil && len(err.Error()) > 1000 {
+				t.Errorf("%.80q: %g, %v", text, got, err)
+			}
+		})
 	}
 }
 

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // measure adds to the verifier's components what the run's scoring asks for of the rollout and its change.
-func measure(s events.Scoring, r *events.Rollout, w work, components map[string]float64) (map[string]float64, error) {
+func measure(s runfile.Scoring, r *events.Rollout, w work, components map[string]float64) (map[string]float64, error) {
 	components = maps.Clone(components)
 	if s.Effort != nil {
 		measureEffort(r, components)
@@ -31,15 +32,15 @@ func measure(s events.Scoring, r *events.Rollout, w work, components map[string]
 }
 
 func measureEffort(r *events.Rollout, components map[string]float64) {
-	tokens, seconds := 0, 0.0
+	tokens, seconds := int64(0), 0.0
 	own := r.Turns[r.Copied:] // what a fork has of its origin was no effort of its own
 	for _, turn := range own {
-		tokens += max(0, turn.CompletionTokens)
+		tokens = events.AddTokens(tokens, int64(turn.CompletionTokens))
 		for _, result := range r.Tools[turn.Turn].Results {
 			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000 // an answer that was known took its time once
 		}
 	}
-	components[events.EffortTurns], components[events.EffortTokens], components[events.EffortToolSeconds] = float64(len(own)), float64(tokens), seconds
+	components[runfile.EffortTurns], components[runfile.EffortTokens], components[runfile.EffortToolSeconds] = float64(len(own)), float64(tokens), seconds
 }
 
 // litter are names that tools and editors leave behind and that no repository means to hold.
@@ -144,10 +145,10 @@ func (c change) measure(components map[string]float64) {
 			left++
 		}
 	}
-	components[events.HygieneLines], components[events.HygieneLitter] = float64(lines), float64(left)
-	components[events.HygieneWhitespace] = 0
+	components[runfile.HygieneLines], components[runfile.HygieneLitter] = float64(lines), float64(left)
+	components[runfile.HygieneWhitespace] = 0
 	if lines > 0 {
-		components[events.HygieneWhitespace] = float64(blank) / float64(lines)
+		components[runfile.HygieneWhitespace] = float64(blank) / float64(lines)
 	}
 }
 

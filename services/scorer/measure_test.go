@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
 func TestMeasure(t *testing.T) {
-	s := events.Scoring{
-		Weights: map[string]float64{"reward": 1, "effort": -0.1, events.HygieneLitter: -0.1, events.HygieneWhitespace: -0.1},
-		Effort:  &events.Effort{Turns: 1, Tokens: 0.01, ToolSeconds: 1, Half: 10},
+	s := runfile.Scoring{
+		Weights: map[string]float64{"reward": 1, "effort": -0.1, runfile.HygieneLitter: -0.1, runfile.HygieneWhitespace: -0.1},
+		Effort:  &runfile.Effort{Turns: 1, Tokens: 0.01, ToolSeconds: 1, Half: 10},
 	}
 	r := &events.Rollout{ // a fork with one turn of its origin, of which an answer was known
 		Turns: []events.TurnSampled{{Turn: 0, CompletionTokens: 9000}, {Turn: 1, CompletionTokens: 300}, {Turn: 2, CompletionTokens: 200}}, Copied: 1,
@@ -25,28 +26,30 @@ func TestMeasure(t *testing.T) {
 		change map[string]string
 		want   map[string]float64
 	}{
-		"nothing":      {nil, map[string]float64{events.HygieneLines: 0, events.HygieneWhitespace: 0, events.HygieneLitter: 0}},
-		"one line":     {map[string]string{"a.py": "if x:\n    y()\nzz()\n"}, map[string]float64{events.HygieneLines: 2, events.HygieneWhitespace: 0, events.HygieneLitter: 0}},
-		"indentation":  {map[string]string{"a.py": "if x:\n\ty()\nzz()\n"}, map[string]float64{events.HygieneLines: 4, events.HygieneWhitespace: 0.5, events.HygieneLitter: 0}},
-		"a blank line": {map[string]string{"b.py": "same\n\n"}, map[string]float64{events.HygieneLines: 1, events.HygieneWhitespace: 1, events.HygieneLitter: 0}},
+		"nothing":      {nil, map[string]float64{runfile.HygieneLines: 0, runfile.HygieneWhitespace: 0, runfile.HygieneLitter: 0}},
+		"one line":     {map[string]string{"a.py": "if x:\n    y()\nzz()\n"}, map[string]float64{runfile.HygieneLines: 2, runfile.HygieneWhitespace: 0, runfile.HygieneLitter: 0}},
+		"indentation":  {map[string]string{"a.py": "if x:\n\ty()\nzz()\n"}, map[string]float64{runfile.HygieneLines: 4, runfile.HygieneWhitespace: 0.5, runfile.HygieneLitter: 0}},
+		"a blank line": {map[string]string{"b.py": "same\n\n"}, map[string]float64{runfile.HygieneLines: 1, runfile.HygieneWhitespace: 1, runfile.HygieneLitter: 0}},
 		"litter": {map[string]string{"a.py.orig": "x\n", "kept.orig": "y", "tmp/x.swp": "\x00", "core": "\x00", "score.py": "x\n"},
-			map[string]float64{events.HygieneLines: 4, events.HygieneWhitespace: 0, events.HygieneLitter: 3}},
+			map[string]float64{runfile.HygieneLines: 4, runfile.HygieneWhitespace: 0, runfile.HygieneLitter: 3}},
 	} {
-		var change []byte
-		if c.change != nil {
-			change = sandboxtest.Pack(t, c.change)
-		}
-		got, err := measure(s, r, work{snapshot: snapshot, change: change}, map[string]float64{"reward": 1})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want := map[string]float64{"reward": 1, "effort": 0.5, events.EffortTurns: 2, events.EffortTokens: 500, events.EffortToolSeconds: 3}
-		maps.Copy(want, c.want)
-		if !maps.Equal(got, want) {
-			t.Errorf("%s:\n got %v\nwant %v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			var change []byte
+			if c.change != nil {
+				change = sandboxtest.Pack(t, c.change)
+			}
+			got, err := measure(s, r, work{snapshot: snapshot, change: change}, map[string]float64{"reward": 1})
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			want := map[string]float64{"reward": 1, "effort": 0.5, runfile.EffortTurns: 2, runfile.EffortTokens: 500, runfile.EffortToolSeconds: 3}
+			maps.Copy(want, c.want)
+			if !maps.Equal(got, want) {
+				t.Errorf("%s:\n got %v\nwant %v", name, got, want)
+			}
+		})
 	}
-	plain, err := measure(events.Scoring{}, r, work{snapshot: snapshot}, map[string]float64{"reward": 1})
+	plain, err := measure(runfile.Scoring{}, r, work{snapshot: snapshot}, map[string]float64{"reward": 1})
 	if err != nil || len(plain) != 1 {
 		t.Errorf("without a wish for more: %v, %v", plain, err)
 	}
@@ -54,19 +57,19 @@ func TestMeasure(t *testing.T) {
 
 // TestMeasureStepFiles: what the steps of a task bring into the workspace is no work of the agent's, and what it makes of that is.
 func TestMeasureStepFiles(t *testing.T) {
-	s := events.Scoring{Weights: map[string]float64{"reward": 1, events.HygieneLines: -0.1}}
+	s := runfile.Scoring{Weights: map[string]float64{"reward": 1, runfile.HygieneLines: -0.1}}
 	pack := func(files map[string]string) []byte { return sandboxtest.Pack(t, files) }
 	snapshot := pack(map[string]string{"a.py": "a\n", "b.py": "b\n"})
 	left := pack(map[string]string{"a.py": "mine\n"})
 	laid := pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\n", "kept.orig": "brought\n"})
 	w := work{snapshot: snapshot, brought: map[string]before{}}
-	if err := compareLaid(snapshot, left, laid, w.brought); err != nil {
+	if err := compareApplied(snapshot, left, laid, w.brought); err != nil {
 		t.Fatal(err)
 	}
 	w.change = pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\nmine\n", "kept.orig": "brought\n", "my.tmp": "mine\n"})
 	got, err := measure(s, &events.Rollout{}, w, map[string]float64{"reward": 1})
 	// Two lines of a.py, one of new/c.py, one of my.tmp.
-	if err != nil || got[events.HygieneLines] != 4 || got[events.HygieneLitter] != 1 {
+	if err != nil || got[runfile.HygieneLines] != 4 || got[runfile.HygieneLitter] != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 }

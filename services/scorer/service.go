@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -15,12 +14,15 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // Options of the service.
@@ -33,29 +35,35 @@ type Options struct {
 	Keys fleet.Keys
 	// Snapshots holds unpacked snapshots that verifiers share; nil gives each a copy.
 	Snapshots *sandbox.Snapshots
+	// UnderTestSnapshots are the same for tasks whose tests are separate.
+	UnderTestSnapshots *sandbox.Snapshots
 }
 
 // Service consumes rollout_finished, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
-	log  *eventlog.Log
-	opts Options
+	log      *eventlog.Log
+	opts     Options
+	controls controls
 }
 
 // Run is the service.
-func Run(ctx context.Context, env runtime.Env, opts Options) error {
+func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	var err error
 	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier, sandbox.SnapshotBytes); err != nil {
 		return err
 	}
+	if opts.UnderTestSnapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "under-test-snapshots"), sandbox.RoleUnderTest, sandbox.SnapshotBytes); err != nil {
+		return err
+	}
 	s := &Service{log: env.Log, opts: opts}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.Scorer, Slots: opts.Slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle})
 }
 
 // Handle scores the rollout of the input, which has finished, or a step of it, or got feedback, unless it has its outcome already.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
-		return nil, runtime.Permanent(err)
+		return nil, pipeline.Permanent(err)
 	}
 	if err != nil || r.Over() || r.Finished == nil && r.StepToScore() == nil {
 		return nil, err
@@ -65,7 +73,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return nil, err
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
-	unknown := errors.Is(err, events.ErrNoTask)
+	unknown := errors.Is(err, runfile.ErrNoTask)
 	switch {
 	case unknown && !events.External(r.ID):
 		fact, err := r.Fail(events.StageScorer, events.ClassInternal, err)
@@ -79,7 +87,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return []events.Event{fact}, err
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)
-	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(events.FeatureFeedbackRewards):
+	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(runfile.FeatureFeedbackRewards):
 		return s.byFeedback(ctx, task, &r) // there is nothing to verify; who made the rollout may still score it first
 	case m.Event.Type != events.RolloutFinishedType:
 		return nil, nil // a remark: the verifier gives the reward
@@ -90,7 +98,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 }
 
 // verify states the verifier's verdict.
-func (s *Service) verify(ctx context.Context, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) verify(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	cfg, err := s.log.Config(ctx, r.Run)
 	if err != nil {
 		return nil, err
@@ -106,17 +114,21 @@ func (s *Service) verify(ctx context.Context, task events.TaskSpec, r *events.Ro
 	return failed(cfg, r, err)
 }
 
-// failed ends the rollout when its verifier gave no verdict, and tries again when the machinery failed.
-func failed(cfg events.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+// failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed.
+func failed(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
 	if v := NoVerdict(cause); v != nil {
 		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, withLog(v))
+		return []events.Event{fact}, err
+	}
+	if errors.Is(cause, errTaskInProcess) {
+		fact, err := r.Fail(events.StageScorer, events.ClassSeparation, cause)
 		return []events.Event{fact}, err
 	}
 	fact, final, err := r.Retry(cfg.Limits, events.StageScorer, class(cause), cause)
 	if err != nil || final {
 		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, runtime.RetryAfter(cause, time.Second<<min(r.Tries, 5))
+	return []events.Event{fact}, pipeline.RetryAfter(cause, pipeline.NextTry.Delay(r.Tries+1))
 }
 
 // quoted is how much of a verifier's log a failure repeats, in bytes.
@@ -133,10 +145,11 @@ func withLog(v *verifier.Error) error {
 
 // class names the cause of a failed try.
 func class(cause error) string {
-	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
-		if errors.Is(cause, lost) {
-			return events.ClassObject
-		}
+	if storage.IsUnusable(cause) {
+		return events.ClassObject
+	}
+	if errors.Is(cause, runfile.ErrSeparation) {
+		return events.ClassSeparation
 	}
 	var failed *inference.Failure
 	if errors.As(cause, &failed) {
@@ -146,7 +159,7 @@ func class(cause error) string {
 }
 
 // scoreWith verifies, composes the reward, and stores what the verifier wrote.
-func (s *Service) scoreWith(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (events.RolloutScored, error) {
+func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, judge judging) (events.RolloutScored, error) {
 	scored, log, err := s.verdict(ctx, cfg, task, r, judge)
 	if err != nil {
 		return scored, err
@@ -156,17 +169,20 @@ func (s *Service) scoreWith(ctx context.Context, cfg events.RunConfig, task even
 }
 
 // judging gives the score of a rollout's change and where the judge's answer is.
-type judging func(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error)
+type judging func(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error)
 
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
-func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
+func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
 	spec, err := s.spec(ctx, cfg, task, r.ID, r.Finished.Workspace)
 	if err != nil {
 		return scored, nil, err
 	}
-	outcome, flags, err := s.outcome(ctx, task, r, spec)
+	outcome, flags, forfeit, err := s.outcome(ctx, cfg, task, r, spec)
 	if err != nil {
 		return scored, nil, err
+	}
+	if forfeit != nil {
+		return s.forfeited(ctx, cfg, task, r, tested{outcome, flags, forfeit, spec})
 	}
 	left := work{snapshot: spec.Snapshot, change: spec.Changes}
 	if cfg.Scorer.Hygiene() || cfg.Scorer.Judge != nil {
@@ -183,28 +199,49 @@ func (s *Service) verdict(ctx context.Context, cfg events.RunConfig, task events
 		if err != nil {
 			return scored, nil, err
 		}
-		components[events.JudgeComponent], scored.Judgement = score, &answer
+		components[runfile.JudgeComponent], scored.Judgement = score, &answer
 	}
 	reward, err := cfg.Scorer.Reward(components)
 	if err != nil {
 		return scored, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: err, Log: outcome.Log}
 	}
-	return events.RolloutScored{
-		Reward: reward, Components: components, Judgement: scored.Judgement, ExitCode: outcome.ExitCode,
-		TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
-		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(),
-		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
-	}, outcome.Log, nil
+	judgement := scored.Judgement
+	scored = stated(task, r, outcome, flags)
+	scored.Reward, scored.Components, scored.Judgement = reward, components, judgement
+	return scored, outcome.Log, nil
 }
 
-// runTests runs a task's tests, over the snapshot that other verifiers use, too.
-func (s *Service) runTests(ctx context.Context, task events.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
-	spec.From, err = s.opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
+// stated is what a rollout's verdict says beside its reward.
+func stated(task runfile.TaskSpec, r *events.Rollout, outcome verifier.Outcome, flags []string) events.RolloutScored {
+	return events.RolloutScored{
+		ExitCode: outcome.ExitCode, TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
+		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
+	}
+}
+
+// errTaskInProcess says that no machine would do: it is the task itself that the run's min_verifier does not allow.
+var errTaskInProcess = errors.New(`the task does not say verifier = "separate"`)
+
+// runTests runs a task's tests, over the snapshot that other verifiers use, too. The run's min_verifier holds for what the task says, and for what became of
+// it on this machine.
+func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
+	if err := cfg.RequireVerifier(task.Verifier); err != nil {
+		return outcome, fmt.Errorf("task %s: %w: %w", task.Name, errTaskInProcess, err)
+	}
+	snapshots := s.opts.Snapshots
+	if spec.Separate {
+		snapshots = s.opts.UnderTestSnapshots
+	}
+	spec.From, err = snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
 	if err != nil {
 		return outcome, fmt.Errorf("task %s: %w", task.Name, err)
 	}
 	defer spec.From.Release()
-	return verifier.Run(ctx, spec)
+	if outcome, err = verifier.Run(ctx, spec); err == nil {
+		err = cfg.RequireVerifier(outcome.Verifier)
+	}
+	return outcome, err
 }
 
 // build is the version of this program.
@@ -217,33 +254,15 @@ var build = sync.OnceValue(func() string {
 })
 
 // spec says what to score of a rollout: a workspace, nil for the task's snapshot.
-func (s *Service) spec(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
-	spec := verifier.Spec{
-		Name: rollout, Workdir: task.Workdir, Protected: task.Protected, Env: map[string]string{},
-		Timeout: time.Duration(task.VerifierTimeout), AllowInsecure: s.opts.AllowInsecure,
-		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20},
+func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
+	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.ToolchainCache, s.opts.AllowInsecure)
+	if err != nil {
+		return verifier.Spec{}, err
 	}
+	spec := boxes.Verifier(rollout)
 	if s.opts.AllowInsecure { // the run may demand more than the operator does, and never less
 		spec.MinIsolation = cfg.MinIsolation
 	}
-	for _, hook := range task.Collect {
-		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})
-	}
-	maps.Copy(spec.Env, task.Env)
-	maps.Copy(spec.Env, task.VerifierEnv)
-	mounts, env, err := sandbox.Toolchains(ctx, task.Toolchains, s.opts.ToolchainCache)
-	if err != nil {
-		return spec, err
-	}
-	spec.Mounts = mounts
-	if task.Image != "" {
-		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, s.opts.ToolchainCache)
-		if err != nil {
-			return spec, err
-		}
-		spec.Root = image.Root
-	}
-	maps.Copy(spec.Env, env) // last: a task may not change where its toolchain is
 	get := func(what string, ref storage.Ref) (data []byte) {
 		if err == nil {
 			if data, err = storage.GetBlob(ctx, s.log.Store(), ref); err != nil {

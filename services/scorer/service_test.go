@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
@@ -31,10 +32,17 @@ func start(t *testing.T, log *eventlog.Log) {
 }
 
 // open opens a run on a task with the test script, whose rollout has finished.
-func open(t *testing.T, log *eventlog.Log, run, script string, change func(*events.TaskSpec, *events.RolloutFinished)) {
+func open(t *testing.T, log *eventlog.Log, run, script string, change func(*runfile.TaskSpec, *events.RolloutFinished)) {
+	t.Helper()
+	openWith(t, log, run, script, func(*runfile.RunConfig) {}, change)
+}
+
+// openWith is open with another configuration of the run.
+func openWith(t *testing.T, log *eventlog.Log, run, script string, configure func(*runfile.RunConfig), change func(*runfile.TaskSpec, *events.RolloutFinished)) {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	cfg.Limits.Tries = 2
+	configure(&cfg)
 	task := &cfg.Tasks[0]
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"}))
 	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": script}))
@@ -74,15 +82,15 @@ func TestScores(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log)
 	solved := changes(t, log, map[string]string{"a.txt": "one\n"}, "echo two > a.txt")
-	open(t, log, "components", "echo looking; echo odd >&2; "+reward+"exit 3\n", nil)
+	open(t, log, "components", "echo looking; echo odd >&2; "+reward, nil)
 	open(t, log, "untouched", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", nil)
-	open(t, log, "solved", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(_ *events.TaskSpec, f *events.RolloutFinished) { f.Workspace, f.TextOnly = &solved, true })
-	open(t, log, "environment", `[ "$A$B" = ab ] && echo 1 > /logs/verifier/reward.txt`, func(task *events.TaskSpec, _ *events.RolloutFinished) {
+	open(t, log, "solved", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace, f.TextOnly = &solved, true })
+	open(t, log, "environment", `[ "$A$B" = ab ] && echo 1 > /logs/verifier/reward.txt`, func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
 		task.Env, task.VerifierEnv = map[string]string{"A": "a", "B": "x"}, map[string]string{"B": "b"}
 	})
 	scored := map[string]events.RolloutScored{}
 	cheated := changes(t, log, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}, "echo true > check.sh; ln -s /tests/test.sh link")
-	open(t, log, "cheated", "sh check.sh && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(task *events.TaskSpec, f *events.RolloutFinished) {
+	open(t, log, "cheated", "sh check.sh && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(task *runfile.TaskSpec, f *events.RolloutFinished) {
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}))
 		task.Protected, f.Workspace = []string{"check.sh"}, &cheated
 	})
@@ -101,7 +109,7 @@ func TestScores(t *testing.T) {
 	if s.Isolation == "" || s.Filesystem != filesystem || s.User != user || s.Build == "" || len(s.Flags) > 0 {
 		t.Errorf("scored in %q on %q as %q by %q, flags %q", s.Isolation, s.Filesystem, s.User, s.Build, s.Flags)
 	}
-	if s.ExitCode != 3 || s.Components["style"] != 0.25 || s.Components["reward"] != 0.5 || s.Log == nil {
+	if s.ExitCode != 0 || s.Components["style"] != 0.25 || s.Components["reward"] != 0.5 || s.Log == nil {
 		t.Fatalf("scored %+v", s)
 	}
 	if text, err := storage.GetBlob(t.Context(), log.Store(), *s.Log); err != nil || string(text) != "looking\nodd\n" {
@@ -115,33 +123,29 @@ func TestScores(t *testing.T) {
 	}
 	// A delivery that comes again finds nothing to do.
 	finished := servicetest.All(t, log, "solved", events.RolloutFinishedType)[0]
-	facts, err := (&Service{log: log}).Handle(t.Context(), runtime.Message{Event: finished})
+	facts, err := (&Service{log: log}).Handle(t.Context(), pipeline.Message{Event: finished})
 	if err != nil || len(facts) != 0 {
 		t.Errorf("scored again: %v, %v", facts, err)
 	}
 }
 
-// TestVerifiersThatGiveNoVerdict fail the rollout at once: trying again gives none either, and none is not 0.
+// TestVerifiersThatGiveNoVerdict over the untouched snapshot either fail the rollout at once: trying again gives none either, and none is not 0.
 func TestVerifiersThatGiveNoVerdict(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	start(t, log)
 	cases := map[string]struct {
 		script string
-		change func(*events.TaskSpec, *events.RolloutFinished)
+		change func(*runfile.TaskSpec, *events.RolloutFinished)
 		want   string
 	}{
 		"none":   {"echo the compiler is missing; exit 1\n", nil, "its log ends: the compiler is missing"},
 		"nan":    {"echo NaN > /logs/verifier/reward.txt\n", nil, "reward"},
 		"text":   {"echo '{\"reward\": \"much\"}' > /logs/verifier/reward.json\n", nil, "reward"},
 		"no-key": {"echo '{\"score\": 1}' > /logs/verifier/reward.json\n", nil, "reward"},
-		"timeout": {"echo waiting; sleep 60\n", func(task *events.TaskSpec, _ *events.RolloutFinished) {
-			task.VerifierTimeout = events.Duration(time.Second)
-		}, "timed out after 1s; its log ends: waiting"},
-		"archive": {reward, func(_ *events.TaskSpec, f *events.RolloutFinished) {
-			ref := servicetest.Blob(t, log.Store(), []byte("no archive"))
-			f.Workspace = &ref
-		}, "apply the changes"},
+		"timeout": {"echo waiting; sleep 60\n", func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
+			task.VerifierTimeout = runfile.Duration(time.Second)
+		}, "its log ends: waiting"},
 	}
 	for run, c := range cases {
 		open(t, log, run, c.script, c.change)
@@ -165,14 +169,14 @@ func TestObjectsThatAreGone(t *testing.T) {
 	corrupt := servicetest.Blob(t, log.Store(), []byte("x"))
 	corrupt.SHA256 = strings.Repeat("0", 64)
 	cases := map[string]struct {
-		change func(*events.TaskSpec, *events.RolloutFinished)
+		change func(*runfile.TaskSpec, *events.RolloutFinished)
 		class  string
 		want   string
 	}{
-		"snapshot":  {func(task *events.TaskSpec, _ *events.RolloutFinished) { task.Snapshot = missing }, events.ClassObject, "snapshot of task a"},
-		"tests":     {func(task *events.TaskSpec, _ *events.RolloutFinished) { task.Tests = corrupt }, events.ClassObject, "tests of task a"},
-		"workspace": {func(_ *events.TaskSpec, f *events.RolloutFinished) { f.Workspace = &missing }, events.ClassObject, "workspace"},
-		"toolchain": {func(task *events.TaskSpec, _ *events.RolloutFinished) { task.Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
+		"snapshot":  {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Snapshot = missing }, events.ClassObject, "snapshot of task a"},
+		"tests":     {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Tests = corrupt }, events.ClassObject, "tests of task a"},
+		"workspace": {func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace = &missing }, events.ClassObject, "workspace"},
+		"toolchain": {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
 	}
 	for run, c := range cases {
 		open(t, log, run, reward, c.change)
@@ -191,20 +195,22 @@ func TestObjectsThatAreGone(t *testing.T) {
 
 // TestClasses: only what may go better is tried again.
 func TestClasses(t *testing.T) {
-	cfg := events.RunConfig{Limits: events.Limits{Tries: 5}}
+	cfg := runfile.RunConfig{Limits: runfile.Limits{Tries: 5}}
 	for class, again := range map[string]bool{
 		verifier.ClassTimeout: false, verifier.ClassNoReward: false, verifier.ClassBadReward: false, verifier.ClassTampered: false,
 		verifier.ClassMemory: false, verifier.ClassApply: false, verifier.ClassSandbox: true,
 	} {
-		cause := fmt.Errorf("score: %w", &verifier.Error{Class: class, Err: errors.New("odd")})
-		facts, err := failed(cfg, &events.Rollout{Run: "r", ID: rollout, Tail: 3}, cause)
-		want := events.RolloutFailedType
-		if again {
-			want = events.RolloutRetriedType
-		}
-		if len(facts) != 1 || facts[0].Type != want || (err != nil) != again {
-			t.Errorf("class %s: %v, %v", class, servicetest.IDs(facts), err)
-		}
+		t.Run(class, func(t *testing.T) {
+			cause := fmt.Errorf("score: %w", &verifier.Error{Class: class, Err: errors.New("odd")})
+			facts, err := failed(cfg, &events.Rollout{Run: "r", ID: rollout, Tail: 3}, cause)
+			want := events.RolloutFailedType
+			if again {
+				want = events.RolloutRetriedType
+			}
+			if len(facts) != 1 || facts[0].Type != want || (err != nil) != again {
+				t.Errorf("class %s: %v, %v", class, servicetest.IDs(facts), err)
+			}
+		})
 	}
 }
 

@@ -7,19 +7,22 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // scoreStep states the verdict on the step that a rollout has ended, and makes the workspace for the next one.
-func (s *Service) scoreStep(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) scoreStep(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	ended := *r.StepToScore()
 	scored, log, err := s.stepVerdict(ctx, cfg, task, r, ended.StepFinished)
 	if err == nil {
 		scored.Log, err = s.keep(ctx, log)
 	}
 	if err == nil {
-		scored.Workspace, err = s.lay(ctx, cfg, task, r, scored)
+		if scored.Workspace, scored.Forfeit, err = s.nextWorkspace(ctx, cfg, task, r, scored); scored.Forfeit != nil {
+			scored.Flags = withFlag(scored.Flags, *scored.Forfeit)
+		}
 	}
 	if err == nil {
 		fact, err := r.Next(events.StepScoredType, events.Ordinal(ended.Step), scored)
@@ -32,7 +35,7 @@ func (s *Service) scoreStep(ctx context.Context, cfg events.RunConfig, task even
 }
 
 // stepVerdict runs the tests of a step over the workspace that its agent has left. What they wrote is not stored.
-func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
+func (s *Service) stepVerdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
 	if ended.Step >= len(task.Steps) {
 		return scored, nil, fmt.Errorf("rollout %s was in step %d, but task %s has %d: score it with tests for all of its steps", r.ID, ended.Step+1, task.Name, len(task.Steps))
 	}
@@ -40,7 +43,7 @@ func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task ev
 	if err != nil {
 		return scored, nil, err
 	}
-	outcome, err := s.runTests(ctx, task, spec)
+	outcome, forfeit, err := s.test(ctx, cfg, task.InStep(ended.Step), r, spec)
 	if err != nil {
 		return scored, nil, err
 	}
@@ -48,13 +51,14 @@ func (s *Service) stepVerdict(ctx context.Context, cfg events.RunConfig, task ev
 	if err != nil {
 		return scored, nil, err
 	}
-	flags, err := suspicions(spec.Changes, begun, r.Turns[min(r.StepBegin(ended.Step), len(r.Turns)):min(ended.Turns, len(r.Turns))], outcome)
+	of := r.Turns[min(r.StepBegin(ended.Step), len(r.Turns)):min(ended.Turns, len(r.Turns))]
+	flags, err := flagsOf(spec.Changes, begun, r, of, outcome, forfeit)
 	if err != nil {
 		return scored, nil, err
 	}
 	return events.StepScored{
 		Step: ended.Step, Components: outcome.Components, ExitCode: outcome.ExitCode, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
-		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(),
+		Flags: flags, Forfeit: forfeit, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
 	}, outcome.Log, nil
 }
 
@@ -70,38 +74,42 @@ func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
 	return &ref, nil
 }
 
-// outcome is the verifier's for a whole rollout. The verdicts on the steps of a task that has several stand on the log: they make it, and the
+// outcome is the verifier's for a whole rollout. The verdicts on the steps of a task that has several are on the log: they make it, and the
 // verifier is not asked again.
-func (s *Service) outcome(ctx context.Context, task events.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, error) {
+func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, *events.Forfeit, error) {
 	if len(task.Steps) == 0 {
-		outcome, err := s.runTests(ctx, task, spec)
+		outcome, forfeit, err := s.test(ctx, cfg, task, r, spec)
 		if err != nil {
-			return outcome, nil, err
+			return outcome, nil, nil, err
 		}
-		flags, err := suspicions(spec.Changes, nil, r.Turns, outcome)
-		return outcome, flags, err
+		flags, err := flagsOf(spec.Changes, nil, r, r.Turns, outcome, forfeit)
+		return outcome, flags, forfeit, err
 	}
-	components, err := task.Compose(r.Steps)
+	components, err := events.ComposeSteps(task, r.Steps)
 	if err != nil {
-		return verifier.Outcome{}, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: fmt.Errorf("steps of task %s: %w", task.Name, err)}
+		return verifier.Outcome{}, nil, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: fmt.Errorf("steps of task %s: %w", task.Name, err)}
 	}
 	last := r.Steps[len(r.Steps)-1].Verdict
 	outcome := verifier.Outcome{Components: components, ExitCode: last.ExitCode, Isolation: last.Isolation, Filesystem: last.Filesystem, User: last.User}
 	var flags []string
+	outcome.Verifier = last.Verifier
 	for _, step := range r.Steps {
-		outcome.Duration += time.Duration(step.Verdict.DurationMS * float64(time.Millisecond))
+		if step.Verdict.Verifier != runfile.VerifierSeparate {
+			outcome.Verifier = step.Verdict.Verifier
+		}
+		outcome.Duration += time.Duration(float64(step.Verdict.DurationMS * float64(time.Millisecond)))
 		flags = append(flags, step.Verdict.Flags...)
 	}
 	slices.Sort(flags)
 	flags = slices.Compact(flags)
-	return outcome, flags[:min(len(flags), maxFlags)], nil
+	return outcome, flags[:min(len(flags), maxFlags)], last.Forfeit, nil // a forfeit ends the rollout
 }
 
 // maxFlags bounds the flags of a rollout, as its schema does.
 const maxFlags = 50
 
 // stepsAgain is a rollout with the verdicts that task's tests give its steps now. A step stays ended where it was, whatever its verdict is.
-func (s *Service) stepsAgain(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
+func (s *Service) stepsAgain(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
 	again := *r
 	again.Steps = slices.Clone(r.Steps)
 	for i := range again.Steps {
@@ -123,5 +131,6 @@ func (c *comparison) steps(recorded, now []events.EndedStep) {
 		name := fmt.Sprintf("step %d ", step.Step)
 		c.value(name+"exit_code", fmt.Sprint(step.Verdict.ExitCode), fmt.Sprint(now[i].Verdict.ExitCode))
 		c.components(name, step.Verdict.Components, now[i].Verdict.Components)
+		c.separation(name, step.Verdict.Verifier, now[i].Verdict.Verifier)
 	}
 }

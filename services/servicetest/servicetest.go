@@ -14,7 +14,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -22,8 +23,8 @@ import (
 const patience = time.Minute
 
 // Env is what a service is given, with a directory of its own.
-func Env(t testing.TB, log *eventlog.Log) runtime.Env {
-	return runtime.Env{
+func Env(t testing.TB, log *eventlog.Log) pipeline.Env {
+	return pipeline.Env{
 		Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
 		Metrics: prometheus.NewRegistry(), Instance: "test",
 	}
@@ -51,21 +52,21 @@ func Start(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 }
 
 // Config is a valid run on the named tasks, whose files are not there.
-func Config(tasks ...string) events.RunConfig {
-	cfg := events.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize = "small", events.BuiltinEndpoint, 2
-	missing := storage.Ref{Key: "blobs/sha256/00/missing", SHA256: fmt.Sprintf("%064d", 0), Size: 1}
+func Config(tasks ...string) runfile.RunConfig {
+	cfg := runfile.DefaultRunConfig()
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize = "small", runfile.BuiltinEndpoint, 2
+	missing := storage.Ref{Key: storage.BlobKey(fmt.Sprintf("%064d", 0)), SHA256: fmt.Sprintf("%064d", 0), Size: 1}
 	for _, name := range tasks {
-		cfg.Tasks = append(cfg.Tasks, events.TaskSpec{
+		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{
 			Name: name, Digest: "sha256:" + name, Instruction: "Do " + name + ".", Workdir: "/app",
-			VerifierTimeout: events.Duration(20 * time.Second), Snapshot: missing, Tests: missing,
+			VerifierTimeout: runfile.Duration(20 * time.Second), Snapshot: missing, Tests: missing,
 		})
 	}
 	return cfg
 }
 
 // OpenRun puts a run on the log and in the catalogue, as the intake does.
-func OpenRun(t testing.TB, log *eventlog.Log, run string, cfg events.RunConfig) {
+func OpenRun(t testing.TB, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 	t.Helper()
 	if err := log.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func Append(t testing.TB, log *eventlog.Log, e events.Event) events.Event {
 // errEnough ends a wait.
 var errEnough = errors.New("enough")
 
-// Wait waits until n events of a type and entity ("*" is any) stand on a run's stream, and returns them.
+// Wait waits until n events of a type and entity ("*" is any) are on a run's stream, and returns them.
 func Wait(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity string, n int) []events.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

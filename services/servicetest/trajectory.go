@@ -18,7 +18,7 @@ func Trajectory(run, rollout, task string) *storage.Trajectory {
 	}
 }
 
-// Finished stores a trajectory's file under the name for a rollout of a run, and makes the fact that says what stands in it.
+// Finished stores a trajectory's file under the name for a rollout of a run, and makes the fact that says what is in it.
 func Finished(t testing.TB, store storage.Store, run, rollout string, tr *storage.Trajectory) events.RolloutFinished {
 	t.Helper()
 	data, err := storage.EncodeTrajectory(tr)

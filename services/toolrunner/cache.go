@@ -71,14 +71,14 @@ func (c *cache) open() {
 	c.opening.Do(func() {
 		db, err := projection.Open(c.dir, projection.Identity{Stream: "tools", Fold: "answers/1"})
 		if err != nil {
-			c.logger.Warn("answers of tools are not kept", "error", err)
+			c.logger.Warn("tool cache unavailable", "error", err)
 			return
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for q, err := range projection.Scan[queued](db, "q/") {
 			if err != nil {
-				c.logger.Warn("answers of tools are not kept", "error", err)
+				c.logger.Warn("tool cache unavailable", "error", err)
 				db.Close()
 				return
 			}
@@ -102,7 +102,7 @@ func (c *cache) close() {
 	}
 }
 
-// shared tells whether a tool's answers take so long that asking the store first is worth it.
+// shared reports whether a tool's answers take so long that asking the store first is worth it.
 func shared(tool string) bool {
 	return tool == tools.SearchTool || tool == "read_lints" || tools.RunsCommands(tool)
 }
@@ -152,7 +152,7 @@ func (c *cache) put(ctx context.Context, run, tool, key string, a answer) {
 		err = c.store.Put(ctx, sharedKey(run, key), data)
 	}
 	if err != nil && ctx.Err() == nil {
-		c.logger.Warn("an answer of a tool is not shared", "tool", tool, "error", err)
+		c.logger.Warn("tool answer not cached", "tool", tool, "error", err)
 	}
 }
 
@@ -168,7 +168,7 @@ func (c *cache) keep(key string, a answer) {
 		return
 	}
 	if err := c.write(key, a); err != nil {
-		c.logger.Warn("answers of tools are kept no more", "error", err)
+		c.logger.Warn("tool cache disabled", "error", err)
 		c.db.Close()
 		c.db = nil
 	}
@@ -181,19 +181,19 @@ func (c *cache) write(key string, a answer) error {
 	if err := projection.Put(tx, "a/"+key, a); err != nil {
 		return err
 	}
-	if err := projection.Put(tx, place(q.Place), q); err != nil {
+	if err := projection.Put(tx, queueKey(q.Place), q); err != nil {
 		return err
 	}
 	first, held := c.first, c.held+q.Bytes
 	for ; held > c.limit && first < q.Place; first++ {
-		old, ok, err := projection.Get[queued](c.db, place(first))
+		old, ok, err := projection.Get[queued](c.db, queueKey(first))
 		if err != nil {
 			return err
 		}
 		if !ok {
 			continue
 		}
-		for _, gone := range []string{"a/" + old.Key, place(first)} {
+		for _, gone := range []string{"a/" + old.Key, queueKey(first)} {
 			if err := tx.Delete(gone); err != nil {
 				return err
 			}
@@ -207,7 +207,7 @@ func (c *cache) write(key string, a answer) error {
 	return nil
 }
 
-func place(n uint64) string { return fmt.Sprintf("q/%016x", n) }
+func queueKey(n uint64) string { return fmt.Sprintf("q/%016x", n) }
 
 // digest is the name of all that an answer follows from.
 func digest(of any) (string, error) {

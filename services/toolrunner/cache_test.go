@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -109,14 +110,16 @@ func TestCacheIsShared(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]bool{"slow": true, "command": true, "fast": false, "cheap": false, "damaged": false, "long": false, "huge": false} {
-		other := testCache(t, store, t.TempDir())
-		a, ok := other.get(t.Context(), "r", tools.SearchTool, key)
-		if ok != want || ok && a.Content != "found" {
-			t.Errorf("%s: %v, %.20q", key, ok, a.Content)
-		}
-		if _, ok := testCache(t, store, t.TempDir()).get(t.Context(), "another", tools.SearchTool, key); ok {
-			t.Errorf("%s is shared with another run", key)
-		}
+		t.Run(key, func(t *testing.T) {
+			other := testCache(t, store, t.TempDir())
+			a, ok := other.get(t.Context(), "r", tools.SearchTool, key)
+			if ok != want || ok && a.Content != "found" {
+				t.Errorf("%s: %v, %.20q", key, ok, a.Content)
+			}
+			if _, ok := testCache(t, store, t.TempDir()).get(t.Context(), "another", tools.SearchTool, key); ok {
+				t.Errorf("%s is shared with another run", key)
+			}
+		})
 	}
 }
 
@@ -126,7 +129,7 @@ func scripted(t *testing.T, log *eventlog.Log, run, id string, turns [][]events.
 	servicetest.StartRollout(t, log, run, id, "a")
 	for n, calls := range turns {
 		e := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: calls, FinishReason: "tool_calls"})
-		e.Route = pool
+		e.Route = poolRoute
 		servicetest.Append(t, log, e)
 		all := servicetest.Wait(t, log, run, events.ToolsCompletedType, id, n+1)
 		var line []string
@@ -150,13 +153,13 @@ func TestWhichCallsAreKnown(t *testing.T) {
 		{shell("c", "ln -s /tmp/x l")}, {read}, {shell("c", "rm l")}, {read}, {{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"sleep 100","is_background":true}`}}, {read},
 	}
 	log := natstest.Log(t)
-	for run, features := range map[string][]string{"plain": nil, "redacted": {events.FeatureRedactSecrets}} {
-		open(t, log, run, func(c *events.RunConfig) {
+	for run, features := range map[string][]string{"plain": nil, "redacted": {runfile.FeatureRedactSecrets}} {
+		open(t, log, run, func(c *runfile.RunConfig) {
 			c.Features = features
 			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "secret": awsKey + "\n"}))
 		})
 	}
-	open(t, log, "off", func(c *events.RunConfig) { off := false; c.Tools.Cache = &off })
+	open(t, log, "off", func(c *runfile.RunConfig) { off := false; c.Tools.Cache = &off })
 	service(t, log, nil)
 	const first = "miss miss miss|bypass miss|miss miss|bypass|miss bypass|bypass|bypass|bypass|hit|bypass|bypass"
 	if got := strings.Join(scripted(t, log, "plain", "g000002-0", turns), "|"); got != first {
@@ -185,7 +188,7 @@ func TestWhichCommandsAreKnown(t *testing.T) {
 		{shell("c", "cat  a.txt")}, {read},
 	}
 	log := natstest.Log(t)
-	open(t, log, "r", func(c *events.RunConfig) {
+	open(t, log, "r", func(c *runfile.RunConfig) {
 		c.Tasks[0].Deterministic = []string{"cat a.txt", "echo no; exit 3", "echo more >> log"}
 	})
 	open(t, log, "unmarked", nil)

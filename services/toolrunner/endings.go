@@ -9,6 +9,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // endings tells of rollouts that are over. No turn asks a tool runner for anything then, so that it would keep
@@ -54,25 +55,19 @@ func (e *endings) watch(run string, behind uint64) (done func()) {
 	})
 }
 
-// followAgainAfter is the rest after a run's log could not be followed.
-const followAgainAfter = time.Second
+// followAgain is how long to wait after a run's log could not be followed.
+var followAgain = retry.Policy{First: time.Second, Most: 5 * time.Second}
 
 func (e *endings) follow(ctx context.Context, run string, t events.Type, from uint64) {
 	filter := events.Event{Run: run, Type: t, Entity: "*"}.Subject()
-	for {
+	_ = followAgain.Keep(ctx, func() (bool, error) {
 		err := e.log.Follow(ctx, run, from, filter, func(end events.Event) error {
 			from = end.Seq + 1
 			e.over(run, end.Entity)
 			return nil
 		})
-		if ctx.Err() != nil || errors.Is(err, eventlog.ErrNotFound) {
-			return
-		}
-		e.logger.Warn("the ends of a run's rollouts cannot be followed, trying again", "run", run, "error", err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(followAgainAfter):
-		}
-	}
+		return ctx.Err() != nil || errors.Is(err, eventlog.ErrNotFound), err
+	}, func(err error, wait time.Duration) {
+		e.logger.Warn("rollout endings unavailable", "run", run, "retry_in", wait, "error", err)
+	})
 }

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/demo/packs"
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/policy"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -40,7 +42,7 @@ func TestLargeTasksNeedSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large, err := tasks.LoadPack(tasks.Large())
+	large, err := tasks.LoadPack(packs.Large())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +85,7 @@ func newTrial(t *testing.T, task *tasks.Task, s *searcher, store storage.Store) 
 	if y.tests, err = sandbox.Pack(task.Tests); err != nil {
 		t.Fatal(err)
 	}
-	y.search = s.search(events.TaskSpec{Name: task.Name, Snapshot: servicetest.Blob(t, store, y.snapshot)})
+	y.search = s.search(runfile.TaskSpec{Name: task.Name, Snapshot: servicetest.Blob(t, store, y.snapshot)})
 	y.sb = sandboxtest.New(t, sandbox.Spec{Name: "trial", Workdir: task.Workdir})
 	if err := y.sb.Unpack(t.Context(), y.sb.Workdir(), y.snapshot); err != nil {
 		t.Fatal(err)
@@ -176,9 +178,9 @@ func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
 
 func toolsOf(t *testing.T, search bool) *tools.Set {
 	t.Helper()
-	cfg := events.DefaultRunConfig()
+	cfg := runfile.DefaultRunConfig()
 	if search {
-		cfg.Features = []string{events.FeatureCodebaseSearch}
+		cfg.Features = []string{runfile.FeatureCodebaseSearch}
 	}
 	set, err := tools.NewSet(cfg)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -36,7 +36,7 @@ func newOffer(opts Options) *offer {
 }
 
 // missing says what of the needs this runner does not have; nil when it has everything.
-func (o *offer) missing(ctx context.Context, needs events.Needs) error {
+func (o *offer) missing(ctx context.Context, needs runfile.Needs) error {
 	for _, toolchain := range needs.Toolchains {
 		if err := o.lacks(ctx, toolchain); err != nil {
 			return err
@@ -78,7 +78,7 @@ func hostMemoryMB() int {
 // those of runners that are gone. Those without needs are served in any case: an older generator knows no others.
 func (s *Service) routes(ctx context.Context, run string, logger *slog.Logger) []string {
 	met := map[string]bool{"": true}
-	routes := []string{events.PoolRoute(s.opts.Pool, events.Needs{}), events.RunnerRoute(s.runner, events.Needs{})}
+	routes := []string{runfile.PoolRoute(s.opts.Pool, runfile.Needs{}), runfile.RunnerRoute(s.runner, runfile.Needs{})}
 	cfg, err := s.log.Config(ctx, run)
 	if err != nil {
 		return routes // the rest comes when it is asked again
@@ -93,9 +93,9 @@ func (s *Service) routes(ctx context.Context, run string, logger *slog.Logger) [
 			continue
 		}
 		met[key] = true
-		routes = append(routes, events.PoolRoute(s.opts.Pool, needs), events.RunnerRoute(s.runner, needs))
+		routes = append(routes, runfile.PoolRoute(s.opts.Pool, needs), runfile.RunnerRoute(s.runner, needs))
 	}
-	return append(routes, s.peers.orphans(ctx, run, met)...)
+	return append(routes, s.heartbeats.orphans(ctx, run, met)...)
 }
 
 // tell logs once what tasks of a run will not be worked on here, and why.
@@ -105,6 +105,6 @@ func (o *offer) tell(logger *slog.Logger, run, key string, missing error) {
 	const most = 10_000 // of a process that serves runs for years
 	if name := run + "/" + key; !o.told[name] && len(o.told) < most {
 		o.told[name] = true
-		logger.Warn("tasks are left to other tool runners", "run", run, "missing", missing)
+		logger.Warn("tasks not offered", "run", run, "missing", missing)
 	}
 }

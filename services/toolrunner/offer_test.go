@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -30,7 +31,7 @@ func TestOffer(t *testing.T) {
 		}
 		return errors.New("no " + name)
 	}
-	for text, needs := range map[string]events.Needs{
+	for text, needs := range map[string]runfile.Needs{
 		"":              {Toolchains: []string{"go"}, CPUs: 8, MemoryMB: 4096, Labels: []string{"zone=eu", "gpu"}},
 		"no cobol":      {Toolchains: []string{"go", "cobol"}},
 		"9 CPUs":        {CPUs: 9},
@@ -38,12 +39,14 @@ func TestOffer(t *testing.T) {
 		"label zone=us": {Labels: []string{"zone=us"}},
 		"not here":      {Image: true},
 	} {
-		err := rich.missing(t.Context(), needs)
-		if (text == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), text) {
-			t.Errorf("%v: %v, want %q", needs, err, text)
-		}
+		t.Run(text, func(t *testing.T) {
+			err := rich.missing(t.Context(), needs)
+			if (text == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%v: %v, want %q", needs, err, text)
+			}
+		})
 	}
-	if err := has(1, 0).missing(t.Context(), events.Needs{MemoryMB: 1 << 20}); err != nil {
+	if err := has(1, 0).missing(t.Context(), runfile.Needs{MemoryMB: 1 << 20}); err != nil {
 		t.Errorf("memory that is not known: %v", err)
 	}
 }
@@ -53,14 +56,14 @@ func TestOffer(t *testing.T) {
 func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
-	needs := events.Needs{Labels: []string{"gpu"}}
-	open(t, log, "r", func(cfg *events.RunConfig) { cfg.Tasks[0].Labels = needs.Labels })
+	needs := runfile.Needs{Labels: []string{"gpu"}}
+	open(t, log, "r", func(cfg *runfile.RunConfig) { cfg.Tasks[0].Labels = needs.Labels })
 	const gone = "0123456789ab"
-	orphan := events.RunnerRoute(gone, needs)
-	if _, err := log.EnsureConsumer(t.Context(), events.ConsumersOf(events.ToolRunner)[0].For("r", orphan), orphan); err != nil {
+	orphan := runfile.RunnerRoute(gone, needs)
+	if _, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", orphan), orphan); err != nil {
 		t.Fatal(err)
 	}
-	old := func(s *Service) { s.peers.since = s.peers.since.Add(-2 * goneAfter) }
+	old := func(s *Service) { s.heartbeats.since = s.heartbeats.since.Add(-2 * goneAfter) }
 	plain, _ := service(t, log, func(s *Service) { old(s); s.offer = has(1, 0) })
 	logger := servicetest.Env(t, log).Logger
 	for _, route := range plain.routes(t.Context(), "r", logger) {
@@ -69,14 +72,14 @@ func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 		}
 	}
 	labelled, _ := service(t, log, func(s *Service) { old(s); s.offer = has(1, 0, "gpu") })
-	want := []string{pool, events.RunnerRoute(labelled.runner, events.Needs{}), events.PoolRoute(pool, needs), events.RunnerRoute(labelled.runner, needs), orphan}
+	want := []string{poolRoute, runfile.RunnerRoute(labelled.runner, runfile.Needs{}), runfile.PoolRoute(poolRoute, needs), runfile.RunnerRoute(labelled.runner, needs), orphan}
 	got := slices.DeleteFunc(labelled.routes(t.Context(), "r", logger), func(route string) bool {
-		return route == events.RunnerRoute(plain.runner, events.Needs{}) // orphaned until the other's first beat is heard
+		return route == runfile.RunnerRoute(plain.runner, runfile.Needs{}) // orphaned until the other's first beat is heard
 	})
 	if !slices.Equal(got, want) {
 		t.Fatalf("the runner with the label serves %v, want %v", got, want)
 	}
-	for n, route := range []string{events.PoolRoute(pool, needs), orphan} {
+	for n, route := range []string{runfile.PoolRoute(poolRoute, needs), orphan} {
 		turn(t, log, "r", n, route, shell("c", "cat a.txt"))
 		if done := answers(t, log, "r", n); done.Runner != labelled.runner {
 			t.Errorf("turn %d is answered by %s", n, done.Runner)

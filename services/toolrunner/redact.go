@@ -7,31 +7,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/events/secrets"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
 // redactWithin bounds the search of one turn.
 const redactWithin = time.Minute
 
-// redact takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
+// redactResults takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
 // text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole. A variable of the shell
 // that holds a secret is not kept beyond the turn.
-func redact(ctx context.Context, results []events.ToolResult, state *events.ToolState, within time.Duration) (map[string]int, error) {
+func redactResults(ctx context.Context, results []events.ToolResult, state *events.ToolState, within time.Duration) (map[string]int, error) {
 	searching, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	counts := map[string]int{}
-	find := func(text string) ([]secrets.Span, error) {
+	find := func(text string) ([]redact.Span, error) {
 		if text == "" {
 			return nil, nil
 		}
-		found, err := secrets.Find(searching, text)
+		found, err := redact.Find(searching, text)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			found = []secrets.Span{{Start: 0, End: len(text), Rule: events.Unsearched}}
+			found = []redact.Span{{Start: 0, End: len(text), Rule: events.Unsearched}}
 		}
 		for _, s := range found {
 			counts[s.Rule]++
@@ -45,7 +45,7 @@ func redact(ctx context.Context, results []events.ToolResult, state *events.Tool
 			return nil, err
 		}
 		if len(found) > 0 {
-			text, dropped := tools.Bounded(secrets.Mask(r.Content, found))
+			text, dropped := tools.Bounded(redact.Mask(r.Content, found))
 			r.Content = text
 			r.DroppedBytes += dropped
 		}
@@ -64,7 +64,7 @@ func redact(ctx context.Context, results []events.ToolResult, state *events.Tool
 }
 
 // redactShell leaves out the variables, and the folder, that hold secrets.
-func redactShell(shell events.ShellState, find func(string) ([]secrets.Span, error)) (events.ShellState, error) {
+func redactShell(shell events.ShellState, find func(string) ([]redact.Span, error)) (events.ShellState, error) {
 	kept := events.ShellState{Dir: shell.Dir, Unset: shell.Unset, Env: map[string]string{}}
 	if found, err := find(shell.Dir); err != nil || len(found) > 0 {
 		kept.Dir = ""
@@ -86,7 +86,7 @@ func redactShell(shell events.ShellState, find func(string) ([]secrets.Span, err
 
 // newRedacted is the count of secrets that were taken out.
 func newRedacted(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	return runtime.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+	return pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rondo_tool_redactions_total", Help: "Secrets that were taken out of what tools answered, by rule.",
 	}, []string{"rule"}))
 }

@@ -26,7 +26,7 @@ func redactedTexts(t *testing.T, texts ...string) ([]string, map[string]int) {
 	for i, text := range texts {
 		results[i].Content = text
 	}
-	counts, err := redact(t.Context(), results, &events.ToolState{}, redactWithin)
+	counts, err := redactResults(t.Context(), results, &events.ToolState{}, redactWithin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,12 @@ func TestRedact(t *testing.T) {
 		"allowed by a comment": {awsKey + " # gitleaks:allow", "[redacted: aws-access-token] # gitleaks:allow", map[string]int{"aws-access-token": 1}},
 		"not UTF-8 around":     {"\xff" + awsKey + "\xff", "\uFFFD[redacted: aws-access-token]\uFFFD", map[string]int{"aws-access-token": 1}},
 	} {
-		got, counts := redactedTexts(t, c.text)
-		if got[0] != c.want || !maps.Equal(counts, c.counts) {
-			t.Errorf("%s: %.300q, %v", name, got[0], counts)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, counts := redactedTexts(t, c.text)
+			if got[0] != c.want || !maps.Equal(counts, c.counts) {
+				t.Errorf("%s: %.300q, %v", name, got[0], counts)
+			}
+		})
 	}
 }
 
@@ -71,14 +73,14 @@ func TestRedactIsBounded(t *testing.T) {
 		t.Errorf("%d bytes with %v", n, counts)
 	}
 	results := []events.ToolResult{{Content: "harmless"}, {}, {Content: awsKey}}
-	counts, err := redact(t.Context(), results, &events.ToolState{}, 0)
+	counts, err := redactResults(t.Context(), results, &events.ToolState{}, 0)
 	const withheld = "[redacted: unsearched]"
 	if err != nil || results[0].Content != withheld || results[1].Content != "" || results[2].Content != withheld || !maps.Equal(counts, map[string]int{events.Unsearched: 2}) {
 		t.Errorf("without time: %+v, %v, %v", results, counts, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := redact(ctx, []events.ToolResult{{Content: "harmless"}}, &events.ToolState{}, redactWithin); !errors.Is(err, context.Canceled) {
+	if _, err := redactResults(ctx, []events.ToolResult{{Content: "harmless"}}, &events.ToolState{}, redactWithin); !errors.Is(err, context.Canceled) {
 		t.Errorf("a search that was ended by its caller: %v", err)
 	}
 }
@@ -94,7 +96,7 @@ func TestRedactIsTheSameEachTime(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			results := []events.ToolResult{{Content: text.String()}}
-			counts, err := redact(t.Context(), results, &events.ToolState{}, redactWithin)
+			counts, err := redactResults(t.Context(), results, &events.ToolState{}, redactWithin)
 			if err != nil || results[0].Content != want[0] || !maps.Equal(counts, wantCounts) {
 				t.Errorf("%v, then %v: %v", wantCounts, counts, err)
 			}

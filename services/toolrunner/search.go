@@ -8,7 +8,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/index/embed"
 	"github.com/rondo-rl/rondo/index/merkle"
 	"github.com/rondo-rl/rondo/index/seal"
@@ -55,14 +55,14 @@ func newSearcher(store storage.Store) (*searcher, error) {
 }
 
 // offered is the tool for a task's rollouts, nil where the run does not want it.
-func (s *searcher) offered(cfg events.RunConfig, task events.TaskSpec) tools.Search {
-	if !cfg.Has(events.FeatureCodebaseSearch) {
+func (s *searcher) offered(cfg runfile.RunConfig, task runfile.TaskSpec) tools.Search {
+	if !cfg.Has(runfile.FeatureCodebaseSearch) {
 		return nil
 	}
 	return s.search(task)
 }
 
-func (s *searcher) search(task events.TaskSpec) tools.Search {
+func (s *searcher) search(task runfile.TaskSpec) tools.Search {
 	return func(ctx context.Context, sb *sandbox.Sandbox, query, directory string) (tools.Findings, error) {
 		x, err := s.open(ctx, task.Snapshot)
 		if err != nil {
@@ -85,7 +85,7 @@ func (s *searcher) search(task events.TaskSpec) tools.Search {
 }
 
 // root is that of a snapshot's index.
-func (s *searcher) root(ctx context.Context, task events.TaskSpec) (string, error) {
+func (s *searcher) root(ctx context.Context, task runfile.TaskSpec) (string, error) {
 	x, err := s.open(ctx, task.Snapshot)
 	if err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -20,8 +21,8 @@ func searchFor(id, query string) events.ToolCall {
 func TestCodebaseSearch(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
-	open(t, log, "r", func(c *events.RunConfig) {
-		c.Features = []string{events.FeatureCodebaseSearch}
+	open(t, log, "r", func(c *runfile.RunConfig) {
+		c.Features = []string{runfile.FeatureCodebaseSearch}
 		c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{
 			"session.go": "package shop\n\n// removeExpired removes expired sessions.\nfunc removeExpired(sessions map[string]int) {\n\tclear(sessions)\n}\n",
 			"price.go":   "package shop\n\n// total adds up the prices of a basket.\nfunc total(prices []int) int {\n\treturn len(prices)\n}\n",
@@ -29,14 +30,14 @@ func TestCodebaseSearch(t *testing.T) {
 	})
 	const question = "where are expired sessions removed?"
 	_, stop := service(t, log, nil)
-	turn(t, log, "r", 0, pool, searchFor("c0", question))
+	turn(t, log, "r", 0, poolRoute, searchFor("c0", question))
 	before := answers(t, log, "r", 0).Results[0]
 	if !strings.HasPrefix(before.Content, "session.go:1-6 removeExpired\n1|package shop\n") || before.Error {
 		t.Errorf("before anything is changed: %+v", before)
 	}
-	turn(t, log, "r", 1, pool, shell("c1", `mv session.go sweep.go; printf 'package shop\n\n// discount lowers what a basket costs for loyal customers.\nfunc discount() {}\n' > loyal.go`))
+	turn(t, log, "r", 1, poolRoute, shell("c1", `mv session.go sweep.go; printf 'package shop\n\n// discount lowers what a basket costs for loyal customers.\nfunc discount() {}\n' > loyal.go`))
 	answers(t, log, "r", 1)
-	turn(t, log, "r", 2, pool, searchFor("c2", question), searchFor("c3", "what do loyal customers pay for a basket?"))
+	turn(t, log, "r", 2, poolRoute, searchFor("c2", question), searchFor("c3", "what do loyal customers pay for a basket?"))
 	after := answers(t, log, "r", 2).Results
 	if !strings.HasPrefix(after[0].Content, "sweep.go:1-6 ") || strings.Contains(after[0].Content, "session.go") || !strings.HasPrefix(after[1].Content, "loyal.go:1-4 ") {
 		t.Errorf("after the changes: %+v", after)
@@ -55,7 +56,7 @@ func TestCodebaseSearch(t *testing.T) {
 		t.Errorf("%d objects of the index, want 3", objects)
 	}
 	service(t, log, nil)
-	turn(t, log, "r", 3, pool, searchFor("c4", question))
+	turn(t, log, "r", 3, poolRoute, searchFor("c4", question))
 	if again := answers(t, log, "r", 3).Results[0]; again.Content != after[0].Content {
 		t.Errorf("by another runner: %q, want %q", again.Content, after[0].Content)
 	}
@@ -73,7 +74,7 @@ func TestNoSearchUnlessTheRunWantsIt(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
 	service(t, log, nil)
-	turn(t, log, "r", 0, pool, searchFor("c0", "where?"))
+	turn(t, log, "r", 0, poolRoute, searchFor("c0", "where?"))
 	if got := answers(t, log, "r", 0).Results[0]; !got.Error || !strings.Contains(got.Content, "there is no tool") {
 		t.Errorf("%+v", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -127,9 +128,9 @@ func count(t *testing.T, c prometheus.Collector) (sum float64) {
 // in each of these.
 func TestSecretsStayOut(t *testing.T) {
 	sandboxtest.Require(t)
-	for run, features := range map[string][]string{"open": nil, "closed": {events.FeatureRedactSecrets}} {
+	for run, features := range map[string][]string{"open": nil, "closed": {runfile.FeatureRedactSecrets}} {
 		log := natstest.Log(t)
-		open(t, log, run, func(c *events.RunConfig) {
+		open(t, log, run, func(c *runfile.RunConfig) {
 			c.Features = features
 			c.Endpoint = reader(t, "credentials").URL + "/v1"
 			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"credentials": "aws_access_key_id = " + awsKey + "\n"}))

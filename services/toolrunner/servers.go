@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
@@ -19,7 +19,7 @@ func (o Options) sessions(sb *sandbox.Sandbox, run string) *toolserver.Sessions 
 
 // ListTools asks the servers of a run that is about to be opened for their tools, where its configuration has none of them: servers outside
 // themselves, the others in a sandbox of the run's first task, whose snapshot is in the store.
-func ListTools(ctx context.Context, store storage.Store, opts Options, run string, cfg *events.RunConfig) error {
+func ListTools(ctx context.Context, store storage.Store, opts Options, run string, cfg *runfile.RunConfig) error {
 	cfg.Tools.Servers = slices.Clone(cfg.Tools.Servers) // other runs may be opened by the same
 	for i := range cfg.Tools.Servers {
 		server := &cfg.Tools.Servers[i]
@@ -40,11 +40,11 @@ func ListTools(ctx context.Context, store storage.Store, opts Options, run strin
 	return nil
 }
 
-func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []events.TaskSpec, server events.ToolServer) ([]events.ServerTool, error) {
+func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec, server runfile.ToolServer) ([]runfile.ServerTool, error) {
 	var sb *sandbox.Sandbox
 	if !server.Outside() {
 		if len(tasks) == 0 {
-			return nil, fmt.Errorf("server %s: the run has no task in whose sandbox it can be started", server.Name)
+			return nil, fmt.Errorf("server %s: no task of the run has a sandbox that can start it", server.Name)
 		}
 		var err error
 		if sb, err = restore(ctx, store, opts, tasks[0], "tools", nil); err != nil {

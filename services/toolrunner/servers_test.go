@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -94,9 +95,9 @@ func TestToolServers(t *testing.T) {
 	defer web.Close()
 	keys := wikiKeys(t, web.URL)
 	log := natstest.Log(t)
-	open(t, log, "r", func(cfg *events.RunConfig) {
+	open(t, log, "r", func(cfg *runfile.RunConfig) {
 		cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "counter": counter}))
-		cfg.Tools.Servers = []events.ToolServer{{Name: "counter", Command: []string{"sh", "counter"}}, {Name: "wiki", URL: web.URL, Only: []string{"look"}}}
+		cfg.Tools.Servers = []runfile.ToolServer{{Name: "counter", Command: []string{"sh", "counter"}}, {Name: "wiki", URL: web.URL, Only: []string{"look"}}}
 		if err := ListTools(t.Context(), log.Store(), Options{ToolchainCache: t.TempDir(), Keys: keys}, "r", cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func TestToolServers(t *testing.T) {
 	}
 	first, stop := service(t, log, withKeys)
 	read := `{"target_file":"a.txt"}`
-	turn(t, log, "r", 0, pool, calls(0,
+	turn(t, log, "r", 0, poolRoute, calls(0,
 		"read_file", read, "counter__count", "{}", "wiki__look", `{"page":1}`, "wiki__look", `{"page":"one"}`, "read_file", read, "wiki__edit", "{}")...)
 	done := answers(t, log, "r", 0)
 	for i, want := range []struct {
@@ -139,14 +140,14 @@ func TestToolServers(t *testing.T) {
 	if done.State == nil || !done.State.Background || done.Workspace == nil {
 		t.Errorf("the turn leaves %+v, workspace %v", done.State, done.Workspace)
 	}
-	turn(t, log, "r", 1, events.RunnerRoute(first.runner, events.Needs{}), calls(1, "counter__count", "{}", "read_file", read)...)
+	turn(t, log, "r", 1, runfile.RunnerRoute(first.runner, runfile.Needs{}), calls(1, "counter__count", "{}", "read_file", read)...)
 	if got := answers(t, log, "r", 1).Results; got[0].Content != "call 2" || got[1].Cache != events.CacheBypass {
 		t.Errorf("the next turn is answered %+v", got)
 	}
 	stop()
 	second, _ := service(t, log, withKeys)
 	outside.away.Store(true)
-	turn(t, log, "r", 2, events.RunnerRoute(second.runner, events.Needs{}), calls(2, "counter__count", "{}", "wiki__look", `{"page":2}`)...)
+	turn(t, log, "r", 2, runfile.RunnerRoute(second.runner, runfile.Needs{}), calls(2, "counter__count", "{}", "wiki__look", `{"page":2}`)...)
 	retried := servicetest.Data[events.RolloutRetried](t, servicetest.Wait(t, log, "r", events.RolloutRetriedType, rollout, 1)[0])
 	if retried.Class != events.ClassEndpoint || !strings.Contains(retried.Message, "server wiki: ") || !strings.Contains(retried.Message, "unreachable: it answered Service Unavailable") {
 		t.Errorf("a server that is away is told as %+v", retried)
@@ -197,20 +198,22 @@ func TestServersThatCannotBeListed(t *testing.T) {
 	log := natstest.Log(t)
 	task := servicetest.Config("a").Tasks[0]
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"counter": counter}))
-	for want, cfg := range map[string]events.RunConfig{
-		"no task in whose sandbox": {Tools: events.Tooling{Servers: []events.ToolServer{{Name: "s", Command: []string{"sh", "counter"}}}}},
-		"command not found":        {Tasks: []events.TaskSpec{task}, Tools: events.Tooling{Servers: []events.ToolServer{{Name: "s", Command: []string{"uvx-of-nobody"}}}}},
-		"has no tool \"fly\"":      {Tasks: []events.TaskSpec{task}, Tools: events.Tooling{Servers: []events.ToolServer{{Name: "s", Command: []string{"sh", "counter"}, Only: []string{"fly"}}}}},
-		"without credentials":      {Tools: events.Tooling{Servers: []events.ToolServer{{Name: "s", URL: "https://me:" + wikiKey + "@example.com/mcp"}}}},
-		"unreachable":              {Tools: events.Tooling{Servers: []events.ToolServer{{Name: "s", URL: "http://127.0.0.1:1/mcp"}}}},
+	for want, cfg := range map[string]runfile.RunConfig{
+		"no task of the run":  {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"sh", "counter"}}}}},
+		"command not found":   {Tasks: []runfile.TaskSpec{task}, Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"uvx-of-nobody"}}}}},
+		"has no tool \"fly\"": {Tasks: []runfile.TaskSpec{task}, Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", Command: []string{"sh", "counter"}, Only: []string{"fly"}}}}},
+		"without credentials": {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", URL: "https://me:" + wikiKey + "@example.com/mcp"}}}},
+		"unreachable":         {Tools: runfile.Tooling{Servers: []runfile.ToolServer{{Name: "s", URL: "http://127.0.0.1:1/mcp"}}}},
 	} {
-		given := slices.Clone(cfg.Tools.Servers)
-		err := ListTools(t.Context(), log.Store(), Options{ToolchainCache: t.TempDir()}, "r", &cfg)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), wikiKey) {
-			t.Errorf("%s: %v", want, err)
-		}
-		if len(given[0].Tools) > 0 {
-			t.Errorf("%s: the caller's own servers are changed", want)
-		}
+		t.Run(want, func(t *testing.T) {
+			given := slices.Clone(cfg.Tools.Servers)
+			err := ListTools(t.Context(), log.Store(), Options{ToolchainCache: t.TempDir()}, "r", &cfg)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), wikiKey) {
+				t.Errorf("%s: %v", want, err)
+			}
+			if len(given[0].Tools) > 0 {
+				t.Errorf("%s: the caller's own servers are changed", want)
+			}
+		})
 	}
 }

@@ -12,9 +12,12 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
@@ -42,22 +45,23 @@ type Options struct {
 
 // Service consumes turn_sampled, and emits tools_completed, rollout_retried and rollout_failed.
 type Service struct {
-	log    *eventlog.Log
-	opts   Options
-	held   *held
-	peers  *peers
-	offer  *offer
-	runner string
+	log        *eventlog.Log
+	opts       Options
+	held       *pool
+	heartbeats *heartbeats
+	offer      *offer
+	runner     string
 	// redacted counts secrets, by rule.
 	redacted *prometheus.CounterVec
 	searcher *searcher
 	cache    *cache
+	tools    *tools.Sets
 	// recalled counts calls, by whether they were answered by the cache.
 	recalled *prometheus.CounterVec
 }
 
 // Run is the service.
-func Run(ctx context.Context, env runtime.Env, opts Options) error {
+func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	s, err := newService(env, opts)
 	if err != nil {
 		return err
@@ -65,7 +69,7 @@ func Run(ctx context.Context, env runtime.Env, opts Options) error {
 	return s.run(ctx, env)
 }
 
-func newService(env runtime.Env, opts Options) (*Service, error) {
+func newService(env pipeline.Env, opts Options) (*Service, error) {
 	runner, err := identity(env.Dir)
 	if err != nil {
 		return nil, err
@@ -82,7 +86,7 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	recalled, err := newRecalled(env.Metrics)
+	recalled, err := newLookupsCounter(env.Metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -90,20 +94,20 @@ func newService(env runtime.Env, opts Options) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		searcher: searcher, cache: cache, recalled: recalled,
-		log: env.Log, opts: opts, runner: runner, held: newHeld(env.Log, env.Logger, opts), peers: newPeers(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
+		log: env.Log, opts: opts, runner: runner, held: newPool(env.Log, env.Logger, opts), heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
-func (s *Service) run(ctx context.Context, env runtime.Env) error {
+func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	defer s.held.closeAll()
 	defer s.cache.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go s.peers.run(ctx)
+	go s.heartbeats.run(ctx)
 	go s.held.expire(ctx)
-	return runtime.RunEffect(ctx, env, runtime.Effect{
-		Name: events.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{
+		Name: topology.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
 		Routes: func(ctx context.Context, run string) []string {
 			return s.routes(ctx, run, env.Logger)
 		},
@@ -111,7 +115,7 @@ func (s *Service) run(ctx context.Context, env runtime.Env) error {
 }
 
 // Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
 		return nil, err
@@ -128,7 +132,7 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 		return nil, err
 	}
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
-	if errors.Is(err, events.ErrNoTask) {
+	if errors.Is(err, runfile.ErrNoTask) {
 		fact, err := r.Fail(events.StageTools, events.ClassInternal, err)
 		return []events.Event{fact}, err
 	}
@@ -144,15 +148,20 @@ func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event
 	if ctx.Err() != nil {
 		return nil, err
 	}
+	if s.agents(ctx, cfg, task, &r, err) {
+		lost := s.lost(&r, done, err)
+		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(lost.Turn), lost)
+		return []events.Event{fact}, err
+	}
 	fact, final, retryErr := r.Retry(cfg.Limits, events.StageTools, class(err), err)
 	if retryErr != nil || final {
 		return []events.Event{fact}, retryErr
 	}
-	return []events.Event{fact}, runtime.RetryAfter(err, time.Second<<min(r.Tries, 5))
+	return []events.Event{fact}, pipeline.RetryAfter(err, pipeline.NextTry.Delay(r.Tries+1))
 }
 
-// work runs the turn's calls and stores the workspace's change.
-func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.TaskSpec, r *events.Rollout) (events.ToolsCompleted, error) {
+// work runs the turn's calls and stores the workspace's change. With an error it tells the kind of the sandbox, where there was one.
+func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (done events.ToolsCompleted, err error) {
 	last := r.LastTurn()
 	box, err := s.held.take(ctx, task, r)
 	if err != nil {
@@ -164,8 +173,15 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 			return events.ToolsCompleted{}, fmt.Errorf("sandbox of %s on %s: %w by min_isolation of the run", r.ID, s.runner, err)
 		}
 	}
-	defer s.held.put(box)
-	set, err := tools.NewSet(cfg)
+	defer func() {
+		if done.Lost != "" {
+			box.end()
+		} else {
+			s.held.put(box)
+		}
+	}()
+	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode()}
+	set, err := s.tools.Of(cfg)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
@@ -174,10 +190,10 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
 	}
 	state := toolState(r)
-	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known}
+	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known, Until: time.Now().Add(r.ToolTimeLeft(cfg.Limits))}
 	ran, err := set.Run(ctx, turn, called(last.ToolCalls))
 	if err != nil {
-		return events.ToolsCompleted{}, fmt.Errorf("run tools of %s: %w", r.ID, err)
+		return done, fmt.Errorf("run tools of %s: %w", r.ID, fault.Ended(err))
 	}
 	results, redacted, err := stated(ctx, cfg, ran, &state)
 	if err != nil {
@@ -194,18 +210,21 @@ func (s *Service) work(ctx context.Context, cfg events.RunConfig, task events.Ta
 	for rule, n := range redacted {
 		s.redacted.WithLabelValues(rule).Add(float64(n))
 	}
-	done := events.ToolsCompleted{
-		Turn: last.Turn, Results: results, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: redacted, State: state.OrNil(),
-	}
+	done.Results, done.Redacted, done.State = results, redacted, state.OrNil()
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox, known != nil); err != nil {
-		return events.ToolsCompleted{}, fmt.Errorf("store workspace of %s: %w", r.ID, err)
+		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
+		if class := fault.Of(err); class != "" && ctx.Err() == nil {
+			lose(&done, r, class, err)
+			return done, nil
+		}
+		return done, err
 	}
 	box.left = stateAfter(done.Turn, done.Workspace)
 	return done, nil
 }
 
 // stated are the results as they are recorded: where the run wants that, without secrets, and the state, too.
-func stated(ctx context.Context, cfg events.RunConfig, ran []tools.Result, state *events.ToolState) ([]events.ToolResult, map[string]int, error) {
+func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, state *events.ToolState) ([]events.ToolResult, map[string]int, error) {
 	results := make([]events.ToolResult, len(ran))
 	for i, a := range ran {
 		results[i] = events.ToolResult{
@@ -213,10 +232,10 @@ func stated(ctx context.Context, cfg events.RunConfig, ran []tools.Result, state
 			StartedAt: a.StartedAt.UTC(), DurationMS: milliseconds(a.Duration), Cache: a.Cache, OriginalMS: milliseconds(a.Original),
 		}
 	}
-	if !cfg.Has(events.FeatureRedactSecrets) {
+	if !cfg.Has(runfile.FeatureRedactSecrets) {
 		return results, nil, nil
 	}
-	redacted, err := redact(ctx, results, state, redactWithin)
+	redacted, err := redactResults(ctx, results, state, redactWithin)
 	return results, redacted, err
 }
 
@@ -233,7 +252,7 @@ func toolState(r *events.Rollout) (state events.ToolState) {
 func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox, cached bool) (*storage.Ref, error) {
 	changes, err := box.Changes(ctx)
 	if err != nil || changes == nil {
-		return nil, err
+		return nil, fault.In(err)
 	}
 	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
 	if err == nil && cached {
@@ -242,10 +261,10 @@ func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox, cache
 	return &ref, err
 }
 
-// newRecalled is the count of calls by what the cache knew of them.
-func newRecalled(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	return runtime.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rondo_tool_cache_total", Help: "Tool calls by whether the answer was known (hit), was not (miss), or cannot be (bypass).",
+// newLookupsCounter is the count of calls by what the cache knew of them.
+func newLookupsCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
+	return pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rondo_tool_cache_total", Help: "Tool calls by result of the tool cache: found (hit), not found (miss), or not cacheable (bypass).",
 	}, []string{"cache"}))
 }
 
@@ -257,10 +276,8 @@ func class(err error) string {
 	if errors.Is(err, toolserver.ErrUnreachable) {
 		return events.ClassEndpoint
 	}
-	for _, lost := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
-		if errors.Is(err, lost) {
-			return events.ClassObject
-		}
+	if storage.IsUnusable(err) {
+		return events.ClassObject
 	}
 	return events.ClassSandbox
 }

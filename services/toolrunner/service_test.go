@@ -12,19 +12,21 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 const (
-	rollout = "g000001-0"
-	pool    = "pool-shell"
+	rollout   = "g000001-0"
+	poolRoute = "pool-shell"
 )
 
 // open opens a run on one task whose snapshot is there, and starts one rollout.
-func open(t *testing.T, log *eventlog.Log, run string, change func(*events.RunConfig)) {
+func open(t *testing.T, log *eventlog.Log, run string, change func(*runfile.RunConfig)) {
 	t.Helper()
 	cfg := servicetest.Config("a")
 	cfg.Limits.Tries = 2
@@ -60,7 +62,7 @@ func answers(t *testing.T, log *eventlog.Log, run string, n int) events.ToolsCom
 func service(t *testing.T, log *eventlog.Log, change func(*Service)) (s *Service, stop func()) {
 	t.Helper()
 	env := servicetest.Env(t, log)
-	s, err := newService(env, Options{Slots: 4, Pool: pool, ToolchainCache: t.TempDir()})
+	s, err := newService(env, Options{Slots: 4, Pool: poolRoute, ToolchainCache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func service(t *testing.T, log *eventlog.Log, change func(*Service)) (s *Service
 	return s, servicetest.Start(t, func(ctx context.Context) error { return s.run(ctx, env) })
 }
 
-func (h *held) count() int {
+func (h *pool) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.boxes)
@@ -82,18 +84,6 @@ func (e *endings) count() int {
 	return len(e.watched)
 }
 
-// eventually waits for what no event tells.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came to be that %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // TestWorkspaceComesBackFromTheLog changes a workspace in one process and goes on in another: the second one has
 // nothing but the log and the store.
 func TestWorkspaceComesBackFromTheLog(t *testing.T) {
@@ -101,7 +91,7 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
 	first, stop := service(t, log, nil)
-	turn(t, log, "r", 0, pool, shell("c0", "echo two >> a.txt; mkdir -p d; echo new > d/b.txt; chmod 750 d/b.txt; ln -s a.txt link"), shell("c1", "cat a.txt"))
+	turn(t, log, "r", 0, poolRoute, shell("c0", "echo two >> a.txt; mkdir -p d; echo new > d/b.txt; chmod 750 d/b.txt; ln -s a.txt link"), shell("c1", "cat a.txt"))
 	done := answers(t, log, "r", 0)
 	if done.Runner != first.runner || done.Workspace == nil || len(done.Results) != 2 || done.Results[0].CallID != "c0" || !strings.HasPrefix(done.Results[1].Content, "one\ntwo\n") {
 		t.Fatalf("turn 0 is answered %+v", done)
@@ -114,12 +104,12 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 		t.Errorf("a stopped service holds %d sandboxes and watches %d runs", first.held.count(), first.held.endings.count())
 	}
 	second, _ := service(t, log, nil)
-	turn(t, log, "r", 1, pool, shell("c2", "cat a.txt d/b.txt; readlink link; stat -c %a d/b.txt; rm a.txt"))
+	turn(t, log, "r", 1, poolRoute, shell("c2", "cat a.txt d/b.txt; readlink link; stat -c %a d/b.txt; rm a.txt"))
 	done = answers(t, log, "r", 1)
 	if want := "one\ntwo\nnew\na.txt\n750\n"; !strings.HasPrefix(done.Results[0].Content, want) || done.Runner != second.runner {
 		t.Errorf("turn 1 is answered %q by %s", done.Results[0].Content, done.Runner)
 	}
-	turn(t, log, "r", 2, events.RunnerRoute(second.runner, events.Needs{}), shell("c3", "ls"))
+	turn(t, log, "r", 2, runfile.RunnerRoute(second.runner, runfile.Needs{}), shell("c3", "ls"))
 	if done = answers(t, log, "r", 2); !strings.HasPrefix(done.Results[0].Content, "d\nlink\n") {
 		t.Errorf("turn 2 is answered %q", done.Results[0].Content)
 	}
@@ -131,7 +121,7 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
-	turn(t, log, "r", 0, pool, shell("c0", "head -c 16 /dev/urandom | od -An -tx1 > a.txt"))
+	turn(t, log, "r", 0, poolRoute, shell("c0", "head -c 16 /dev/urandom | od -An -tx1 > a.txt"))
 	slow, _ := newServiceOnly(t, log)
 	fast, _ := newServiceOnly(t, log)
 	slowFacts := handle(t, slow, log)
@@ -146,7 +136,7 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	if facts := handle(t, slow, log); len(facts) != 0 { // overtaken: adopted
 		t.Fatalf("%v", facts)
 	}
-	turn(t, log, "r", 1, pool, shell("c1", "sha256sum a.txt"))
+	turn(t, log, "r", 1, poolRoute, shell("c1", "sha256sum a.txt"))
 	got := servicetest.Data[events.ToolsCompleted](t, handle(t, slow, log)[0])
 	want := servicetest.Data[events.ToolsCompleted](t, handle(t, fast, log)[0])
 	if got.Results[0].Content != want.Results[0].Content {
@@ -154,10 +144,10 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	}
 }
 
-func newServiceOnly(t *testing.T, log *eventlog.Log) (*Service, runtime.Env) {
+func newServiceOnly(t *testing.T, log *eventlog.Log) (*Service, pipeline.Env) {
 	t.Helper()
 	env := servicetest.Env(t, log)
-	s, err := newService(env, Options{Slots: 1, Pool: pool, ToolchainCache: t.TempDir()})
+	s, err := newService(env, Options{Slots: 1, Pool: poolRoute, ToolchainCache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +159,7 @@ func handle(t *testing.T, s *Service, log *eventlog.Log) []events.Event {
 	t.Helper()
 	sampled := servicetest.All(t, log, "r", events.TurnSampledType)
 	last := sampled[len(sampled)-1]
-	facts, err := s.Handle(t.Context(), runtime.Message{Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +176,7 @@ func TestMalformedCalls(t *testing.T) {
 		{ID: "a", Name: "read_file", Arguments: `{"target_file": "a.`}, {ID: "b", Name: "", Arguments: ""}, {ID: "c", Name: "fly", Arguments: "{}"},
 		{ID: "d", Name: "read_file", Arguments: `[]`}, {ID: "e", Name: "read_file", Arguments: `{"target_file":"../../etc/shadow"}`}, shell("f", "cat a.txt"),
 	}
-	turn(t, log, "r", 0, pool, calls...)
+	turn(t, log, "r", 0, poolRoute, calls...)
 	done := answers(t, log, "r", 0)
 	for i, r := range done.Results {
 		if want := i < 5; r.CallID != calls[i].ID || r.Error != want || r.Content == "" {
@@ -204,25 +194,25 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
 	const gone = "0123456789ab"
-	spec := events.ConsumersOf(events.ToolRunner)[0].For("r", events.RunnerRoute(gone, events.Needs{}))
-	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone, events.Needs{})); err != nil {
+	spec := topology.ConsumersOf(topology.ToolRunner)[0].For("r", runfile.RunnerRoute(gone, runfile.Needs{}))
+	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
-	turn(t, log, "r", 0, events.RunnerRoute(gone, events.Needs{}), shell("c0", "cat a.txt"))
-	s, _ := service(t, log, func(s *Service) { s.peers.since = time.Now().Add(-time.Hour) })
+	turn(t, log, "r", 0, runfile.RunnerRoute(gone, runfile.Needs{}), shell("c0", "cat a.txt"))
+	s, _ := service(t, log, func(s *Service) { s.heartbeats.since = time.Now().Add(-time.Hour) })
 	if done := answers(t, log, "r", 0); done.Runner != s.runner {
 		t.Errorf("answered by %s", done.Runner)
 	}
-	if _, err := log.EnsureConsumer(t.Context(), spec, events.RunnerRoute(gone, events.Needs{})); err != nil {
+	if _, err := log.EnsureConsumer(t.Context(), spec, runfile.RunnerRoute(gone, runfile.Needs{})); err != nil {
 		t.Fatal(err)
 	}
-	alive := newPeers(log, "self")
+	alive := newHeartbeats(log, "self")
 	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 0 {
 		t.Errorf("a runner that has just started takes over %v", routes)
 	}
 	alive.since = time.Now().Add(-time.Hour)
 	alive.seen[s.runner] = time.Now()
-	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 1 || routes[0] != events.RunnerRoute(gone, events.Needs{}) {
+	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 1 || routes[0] != runfile.RunnerRoute(gone, runfile.Needs{}) {
 		t.Errorf("orphans are %v", routes)
 	}
 	alive.seen[gone] = time.Now()
@@ -235,7 +225,7 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 func TestIdentityIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	first, err := identity(dir)
-	if err != nil || !events.ValidToken(events.RunnerRoute(first, events.Needs{})) {
+	if err != nil || !runfile.ValidToken(runfile.RunnerRoute(first, runfile.Needs{})) {
 		t.Fatalf("%q, %v", first, err)
 	}
 	if again, err := identity(dir); err != nil || again != first {
@@ -244,7 +234,7 @@ func TestIdentityIsKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "runner"), []byte("../x y"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if healed, err := identity(dir); err != nil || !events.ValidToken(healed) {
+	if healed, err := identity(dir); err != nil || !runfile.ValidToken(healed) {
 		t.Errorf("a damaged name became %q: %v", healed, err)
 	}
 }
@@ -256,27 +246,29 @@ func TestInfrastructureThatFails(t *testing.T) {
 	broken := servicetest.Blob(t, log.Store(), []byte("no archive"))
 	lost := storage.Ref{Key: broken.Key, SHA256: strings.Repeat("0", 64), Size: broken.Size}
 	for run, c := range map[string]struct {
-		change func(*events.RunConfig)
+		change func(*runfile.RunConfig)
 		class  string
 		text   string
 	}{
-		"missing":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = servicetest.Config("a").Tasks[0].Snapshot }, events.ClassObject, "snapshot of task a"},
-		"corrupt":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = lost }, events.ClassObject, "sha256"},
-		"toolchain": {func(c *events.RunConfig) { c.Tasks[0].Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
-		"isolation": {func(c *events.RunConfig) { c.MinIsolation = "machine" }, events.ClassIsolation, `"namespaces" here, and at least "machine" is demanded by min_isolation`},
-		"archive":   {func(c *events.RunConfig) { c.Tasks[0].Snapshot = broken }, events.ClassSandbox, "sandbox of " + rollout},
+		"missing":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = servicetest.Config("a").Tasks[0].Snapshot }, events.ClassObject, "snapshot of task a"},
+		"corrupt":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = lost }, events.ClassObject, "sha256"},
+		"toolchain": {func(c *runfile.RunConfig) { c.Tasks[0].Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
+		"isolation": {func(c *runfile.RunConfig) { c.MinIsolation = "machine" }, events.ClassIsolation, `"namespaces" here, and at least "machine" is demanded by min_isolation`},
+		"archive":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = broken }, events.ClassSandbox, "sandbox of " + rollout},
 	} {
-		if run == "archive" || run == "isolation" {
-			sandboxtest.Require(t)
-		}
-		open(t, log, run, c.change)
-		turn(t, log, run, 0, pool, shell("c", "true"))
-		failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-		if failed.Stage != events.StageTools || failed.Class != c.class || !strings.Contains(failed.Message, c.text) || !strings.HasSuffix(failed.Message, "(2 tries)") {
-			t.Errorf("%s: failed as %+v", run, failed)
-		}
-		if retried := servicetest.All(t, log, run, events.RolloutRetriedType); len(retried) != 1 {
-			t.Errorf("%s: %d failed tries", run, len(retried))
-		}
+		t.Run(run, func(t *testing.T) {
+			if run == "archive" || run == "isolation" {
+				sandboxtest.Require(t)
+			}
+			open(t, log, run, c.change)
+			turn(t, log, run, 0, poolRoute, shell("c", "true"))
+			failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
+			if failed.Stage != events.StageTools || failed.Class != c.class || !strings.Contains(failed.Message, c.text) || !strings.HasSuffix(failed.Message, "(2 tries)") {
+				t.Errorf("%s: failed as %+v", run, failed)
+			}
+			if retried := servicetest.All(t, log, run, events.RolloutRetriedType); len(retried) != 1 {
+				t.Errorf("%s: %d failed tries", run, len(retried))
+			}
+		})
 	}
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -14,8 +15,8 @@ import (
 func BenchmarkComplete(b *testing.B) {
 	for _, tokens := range []int{1 << 10, 8 << 10} {
 		b.Run(fmt.Sprint(tokens), func(b *testing.B) {
-			cfg := events.DefaultRunConfig()
-			cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 16}}
+			cfg := runfile.DefaultRunConfig()
+			cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 16}}
 			store := natstest.Store(b)
 			d := NewDecider(testRun, cfg, cfg.Feeds[0], store)
 			log := decidertest.New(b, testRun, d)

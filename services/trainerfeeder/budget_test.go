@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -24,7 +25,7 @@ func TestTokensPerBatch(t *testing.T) {
 		{"oldest first, although a later one would fit", []int{50, 20, 10, 35, 60}, []int{1, 2, 1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := newDesk(t, feed(func(f *events.Feed) { f.TokensPerBatch = 60 }))
+			k := newDesk(t, feed(func(f *runfile.Feed) { f.TokensPerBatch = 60 }), policy(runfile.StaleDrop, 9))
 			for i, n := range c.tokens {
 				k.group(int64(i+1), 0, ending{reward: 1, prompt: n - 7})
 			}
@@ -54,7 +55,7 @@ func TestTokensPerBatch(t *testing.T) {
 
 // Masked members take nothing of the budget.
 func TestMaskedMembersTakeNoTokens(t *testing.T) {
-	k := newDesk(t, feed(func(f *events.Feed) { f.TokensPerBatch = 20; f.Filters = &events.Filters{MaxTokens: 7} }))
+	k := newDesk(t, feed(func(f *runfile.Feed) { f.TokensPerBatch = 20; f.Filters = &runfile.Filters{MaxTokens: 7} }))
 	for n := range int64(3) {
 		k.group(n+1, 0, ending{reward: 1}, ending{prompt: 50})
 	}
@@ -76,20 +77,22 @@ func TestDraftFitsIntoFiles(t *testing.T) {
 		{"two files", 2, []int64{most / 2, most / 2, most / 2, 1}, 2},
 		{"within the files", 4, []int64{most / 8, most / 8, most / 8, most / 8}, 4},
 	} {
-		n := draft{feed: events.Feed{GroupsPerBatch: 4, Ranks: c.ranks}}
-		for _, tokens := range c.tokens {
-			if n.take(pending{}, tokens); n.full {
-				break
+		t.Run(c.name, func(t *testing.T) {
+			n := builder{feed: runfile.Feed{GroupsPerBatch: 4, Ranks: c.ranks}}
+			for _, tokens := range c.tokens {
+				if n.take(pending{}, tokens); n.full {
+					break
+				}
 			}
-		}
-		if !n.full || len(n.groups) != c.groups {
-			t.Errorf("%s: %d groups, full %v, want %d", c.name, len(n.groups), n.full, c.groups)
-		}
+			if !n.full || len(n.groups) != c.groups {
+				t.Errorf("%s: %d groups, full %v, want %d", c.name, len(n.groups), n.full, c.groups)
+			}
+		})
 	}
 }
 
 func TestGroupsThatNoFileHolds(t *testing.T) {
-	d := NewDecider(testRun, events.DefaultRunConfig(), events.Feed{Name: "f"}, nil)
+	d := NewDecider(testRun, runfile.DefaultRunConfig(), runfile.Feed{Name: "f"}, nil)
 	g := pending{Members: []member{{Compared: true, outcome: outcome{Tokens: storage.MaxArrowTokens}}, {Compared: true, outcome: outcome{Tokens: 1}}}}
 	if dropped, ok := d.drop(g, state{}); !ok || dropped.Filter != "too_large" || dropped.Reason != events.DropFiltered {
 		t.Errorf("%+v", dropped)

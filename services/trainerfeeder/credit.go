@@ -100,10 +100,10 @@ func (d *Decider) advantages(t *trained, base float64, turns map[int32]*turn, sp
 // turn is where the tokens of one model generation are: usually one span of one sample.
 type turn struct {
 	length int
-	places []place
+	places []tokenSpan
 }
 
-type place struct {
+type tokenSpan struct {
 	sample        int
 	start, length int32
 }
@@ -118,7 +118,7 @@ func turnsOf(samples []storage.Sample) map[int32]*turn {
 				turns[span.Turn] = t
 			}
 			t.length += int(span.Length)
-			t.places = append(t.places, place{sample: i, start: span.Start, length: span.Length})
+			t.places = append(t.places, tokenSpan{sample: i, start: span.Start, length: span.Length})
 		}
 	}
 	return turns
@@ -169,7 +169,7 @@ func (d *Decider) locate(n events.RolloutAnnotated, turns map[int32]*turn, sampl
 	if n.Reward != nil {
 		span.Reward = *n.Reward
 	}
-	if bonus := span.Reward * d.cfg.Advantage.SpanWeight; math.Abs(bonus) > largestBonus {
+	if bonus := float64(span.Reward * d.cfg.Advantage.SpanWeight); math.Abs(bonus) > largestBonus {
 		return a, span, 1, fmt.Sprintf("its reward would add %g to the advantages", bonus)
 	}
 	return a, span, len(t.places), ""

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -18,8 +19,8 @@ func (k *desk) annotate(rollout string, a events.RolloutAnnotated) {
 	k.Happen(events.RolloutAnnotatedType, rollout, a)
 }
 
-func one(weight float64) []func(*events.RunConfig) {
-	return []func(*events.RunConfig){feed(func(f *events.Feed) { f.GroupsPerBatch = 1 }), func(cfg *events.RunConfig) { cfg.Advantage.SpanWeight = weight }}
+func one(weight float64) []func(*runfile.RunConfig) {
+	return []func(*runfile.RunConfig){feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }), func(cfg *runfile.RunConfig) { cfg.Advantage.SpanWeight = weight }}
 }
 
 // Tokens 3 and 4 were sampled in turn 0, token 6 in turn 1; the rollout's advantage is 0.5.
@@ -143,8 +144,8 @@ func TestTooManyAnnotations(t *testing.T) {
 
 // REINFORCE++ normalises over the sampled tokens of the members that are trained on, in the order of the rows.
 func TestBatchwiseAdvantages(t *testing.T) {
-	k := newDesk(t, func(cfg *events.RunConfig) {
-		cfg.Advantage = events.Advantage{Estimator: "reinforce_plus_plus"}
+	k := newDesk(t, func(cfg *runfile.RunConfig) {
+		cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus"}
 		cfg.Filters.Truncated = true
 	})
 	k.group(1, 0, ending{reward: 1}, ending{reward: 9, stop: events.StopLength})

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
@@ -17,36 +19,39 @@ const ahead = 1
 // Decider folds groups and a feed's progress, and decides batch_ready and group_dropped.
 type Decider struct {
 	run       string
-	cfg       events.RunConfig
-	feed      events.Feed
-	staleness events.Staleness
-	filters   events.Filters
+	cfg       runfile.RunConfig
+	feed      runfile.Feed
+	staleness runfile.Staleness
+	filters   runfile.Filters
 	store     storage.Store
-	// rested is state.Moved when nothing was decided the last time: until it moves again, nothing will be.
-	rested uint64
 }
 
+var _ pipeline.Mover = (*Decider)(nil)
+
 // NewDecider makes the decider of one feed. The store is only used to complete a decided batch.
-func NewDecider(run string, cfg events.RunConfig, feed events.Feed, store storage.Store) *Decider {
+func NewDecider(run string, cfg runfile.RunConfig, feed runfile.Feed, store storage.Store) *Decider {
 	return &Decider{run: run, cfg: cfg, feed: feed, staleness: cfg.StalenessOf(feed), filters: cfg.FiltersOf(feed), store: store}
 }
 
 // Decide drops what can no longer be trained and composes the next batch when enough groups wait.
 func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
 	s, _, err := projection.Get[state](v, stateKey)
-	if err != nil || s.Moved == d.rested {
+	if err != nil {
 		return nil, time.Time{}, err
 	}
 	facts, err := d.decide(v, s)
-	if len(facts) == 0 && err == nil {
-		d.rested = s.Moved
-	}
 	return facts, time.Time{}, err
+}
+
+// Moved is the sequence of the last event that a decision may follow from: to decide is to look at all waiting groups.
+func (d *Decider) Moved(v projection.View) (uint64, error) {
+	s, _, err := projection.Get[state](v, stateKey)
+	return s.Moved, err
 }
 
 func (d *Decider) decide(v projection.View, s state) ([]events.Event, error) {
 	var facts []events.Event
-	next := draft{feed: d.feed}
+	next := builder{feed: d.feed}
 	for g, err := range projection.Scan[pending](v, waiting) {
 		if err != nil {
 			return nil, err
@@ -82,9 +87,9 @@ func (d *Decider) room(s state) bool {
 	return d.feed.Export() || s.Ready < s.Consumed+ahead && !s.Closed
 }
 
-// draft is a batch in the making: whole groups in the order in which they wait.
-type draft struct {
-	feed    events.Feed
+// builder is a batch in the making: whole groups in the order in which they wait.
+type builder struct {
+	feed    runfile.Feed
 	groups  []pending
 	tokens  int64
 	largest int64
@@ -92,13 +97,13 @@ type draft struct {
 }
 
 // take takes the next group, or finds that the batch is full without it.
-func (n *draft) take(g pending, tokens int64) {
+func (n *builder) take(g pending, tokens int64) {
 	if len(n.groups) > 0 && !n.fits(tokens) {
 		n.full = true
 		return
 	}
 	n.groups = append(n.groups, g)
-	n.tokens, n.largest = n.tokens+tokens, max(n.largest, tokens)
+	n.tokens, n.largest = events.AddTokens(n.tokens, tokens), max(n.largest, tokens)
 	if budget := n.feed.TokensPerBatch; budget > 0 {
 		n.full = n.tokens >= budget
 	} else {
@@ -108,12 +113,12 @@ func (n *draft) take(g pending, tokens int64) {
 
 // fits reports whether another group is within the token budget, and within what a rank's file can hold: balanced over the ranks,
 // none has more than the mean and the largest group.
-func (n *draft) fits(tokens int64) bool {
-	total := n.tokens + tokens
+func (n *builder) fits(tokens int64) bool {
+	total := events.AddTokens(n.tokens, tokens)
 	if n.feed.TokensPerBatch > 0 && total > n.feed.TokensPerBatch {
 		return false
 	}
-	return total/int64(n.feed.RankCount())+max(n.largest, tokens) <= storage.MaxArrowTokens || n.feed.RankCount() == 1 && total <= storage.MaxArrowTokens
+	return events.AddTokens(total/int64(n.feed.RankCount()), max(n.largest, tokens)) <= storage.MaxArrowTokens || n.feed.RankCount() == 1 && total <= storage.MaxArrowTokens
 }
 
 // compose makes the next batch of whole groups. Its file, and what follows from it, are added when it is completed.
@@ -124,7 +129,7 @@ func (d *Decider) compose(groups []pending, s state) events.BatchReady {
 	for _, g := range groups {
 		ready.Groups = append(ready.Groups, g.ID)
 		ready.MinVersion = min(ready.MinVersion, g.DispatchVersion)
-		rewards += g.Mean * float64(g.compared())
+		rewards += float64(g.Mean * float64(g.compared()))
 		scored += g.compared()
 		for _, m := range g.Members {
 			if why := d.mask(m); why == "" {

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -38,7 +39,7 @@ func TestBatchesWholeGroupsOldestFirst(t *testing.T) {
 }
 
 func TestAtMostOneBatchAhead(t *testing.T) {
-	k := newDesk(t)
+	k := newDesk(t, policy(runfile.StaleDrop, 9))
 	for n := range int64(12) {
 		k.group(n+1, 0, good...)
 	}
@@ -71,7 +72,7 @@ func TestStaleGroups(t *testing.T) {
 	k.group(3, 1, good...)
 	k.group(4, 2, good...)
 	k.group(5, 3, good...)
-	k.version(3)
+	k.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Version: 3, Run: testRun, ThroughStep: 1})
 	facts := k.Settle() // stale groups go even while no batch is wanted
 	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000003"}) {
 		t.Fatalf("got %v", got)
@@ -122,7 +123,7 @@ func TestInvalidatedWhileWaiting(t *testing.T) {
 }
 
 func TestRewind(t *testing.T) {
-	k := newDesk(t)
+	k := newDesk(t, policy(runfile.StaleDrop, 9))
 	for n := range int64(12) {
 		k.group(n+1, 0, good...)
 	}
@@ -177,9 +178,9 @@ func TestFeedsAreApart(t *testing.T) {
 }
 
 func TestStateShrinks(t *testing.T) {
-	for name, policy := range map[string]string{"drop": events.StaleDrop, "wait": events.StaleWait} {
+	for name, policy := range map[string]string{"drop": runfile.StaleDrop, "wait": runfile.StaleWait} {
 		t.Run(name, func(t *testing.T) {
-			k := newDesk(t, func(cfg *events.RunConfig) { cfg.Staleness.Policy = policy })
+			k := newDesk(t, func(cfg *runfile.RunConfig) { cfg.Staleness.Policy = policy })
 			stateShrinks(t, k)
 		})
 	}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -20,11 +21,11 @@ type desk struct {
 	d     *Decider
 }
 
-func newDesk(t *testing.T, changes ...func(*events.RunConfig)) *desk {
+func newDesk(t *testing.T, changes ...func(*runfile.RunConfig)) *desk {
 	t.Helper()
-	cfg := events.DefaultRunConfig()
+	cfg := runfile.DefaultRunConfig()
 	cfg.Staleness.Max = 1
-	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "other", GroupsPerBatch: 1}}
+	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2}, {Name: "other", GroupsPerBatch: 1}}
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -180,6 +181,6 @@ func (k *desk) nothing(why string) {
 var good = []ending{{reward: 1}, {reward: 0}}
 
 // feed changes the first feed of a desk.
-func feed(change func(*events.Feed)) func(*events.RunConfig) {
-	return func(cfg *events.RunConfig) { change(&cfg.Feeds[0]) }
+func feed(change func(*runfile.Feed)) func(*runfile.RunConfig) {
+	return func(cfg *runfile.RunConfig) { change(&cfg.Feeds[0]) }
 }

@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-func export(least float64) func(*events.RunConfig) {
-	return feed(func(f *events.Feed) { f.MinReward = &least })
+func export(least float64) func(*runfile.RunConfig) {
+	return feed(func(f *runfile.Feed) { f.MinReward = &least })
 }
 
 func TestExport(t *testing.T) {
-	k := newDesk(t, export(1), func(cfg *events.RunConfig) {
-		cfg.Filters = events.Filters{ZeroVariance: true, MinSurvivors: 2, Truncated: true}
-		cfg.Advantage = events.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 3}
+	k := newDesk(t, export(1), func(cfg *runfile.RunConfig) {
+		cfg.Filters = runfile.Filters{ZeroVariance: true, MinSurvivors: 2, Truncated: true}
+		cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 3}
 	})
 	k.version(9)
 	k.open(1, 0, 3)
@@ -67,8 +68,8 @@ func TestExportLosesNothing(t *testing.T) {
 
 // An export's own settings hold.
 func TestStrictExport(t *testing.T) {
-	k := newDesk(t, export(0), feed(func(f *events.Feed) {
-		f.Staleness, f.Filters = &events.Staleness{Max: 0}, &events.Filters{ZeroVariance: true}
+	k := newDesk(t, export(0), feed(func(f *runfile.Feed) {
+		f.Staleness, f.Filters = &runfile.Staleness{Max: 0}, &runfile.Filters{ZeroVariance: true}
 	}))
 	k.group(1, 0, good...)
 	k.version(1)

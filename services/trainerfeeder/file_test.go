@@ -4,10 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -29,9 +28,8 @@ func TestFile(t *testing.T) {
 	if want := "runs/r/batches/trainer/000000000001-"; !strings.HasPrefix(ready.Files[0].Key, want) {
 		t.Errorf("the file is called %s, want %s…", ready.Files[0].Key, want)
 	}
-	// Later, from the same facts in another store: the same bytes under the same name.
+	// From the same facts in another store, written later: the same bytes under the same name.
 	elsewhere := newDesk(t)
-	time.Sleep(2 * time.Millisecond)
 	elsewhere.group(1, 0, good...)
 	elsewhere.group(2, 1, good...)
 	elsewhere.version(1)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -40,7 +41,7 @@ func (d *Decider) mask(m member) string {
 func (d *Decider) trainedTokens(g pending) (tokens int64) {
 	for _, m := range g.Members {
 		if d.mask(m) == "" {
-			tokens += m.Tokens
+			tokens = events.AddTokens(tokens, m.Tokens)
 		}
 	}
 	return tokens
@@ -59,7 +60,7 @@ const (
 // drop says whether a waiting group can no longer be trained, and why.
 func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
 	dropped := events.GroupDropped{Feed: d.feed.Name}
-	staleness := s.PolicyVersion - g.DispatchVersion
+	staleness := d.age(g, s)
 	filter, detail := d.filter(g)
 	switch {
 	case filter != "":
@@ -67,6 +68,9 @@ func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
 	case staleness > d.staleness.Max && d.drops():
 		dropped.Reason, dropped.Staleness = events.DropStale, staleness
 		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.staleness.Max)
+		if now := s.PolicyVersion - g.DispatchVersion; now < staleness {
+			dropped.Detail = fmt.Sprintf("%d policy versions old now and %d when its batch would be consumed, at most %d are allowed", now, staleness, d.staleness.Max)
+		}
 	case s.Closed && !d.feed.Export():
 		dropped.Reason, dropped.Filter, dropped.Detail = events.DropStale, filterClosed, "the run was closed before the group was batched"
 	default:
@@ -88,7 +92,7 @@ func (d *Decider) filter(g pending) (name, detail string) {
 		return filterTooLarge, fmt.Sprintf("its %d tokens are more than a batch file holds, which is %d", tokens, storage.MaxArrowTokens)
 	}
 	if d.filters.ZeroVariance {
-		if reward, ok := allEqual(g); ok {
+		if reward, ok := d.allEqual(g); ok {
 			return filterZeroVariance, fmt.Sprintf("the rewards of its members are all %g", reward)
 		}
 	}
@@ -113,23 +117,28 @@ func (d *Decider) untrainable(g pending) (why string, ok bool) {
 	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true
 }
 
-// allEqual looks at what was compared: the shaped rewards.
-func allEqual(g pending) (reward float64, ok bool) {
+// allEqual reports whether the compared members have the same reward. A length penalty tells any rewards apart, so what was scored counts; in
+// runs of the first rules it was what was shaped.
+func (d *Decider) allEqual(g pending) (reward float64, ok bool) {
 	seen := false
 	for _, m := range g.Members {
 		if !m.Compared {
 			continue
 		}
-		if seen && m.Shaped != reward {
+		own := m.Reward
+		if d.cfg.Rules < 1 {
+			own = m.Shaped
+		}
+		if seen && own != reward {
 			return 0, false
 		}
-		reward, seen = m.Shaped, true
+		reward, seen = own, true
 	}
 	return reward, true
 }
 
 // passRate is the share of the compared members whose reward passes.
-func passRate(g pending, w events.PassRate) float64 {
+func passRate(g pending, w runfile.PassRate) float64 {
 	at, passed := w.At, 0
 	if at == 0 {
 		at = 1

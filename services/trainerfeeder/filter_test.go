@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime/decidertest"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
 func TestFilters(t *testing.T) {
@@ -15,35 +16,35 @@ func TestFilters(t *testing.T) {
 	failed := ending{failed: true}
 	for _, c := range []struct {
 		name    string
-		filters events.Filters
+		filters runfile.Filters
 		endings []ending
 		want    string // filter, "" for a group that is batched
 		detail  string
 	}{
-		{"all rewards are equal", events.Filters{ZeroVariance: true}, []ending{{reward: 1}, {reward: 1}}, "zero_variance", "are all 1"},
-		{"rewards differ", events.Filters{ZeroVariance: true}, good, "", ""},
-		{"shaping told equal rewards apart", events.Filters{ZeroVariance: true}, []ending{{reward: 1}, {reward: 1, shaped: &half}}, "", ""},
-		{"shaping made rewards equal", events.Filters{ZeroVariance: true}, []ending{{reward: 1, shaped: &half}, {reward: 0, shaped: &half}}, "zero_variance", "are all 0.5"},
-		{"equal but for a failed member", events.Filters{ZeroVariance: true}, []ending{{reward: 1}, failed, {reward: 1}}, "zero_variance", ""},
-		{"a masked member counts in the variance", events.Filters{ZeroVariance: true, Truncated: true}, []ending{{reward: 1}, {reward: 0, stop: events.StopMaxTurns}}, "", ""},
-		{"without a filter equal rewards are batched", events.Filters{}, []ending{{reward: 1}, {reward: 1}}, "", ""},
+		{"all rewards are equal", runfile.Filters{ZeroVariance: true}, []ending{{reward: 1}, {reward: 1}}, "zero_variance", "are all 1"},
+		{"rewards differ", runfile.Filters{ZeroVariance: true}, good, "", ""},
+		{"shaping told equal rewards apart", runfile.Filters{ZeroVariance: true}, []ending{{reward: 1}, {reward: 1, shaped: &half}}, "zero_variance", "are all 1"},
+		{"shaping made rewards equal", runfile.Filters{ZeroVariance: true}, []ending{{reward: 1, shaped: &half}, {reward: 0, shaped: &half}}, "", ""},
+		{"equal but for a failed member", runfile.Filters{ZeroVariance: true}, []ending{{reward: 1}, failed, {reward: 1}}, "zero_variance", ""},
+		{"a masked member counts in the variance", runfile.Filters{ZeroVariance: true, Truncated: true}, []ending{{reward: 1}, {reward: 0, stop: events.StopMaxTurns}}, "", ""},
+		{"without a filter equal rewards are batched", runfile.Filters{}, []ending{{reward: 1}, {reward: 1}}, "", ""},
 
-		{"too easy", events.Filters{PassRate: &events.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 1}, {reward: 1}}, "pass_rate", "1 of its members pass, outside of 0.25 to 0.75"},
-		{"too hard", events.Filters{PassRate: &events.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 0.9}, {reward: 0}}, "pass_rate", "0 of its members"},
-		{"both ends belong to the window", events.Filters{PassRate: &events.PassRate{Min: 0.5, Max: 0.5}}, good, "", ""},
-		{"what passes", events.Filters{PassRate: &events.PassRate{Min: 0.5, Max: 1, At: 0.9}}, []ending{{reward: 0.9}, {reward: 0.8}}, "", ""},
-		{"of those that have a reward", events.Filters{PassRate: &events.PassRate{Min: 1, Max: 1}}, []ending{{reward: 1}, failed}, "", ""},
+		{"too easy", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 1}, {reward: 1}}, "pass_rate", "1 of its members pass, outside of 0.25 to 0.75"},
+		{"too hard", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.25, Max: 0.75}}, []ending{{reward: 0.9}, {reward: 0}}, "pass_rate", "0 of its members"},
+		{"both ends belong to the window", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.5, Max: 0.5}}, good, "", ""},
+		{"what passes", runfile.Filters{PassRate: &runfile.PassRate{Min: 0.5, Max: 1, At: 0.9}}, []ending{{reward: 0.9}, {reward: 0.8}}, "", ""},
+		{"of those that have a reward", runfile.Filters{PassRate: &runfile.PassRate{Min: 1, Max: 1}}, []ending{{reward: 1}, failed}, "", ""},
 
-		{"a failed member costs itself", events.Filters{}, []ending{{reward: 1}, failed}, "", ""},
-		{"a failed member costs its group", events.Filters{MinSurvivors: 2}, []ending{{reward: 1}, failed}, "min_survivors", "1 of its members have a reward, at least 2"},
-		{"enough survivors", events.Filters{MinSurvivors: 2}, []ending{{reward: 1}, failed, {reward: 0}}, "", ""},
-		{"a masked member survives", events.Filters{MinSurvivors: 2}, []ending{{reward: 1}, {reward: 0, textOnly: true}}, "", ""},
+		{"a failed member costs itself", runfile.Filters{}, []ending{{reward: 1}, failed}, "", ""},
+		{"a failed member costs its group", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, failed}, "min_survivors", "1 of its members have a reward, at least 2"},
+		{"enough survivors", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, failed, {reward: 0}}, "", ""},
+		{"a masked member survives", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, {reward: 0, textOnly: true}}, "", ""},
 
-		{"all truncated", events.Filters{Truncated: true}, []ending{{reward: 1, stop: events.StopLength}, {stop: events.StopMaxTokens}}, "untrainable", "truncated"},
-		{"nobody is left", events.Filters{Truncated: true, MaxTokens: 7}, []ending{{reward: 1, prompt: 1}, {stop: events.StopMaxTurns}}, "untrainable", "max_tokens, truncated"},
+		{"all truncated", runfile.Filters{Truncated: true}, []ending{{reward: 1, stop: events.StopLength}, {stop: events.StopMaxTokens}}, "untrainable", "truncated"},
+		{"nobody is left", runfile.Filters{Truncated: true, MaxTokens: 7}, []ending{{reward: 1, prompt: 1}, {stop: events.StopMaxTurns}}, "untrainable", "max_tokens, truncated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			k := newDesk(t, feed(func(f *events.Feed) { f.GroupsPerBatch = 1 }), func(cfg *events.RunConfig) { cfg.Filters = c.filters })
+			k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }), func(cfg *runfile.RunConfig) { cfg.Filters = c.filters })
 			k.group(1, 0, c.endings...)
 			if c.want == "" {
 				k.batch()
@@ -61,9 +62,9 @@ func TestFilters(t *testing.T) {
 }
 
 func TestMaskedMembers(t *testing.T) {
-	k := newDesk(t, feed(func(f *events.Feed) {
+	k := newDesk(t, feed(func(f *runfile.Feed) {
 		f.GroupsPerBatch = 1
-		f.Filters = &events.Filters{Truncated: true, MaxTokens: 10}
+		f.Filters = &runfile.Filters{Truncated: true, MaxTokens: 10}
 	}))
 	k.group(1, 0, ending{reward: 1}, ending{reward: 1, prompt: 3}, ending{reward: 1, prompt: 4}, ending{stop: events.StopMaxTurns}, ending{textOnly: true},
 		ending{failed: true}, ending{invalidated: true, stop: events.StopLength}, ending{stop: events.StopLength})
@@ -82,7 +83,7 @@ func TestMaskedMembers(t *testing.T) {
 
 // A member that was scored, but invalidated before its group was complete, has no advantage; the batch says what became of it.
 func TestInvalidatedBeforeItsGroupWasComplete(t *testing.T) {
-	k := newDesk(t, feed(func(f *events.Feed) { f.GroupsPerBatch = 1; f.Filters = &events.Filters{MinSurvivors: 1} }))
+	k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1; f.Filters = &runfile.Filters{MinSurvivors: 1} }))
 	k.open(1, 0, 2)
 	for i := range 2 {
 		id := events.RolloutID("g000001", i)
@@ -95,5 +96,29 @@ func TestInvalidatedBeforeItsGroupWasComplete(t *testing.T) {
 	b := k.batch()
 	if !slices.Equal(b.Rollouts, []string{"g000001-1"}) || !maps.Equal(b.Masked, map[string]string{"g000001-0": "invalidated"}) || b.RewardMean != 1 {
 		t.Errorf("batch %+v", b)
+	}
+}
+
+// TestFirstRules: a run that was recorded before rewards as they were scored counted decides again as it did.
+func TestFirstRules(t *testing.T) {
+	half := 0.5
+	for name, c := range map[string]struct {
+		endings []ending
+		filter  string
+	}{
+		"shaping told equal rewards apart": {[]ending{{reward: 1}, {reward: 1, shaped: &half}}, ""},
+		"shaping made rewards equal":       {[]ending{{reward: 1, shaped: &half}, {reward: 0, shaped: &half}}, "zero_variance"},
+	} {
+		k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }), func(cfg *runfile.RunConfig) {
+			cfg.Rules, cfg.Filters = 0, runfile.Filters{ZeroVariance: true}
+		})
+		k.group(1, 0, c.endings...)
+		if c.filter == "" {
+			k.batch()
+			continue
+		}
+		if facts := k.Settle(); len(facts) != 1 || decidertest.Data[events.GroupDropped](t, facts[0]).Filter != c.filter {
+			t.Errorf("%s: %v", name, decidertest.Names(facts))
+		}
 	}
 }

@@ -68,8 +68,8 @@ func (d *Decider) applyProgress(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, stateKey, s)
 }
 
-// moved notes that a decision may follow from an event.
-func moved(tx *projection.Tx, e events.Event) error {
+// noteChange notes that a decision may follow from an event.
+func noteChange(tx *projection.Tx, e events.Event) error {
 	s, _, err := projection.Get[state](tx, stateKey)
 	if err != nil {
 		return err
@@ -86,29 +86,35 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		if err := d.fly(tx, e, func(f *flight) { f.Started++ }); err != nil {
+		if err := d.countMember(tx, e, func(f *openGroup) { f.Started++ }); err != nil {
 			return err
 		}
-		return projection.Put(tx, episodes+e.Entity, episode{outcome: outcome{Version: started.PolicyVersion}})
+		r := episode{outcome: outcome{Version: started.PolicyVersion}}
+		r.Progress.Apply(e)
+		return projection.Put(tx, episodes+e.Entity, r)
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
 		if err != nil {
 			return err
 		}
-		return change(tx, episodes+e.Entity, func(r *episode) { r.Stop, r.Tokens = finished.StopReason, int64(finished.Tokens) })
+		return change(tx, episodes+e.Entity, func(r *episode) {
+			r.Progress.Apply(e)
+			r.Stop, r.Tokens = finished.StopReason, int64(finished.Tokens)
+		})
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)
 		if err != nil {
 			return err
 		}
-		if err := d.fly(tx, e, func(f *flight) { f.Ended++ }); err != nil {
+		if err := d.countMember(tx, e, func(f *openGroup) { f.Ended++ }); err != nil {
 			return err
 		}
 		return change(tx, episodes+e.Entity, func(r *episode) {
-			r.Scored, r.Trajectory, r.TextOnly, r.Components = true, scored.Trajectory, scored.TextOnly, scored.Components
+			r.Progress.Apply(e)
+			r.Trajectory, r.TextOnly, r.Components = scored.Trajectory, scored.TextOnly, scored.Components
 		})
 	case events.RolloutFailedType:
-		if err := d.fly(tx, e, func(f *flight) { f.Ended++ }); err != nil {
+		if err := d.countMember(tx, e, func(f *openGroup) { f.Ended++ }); err != nil {
 			return err
 		}
 		return forget(tx, e.Entity)
@@ -131,7 +137,7 @@ func (d *Decider) applyGroup(tx *projection.Tx, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		return projection.Put(tx, flights+e.Entity, flight{Version: opened.PolicyVersion, Opened: e.Seq, Size: opened.Size})
+		return projection.Put(tx, flights+e.Entity, openGroup{Version: opened.PolicyVersion, Opened: e.Seq, Size: opened.Size})
 	case events.GroupCompletedType:
 		return d.applyCompleted(tx, e)
 	}
@@ -169,9 +175,10 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 		if len(g.Members) == 0 || r.Version < g.DispatchVersion {
 			g.DispatchVersion = r.Version
 		}
+		r.Invalid = r.Invalidated
 		g.Members = append(g.Members, member{Rollout: m.Rollout, Compared: !m.Failed, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
 	}
-	if err := moved(tx, e); err != nil || g.compared() == 0 {
+	if err := noteChange(tx, e); err != nil || g.compared() == 0 {
 		// Where every member failed or was invalidated there is nothing to train, and nothing to drop.
 		return errors.Join(err, forgetAll(tx, g))
 	}
@@ -192,14 +199,14 @@ func (d *Decider) place(g pending, seq uint64) string {
 }
 
 func applyInvalidated(tx *projection.Tx, e events.Event) error {
-	if err := change(tx, episodes+e.Entity, func(r *episode) { r.Invalid = true }); err != nil {
+	if err := change(tx, episodes+e.Entity, func(r *episode) { r.Progress.Apply(e) }); err != nil {
 		return err
 	}
 	place, ok, err := projection.Get[string](tx, placeOf+events.GroupOf(e.Entity))
 	if !ok || err != nil {
 		return err
 	}
-	if err := moved(tx, e); err != nil {
+	if err := noteChange(tx, e); err != nil {
 		return err
 	}
 	return change(tx, waiting+place, func(g *pending) {
@@ -277,12 +284,12 @@ func forget(tx *projection.Tx, rollout string) error {
 	return errors.Join(tx.Delete(episodes+rollout), tx.Delete(remarked+rollout))
 }
 
-// fly counts a member of an open group, for a feed that waits for them.
-func (d *Decider) fly(tx *projection.Tx, e events.Event, count func(*flight)) error {
+// countMember counts a member of an open group, for a feed that waits for them.
+func (d *Decider) countMember(tx *projection.Tx, e events.Event, count func(*openGroup)) error {
 	if !d.waits() {
 		return nil
 	}
-	return errors.Join(moved(tx, e), change(tx, flights+events.GroupOf(e.Entity), count))
+	return errors.Join(noteChange(tx, e), change(tx, flights+events.GroupOf(e.Entity), count))
 }
 
 // change edits an entry where there is one.

@@ -3,26 +3,27 @@ package trainerfeeder
 import (
 	"context"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // Run is the service: it folds groups and rollouts with what is said about them, the facts of its feeds' batches and
 // weights_published, and emits batch_ready and group_dropped.
-func Run(ctx context.Context, env runtime.Env) error {
+func Run(ctx context.Context, env pipeline.Env) error {
 	store := env.Log.Store()
-	return runtime.RunDeciding(ctx, env, runtime.Deciding{
-		Name: events.TrainerFeeder,
-		New: func(run string, cfg events.RunConfig) (map[string]runtime.Decider, error) {
+	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{
+		Name: topology.TrainerFeeder,
+		New: func(run string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
 			return Deciders(run, cfg, store), nil
 		},
 	})
 }
 
 // Deciders makes one decider per feed of the run.
-func Deciders(run string, cfg events.RunConfig, store storage.Store) map[string]runtime.Decider {
-	deciders := map[string]runtime.Decider{}
+func Deciders(run string, cfg runfile.RunConfig, store storage.Store) map[string]pipeline.Decider {
+	deciders := map[string]pipeline.Decider{}
 	for _, feed := range cfg.Feeds {
 		deciders[feed.Name] = NewDecider(run, cfg, feed, store)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -16,14 +17,14 @@ func TestSpreadConserves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
 		ranks, groups int
-		micro         *events.MicroBatch
+		micro         *runfile.MicroBatch
 	}{
-		{1, 3, nil}, {1, 4, &events.MicroBatch{Tokens: 40}}, {2, 5, nil}, {3, 7, &events.MicroBatch{Tokens: 60, Cost: events.CostAttention}},
-		{4, 4, &events.MicroBatch{Tokens: 1000}}, {4, 2, &events.MicroBatch{Tokens: 15, Cost: events.CostTokens}},
+		{1, 3, nil}, {1, 4, &runfile.MicroBatch{Tokens: 40}}, {2, 5, nil}, {3, 7, &runfile.MicroBatch{Tokens: 60, Cost: runfile.CostAttention}},
+		{4, 4, &runfile.MicroBatch{Tokens: 1000}}, {4, 2, &runfile.MicroBatch{Tokens: 15, Cost: runfile.CostTokens}},
 	} {
 		t.Run(fmt.Sprintf("%d ranks, %d groups", c.ranks, c.groups), func(t *testing.T) {
-			k := newDesk(t, feed(func(f *events.Feed) {
-				f.Ranks, f.GroupsPerBatch, f.MicroBatch, f.Filters = c.ranks, c.groups, c.micro, &events.Filters{Truncated: true}
+			k := newDesk(t, feed(func(f *runfile.Feed) {
+				f.Ranks, f.GroupsPerBatch, f.MicroBatch, f.Filters = c.ranks, c.groups, c.micro, &runfile.Filters{Truncated: true}
 			}))
 			trained := map[string]bool{}
 			for n := range int64(c.groups) {
@@ -43,7 +44,7 @@ func TestSpreadConserves(t *testing.T) {
 	}
 }
 
-func checkSpread(t *testing.T, k *desk, b events.BatchReady, ranks int, micro *events.MicroBatch, trained map[string]bool) {
+func checkSpread(t *testing.T, k *desk, b events.BatchReady, ranks int, micro *runfile.MicroBatch, trained map[string]bool) {
 	t.Helper()
 	files := k.files(b)
 	if len(files) != ranks {
@@ -98,7 +99,7 @@ func checkSpread(t *testing.T, k *desk, b events.BatchReady, ranks int, micro *e
 }
 
 func TestFilesOfRanks(t *testing.T) {
-	k := newDesk(t, feed(func(f *events.Feed) { f.Ranks, f.MicroBatch = 2, &events.MicroBatch{Tokens: 20} }))
+	k := newDesk(t, feed(func(f *runfile.Feed) { f.Ranks, f.MicroBatch = 2, &runfile.MicroBatch{Tokens: 20} }))
 	k.group(1, 0, ending{reward: 1}, ending{prompt: 4})
 	k.group(2, 0, ending{reward: 1, prompt: 43}, ending{prompt: 3})
 	b := k.batch()

@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-func policy(policy string, most int64) func(*events.RunConfig) {
-	return func(cfg *events.RunConfig) { cfg.Staleness = events.Staleness{Max: most, Policy: policy} }
+func policy(policy string, most int64) func(*runfile.RunConfig) {
+	return func(cfg *runfile.RunConfig) { cfg.Staleness = runfile.Staleness{Max: most, Policy: policy} }
 }
 
 func TestKeepFlagsWhatIsStale(t *testing.T) {
-	k := newDesk(t, policy(events.StaleKeep, 1))
+	k := newDesk(t, policy(runfile.StaleKeep, 1))
 	k.group(1, 0, good...)
 	k.group(2, 4, good...)
 	k.version(3) // while they wait
@@ -36,7 +37,7 @@ func TestKeepFlagsWhatIsStale(t *testing.T) {
 
 // A rollout that was dispatched too long ago, but finished by newer weights, is stale in its first part alone.
 func TestStaleSegments(t *testing.T) {
-	k := newDesk(t, policy(events.StaleKeep, 1), feed(func(f *events.Feed) { f.GroupsPerBatch = 1 }))
+	k := newDesk(t, policy(runfile.StaleKeep, 1), feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }))
 	k.version(2)
 	k.group(1, 0, ending{reward: 1})
 	want := []storage.VersionSegment{{Start: 3, Length: 2, Version: 0, Stale: true}, {Start: 6, Length: 1, Version: 1}}
@@ -51,7 +52,7 @@ func (k *desk) trained(step int64) {
 }
 
 func TestWaitLetsNothingGrowTooOld(t *testing.T) {
-	k := newDesk(t, policy(events.StaleWait, 1))
+	k := newDesk(t, policy(runfile.StaleWait, 1))
 	for n := range int64(4) {
 		k.open(n+1, 0, 2) // as many as the sampler opens for staleness 1
 	}
@@ -77,7 +78,7 @@ func TestWaitLetsNothingGrowTooOld(t *testing.T) {
 
 // A batch that is ready while the weights of the one before it are under way is two versions ahead.
 func TestWaitCountsTheVersionsUnderWay(t *testing.T) {
-	k := newDesk(t, policy(events.StaleWait, 1))
+	k := newDesk(t, policy(runfile.StaleWait, 1))
 	for n := range int64(5) {
 		k.open(n+1, 0, 2)
 	}
@@ -96,7 +97,7 @@ func TestWaitCountsTheVersionsUnderWay(t *testing.T) {
 
 // What is too old all the same is trained on and flagged: waiting drops nothing.
 func TestWaitDropsNothing(t *testing.T) {
-	k := newDesk(t, policy(events.StaleWait, 0))
+	k := newDesk(t, policy(runfile.StaleWait, 0))
 	k.group(1, 0, good...)
 	k.version(7)
 	k.group(2, 6, good...)
@@ -130,7 +131,7 @@ func TestWaitEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := newDesk(t, policy(events.StaleWait, 0))
+			k := newDesk(t, policy(runfile.StaleWait, 0))
 			k.open(1, 0, 2)
 			k.open(2, 0, 2)
 			k.open(3, 0, 2)
@@ -143,7 +144,7 @@ func TestWaitEnds(t *testing.T) {
 		})
 	}
 	t.Run("the run is closed", func(t *testing.T) {
-		k := newDesk(t, policy(events.StaleWait, 0))
+		k := newDesk(t, policy(runfile.StaleWait, 0))
 		k.open(1, 0, 2)
 		k.group(2, 0, good...)
 		k.group(3, 0, good...)
@@ -157,7 +158,7 @@ func TestWaitEnds(t *testing.T) {
 
 // Versions of a feed that does not train the policy come from elsewhere, whatever it has ready.
 func TestWaitOfAnotherFeed(t *testing.T) {
-	k := newDesk(t, policy(events.StaleWait, 1), func(cfg *events.RunConfig) { cfg.Feeds[0], cfg.Feeds[1] = cfg.Feeds[1], cfg.Feeds[0] })
+	k := newDesk(t, policy(runfile.StaleWait, 1), func(cfg *runfile.RunConfig) { cfg.Feeds[0], cfg.Feeds[1] = cfg.Feeds[1], cfg.Feeds[0] })
 	k.d.feed.Name, k.d.feed.GroupsPerBatch = "trainer", 1
 	for n := range int64(3) {
 		k.open(n+1, 0, 1)
@@ -168,5 +169,23 @@ func TestWaitOfAnotherFeed(t *testing.T) {
 			t.Errorf("batch %+v", b)
 		}
 		k.consumed(n + 1)
+	}
+}
+
+// TestStaleTokensOfUnknownVersion: what nobody reported is as old as its rollout's start, in flags, and stays marked as unknown.
+func TestStaleTokensOfUnknownVersion(t *testing.T) {
+	for _, c := range []struct {
+		segment                    storage.VersionSegment
+		version, dispatched, bound int64
+		want                       bool
+	}{
+		{storage.VersionSegment{Version: -1}, 5, 4, 1, false},
+		{storage.VersionSegment{Version: -1}, 6, 4, 1, true},
+		{storage.VersionSegment{Version: 5}, 6, 4, 1, false},
+		{storage.VersionSegment{Version: 0}, 1, 0, 0, true},
+	} {
+		if got := c.segment.StaleAt(c.version, c.dispatched, c.bound); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
 	}
 }

@@ -29,7 +29,7 @@ type outcome struct {
 
 // episode is a rollout whose group is not complete yet.
 type episode struct {
-	Scored bool `json:"scored"`
+	events.Progress
 	outcome
 }
 
@@ -62,8 +62,8 @@ func (g pending) compared() (n int) {
 	return n
 }
 
-// flight is an open group. Only feeds that wait for old groups keep them.
-type flight struct {
+// openGroup is an open group. Only feeds that wait for old groups keep them.
+type openGroup struct {
 	Version int64  `json:"version"`
 	Opened  uint64 `json:"opened"` // sequence of group_opened
 	Size    int    `json:"size"`

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
-	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // slots: one version after the other is enough, and more than one policy may be trained.
@@ -20,33 +22,59 @@ const slots = 2
 // Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
 // weights_rejected.
 type Service struct {
-	log *eventlog.Log
+	log    *eventlog.Log
+	logger *slog.Logger
+	// reading holds the memory for one file of weights: submissions that are published at once take turns.
+	reading sync.Mutex
 }
 
 // Run is the service.
-func Run(ctx context.Context, env runtime.Env) error {
-	s := &Service{log: env.Log}
-	return runtime.RunEffect(ctx, env, runtime.Effect{Name: events.WeightPublisher, Slots: slots, Handle: s.Handle})
+func Run(ctx context.Context, env pipeline.Env) error {
+	s := &Service{log: env.Log, logger: env.Logger}
+	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
-// Handle publishes submitted weights, or tells a new run which version its policy has.
-func (s *Service) Handle(ctx context.Context, m runtime.Message) ([]events.Event, error) {
+func (s *Service) effect() pipeline.Effect {
+	return pipeline.Effect{Name: topology.WeightPublisher, Slots: slots, Handle: s.Handle, Recorded: s.recorded}
+}
+
+// Handle publishes submitted weights, and copies a published version into the runs that use its policy, or the current one into a new run.
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if m.Event.Type == events.RunOpenedType {
-		return nil, s.greet(ctx, m.Event)
+		return s.greet(ctx, m.Event)
 	}
 	submitted, err := events.Data[events.WeightsSubmitted](m.Event)
 	if err != nil {
-		return nil, runtime.Permanent(err)
+		return nil, pipeline.Permanent(err)
 	}
-	published, err := s.take(ctx, m, submitted)
+	published, fact, err := s.take(ctx, m, submitted)
 	var wrong *rejection
-	if errors.As(err, &wrong) {
-		return nil, s.reject(ctx, m, submitted.Version, wrong)
-	}
-	if err != nil {
+	switch {
+	case errors.As(err, &wrong):
+		return s.reject(ctx, m, submitted.Version, wrong)
+	case err != nil:
 		return nil, err
+	case fact != nil:
+		// A run that is opened in between finds the version in the catalogue, so the others are looked for when it is there.
+		return []events.Event{*fact}, pipeline.ErrCallAgain
 	}
-	return nil, s.tellRuns(ctx, published)
+	return s.copies(ctx, published)
+}
+
+// recorded logs rejections.
+func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []events.Event) error {
+	if facts[0].Type != events.WeightsRejectedType {
+		return nil
+	}
+	rejected, err := events.Data[events.WeightsRejected](facts[0])
+	if err != nil {
+		return err
+	}
+	waiting, err := s.log.OpenRuns(ctx, uses(m.Event.Entity))
+	if err == nil {
+		s.logger.Warn("weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
+	}
+	return err
 }
 
 // rejection is a reason that lies in the submission itself.
@@ -54,36 +82,32 @@ type rejection struct{ err error }
 
 func (r *rejection) Error() string { return r.err.Error() }
 
-// take makes a submitted version visible in the store and states it, unless an earlier delivery did both.
-func (s *Service) take(ctx context.Context, m runtime.Message, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
+// take makes a submitted version visible in the store, and gives the fact that states it in the catalogue; nil when an earlier delivery, or another
+// submission of the same version, did both.
+func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events.WeightsSubmitted) (published events.WeightsPublished, fact *events.Event, err error) {
 	policy := m.Event.Entity
 	last, err := s.log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-		return events.WeightsPublished{}, err
+		return published, nil, err
 	}
 	if err == nil && last.Seq > m.Seq {
 		stated, found, err := s.statedSince(ctx, m, submitted.Version)
 		if found || err != nil {
-			return stated, err
+			return stated, nil, err
 		}
 	}
-	published, err := s.publish(ctx, policy, submitted)
-	if err != nil {
-		return published, err
+	if published, err = s.publish(ctx, policy, submitted); err != nil {
+		return published, nil, err
 	}
-	err = s.state(ctx, events.Catalogue, published)
-	if errors.Is(err, errOld) {
-		// It may be this very version, sent twice, or one that another submission brought in between.
-		if known, _, currentErr := s.log.Published(ctx, events.Catalogue, policy); currentErr != nil || known.Manifest == published.Manifest {
-			return known, currentErr
-		}
-		return published, &rejection{fmt.Errorf("version %d: %w; versions only grow", submitted.Version, err)}
+	fact, known, err := s.next(ctx, events.Catalogue, published)
+	if err != nil || fact != nil || known.Manifest == published.Manifest { // this very version, sent twice
+		return known, fact, err
 	}
-	return published, err
+	return published, nil, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, known.Version)}
 }
 
 // statedSince finds the fact of a version that was published since the submission came.
-func (s *Service) statedSince(ctx context.Context, m runtime.Message, version int64) (events.WeightsPublished, bool, error) {
+func (s *Service) statedSince(ctx context.Context, m pipeline.Message, version int64) (events.WeightsPublished, bool, error) {
 	id := events.ID(events.Catalogue, events.WeightsPublishedType, m.Event.Entity, events.Ordinal(version))
 	link, err := s.log.Last(ctx, events.Catalogue, m.Event.Type.Kind(), m.Event.Entity)
 	for err == nil && link.Seq > m.Seq {
@@ -96,124 +120,79 @@ func (s *Service) statedSince(ctx context.Context, m runtime.Message, version in
 	return events.WeightsPublished{}, false, err
 }
 
-// publish makes the version visible in the store.
-func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
-	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
-	files, err := s.fetch(ctx, submitted.Files)
-	if err != nil {
-		return fact, err
-	}
-	if err := weights.Check(policy, submitted.Version, files); err != nil {
-		return fact, &rejection{err}
-	}
-	current, _, err := weights.Current(ctx, s.log.Store(), policy)
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return fact, err
-	}
-	if err == nil && submitted.Version < current {
-		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
-	}
-	published, err := weights.Publish(ctx, s.log.Store(), policy, submitted.Version, files...)
-	if errors.Is(err, storage.ErrExists) {
-		return fact, &rejection{err}
-	}
-	if err != nil {
-		return fact, err
-	}
-	fact.Manifest = published.Ref
-	return fact, nil
-}
-
-// fetch reads the files that a trainer put into the store.
-func (s *Service) fetch(ctx context.Context, submitted []events.WeightsFile) ([]weights.Content, error) {
-	var files []weights.Content
-	for _, f := range submitted {
-		data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
-		for _, wrong := range []error{storage.ErrNotFound, storage.ErrCorrupt, storage.ErrKey, storage.ErrTooLarge} {
-			if errors.Is(err, wrong) {
-				return nil, &rejection{fmt.Errorf("file %s: %w", f.Name, err)}
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, weights.Content{Name: f.Name, Data: data})
-	}
-	return files, nil
-}
-
-// reject states why a submission was not published.
-func (s *Service) reject(ctx context.Context, m runtime.Message, version int64, cause *rejection) error {
+// reject states why a submission was not published, unless an earlier delivery did.
+func (s *Service) reject(ctx context.Context, m pipeline.Message, version int64, cause *rejection) ([]events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, m.Event.Entity, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fact.Source = events.WeightPublisher
-	_, err = s.log.AppendOnce(ctx, fact, m.Time, nil)
-	return err
+	fact, stated, err := s.log.Behind(ctx, fact, m.Time)
+	if err != nil || stated {
+		return nil, err
+	}
+	return []events.Event{fact}, nil
 }
 
-// errOld: the chain has this version or a later one.
-var errOld = errors.New("this version or a later one is stated already")
-
-// state puts weights_published on the policy's chain of the catalogue or of a run; errOld when that is as far.
-func (s *Service) state(ctx context.Context, run string, published events.WeightsPublished) error {
-	fact, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
+// next is weights_published for the policy's chain of the catalogue or of a run. It is nil when that has this version, or a later one: then known is
+// the version that it has.
+func (s *Service) next(ctx context.Context, run string, published events.WeightsPublished) (fact *events.Event, known events.WeightsPublished, err error) {
+	e, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
 	if err != nil {
-		return err
+		return nil, known, err
 	}
-	fact.Source = events.WeightPublisher
-	_, _, err = s.log.AppendLast(ctx, fact, func(*events.Event) error {
-		known, found, err := s.log.Published(ctx, run, published.Policy)
-		if err == nil && found && known.Version >= published.Version {
-			return errOld
-		}
-		return err
-	})
-	return err
+	if e, _, err = s.log.BehindLast(ctx, e); err != nil {
+		return nil, known, err
+	}
+	known, found, err := s.log.Published(ctx, run, published.Policy)
+	if err != nil || found && known.Version >= published.Version {
+		return nil, known, err
+	}
+	return &e, known, nil
 }
 
-// tell puts weights_published on the log of a run, unless that is as far.
-func (s *Service) tell(ctx context.Context, run string, published events.WeightsPublished) error {
-	err := s.state(ctx, run, published)
-	if err != nil && !errors.Is(err, errOld) {
-		return fmt.Errorf("tell run %s: %w", run, err)
-	}
-	return nil
-}
-
-// tellRuns copies the fact into every open run that uses the policy.
-func (s *Service) tellRuns(ctx context.Context, published events.WeightsPublished) error {
+// copies are the copies of the fact for open runs that use the policy and have not learned of it.
+func (s *Service) copies(ctx context.Context, published events.WeightsPublished) (facts []events.Event, err error) {
 	runs, err := s.log.OpenRuns(ctx, uses(published.Policy))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, run := range runs {
-		if err := s.tell(ctx, run, published); err != nil {
-			return err
+		fact, _, err := s.next(ctx, run, published)
+		if err != nil {
+			return nil, fmt.Errorf("inform run %s: %w", run, err)
+		}
+		if fact != nil {
+			facts = append(facts, *fact)
 		}
 	}
-	return nil
+	return facts, nil
 }
 
 // uses reports whether a run trains or samples the policy.
-func uses(policy string) func(events.RunConfig) bool {
-	return func(cfg events.RunConfig) bool { return cfg.Policy == policy }
+func uses(policy string) func(runfile.RunConfig) bool {
+	return func(cfg runfile.RunConfig) bool { return cfg.Policy == policy }
 }
 
-// greet tells a new run the current version of its policy.
-func (s *Service) greet(ctx context.Context, opening events.Event) error {
+// greet copies the current version of its policy to a new run.
+func (s *Service) greet(ctx context.Context, opening events.Event) ([]events.Event, error) {
 	opened, err := events.Data[events.RunOpened](opening)
 	if err != nil {
-		return runtime.Permanent(err)
+		return nil, pipeline.Permanent(err)
 	}
 	published, found, err := s.log.Published(ctx, events.Catalogue, opened.Config.Policy)
 	if err != nil || !found {
-		return err
+		return nil, err
 	}
 	open, err := s.log.OpenFor(ctx, opening.Entity, uses(published.Policy))
 	if err != nil || !open {
-		return err // closed or deleted in the meantime
+		return nil, err // closed or deleted in the meantime
 	}
-	return s.tell(ctx, opening.Entity, published)
+	fact, _, err := s.next(ctx, opening.Entity, published)
+	if err != nil {
+		return nil, fmt.Errorf("inform run %s: %w", opening.Entity, err)
+	}
+	if fact == nil {
+		return nil, nil
+	}
+	return []events.Event{*fact}, nil
 }

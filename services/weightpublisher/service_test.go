@@ -6,13 +6,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/weights"
 )
@@ -57,8 +58,8 @@ func start(t *testing.T, log *eventlog.Log) {
 	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env) })
 }
 
-func message(e events.Event) runtime.Message {
-	return runtime.Message{Event: e, Seq: e.Seq, Time: e.Time, Delivered: 2}
+func message(e events.Event) pipeline.Message {
+	return pipeline.Message{Event: e, Seq: e.Seq, Time: e.Time, Delivered: 2}
 }
 
 func TestRejections(t *testing.T) {
@@ -77,14 +78,14 @@ func TestRejections(t *testing.T) {
 		files []events.WeightsFile
 		want  string
 	}{
-		"header-longer-than-file": {[]events.WeightsFile{file(t, log, "model.safetensors", huge)}, "model.safetensors"},
-		"header-is-no-json":       {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`nonsense`))}, "does not begin with {"},
-		"shape-lies":              {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2))}, "w"},
-		"offsets-lie":             {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 1))}, "w"},
-		"data-not-named":          {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 1, 2))}, "model.safetensors"},
-		"overlap":                 {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 1, 2))}, "model.safetensors"},
-		"truncated":               {[]events.WeightsFile{file(t, log, "model.safetensors", safetensors(1, 2)[:20])}, "model.safetensors"},
-		"empty":                   {[]events.WeightsFile{file(t, log, "model.safetensors", nil)}, "model.safetensors"},
+		"header-longer-than-file": {[]events.WeightsFile{file(t, log, "model.safetensors", huge)}, "a file of tensors is not"},
+		"header-is-no-json":       {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`nonsense`))}, "a file of tensors is not"},
+		"shape-lies":              {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2))}, "a file of tensors is not"},
+		"offsets-lie":             {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 1))}, "a file of tensors is not"},
+		"data-not-named":          {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 1, 2))}, "a file of tensors is not"},
+		"overlap":                 {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 1, 2))}, "a file of tensors is not"},
+		"truncated":               {[]events.WeightsFile{file(t, log, "model.safetensors", safetensors(1, 2)[:20])}, "a file of tensors is not"},
+		"empty":                   {[]events.WeightsFile{file(t, log, "model.safetensors", nil)}, "a file of tensors is not"},
 		"missing-blob":            {[]events.WeightsFile{missing}, "file model.safetensors: "},
 		"corrupt-blob":            {[]events.WeightsFile{corrupt}, "sha256"},
 		"key-outside":             {[]events.WeightsFile{outside}, "../../etc/passwd"},
@@ -97,7 +98,7 @@ func TestRejections(t *testing.T) {
 		if rejected.Version != 1 || !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %+v, want %q", policy, rejected, c.want)
 		}
-		if _, err := (&Service{log: log}).Handle(t.Context(), message(submitted)); err != nil {
+		if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
 			t.Errorf("%s: delivered again: %v", policy, err)
 		}
 		if n := len(servicetest.All(t, log, events.Catalogue, events.WeightsPublishedType)); n != 0 {
@@ -146,9 +147,9 @@ func TestSubmissionTwice(t *testing.T) {
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	again := submit(t, log, "small", "b", 1, model(t, log, 1))
 	second := submit(t, log, "small", "c", 2, model(t, log, 2))
-	s := &Service{log: log}
+	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{first, first, again, second, first, again, second} {
-		if _, err := s.Handle(t.Context(), message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,9 +174,9 @@ func TestCrashAfterTheStore(t *testing.T) {
 	}
 	first := submit(t, log, "small", "a", 1, model(t, log, 1))
 	second := submit(t, log, "small", "b", 2, model(t, log, 2))
-	s := &Service{log: log}
+	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	for _, e := range []events.Event{second, first} {
-		if _, err := s.Handle(t.Context(), message(e)); err != nil {
+		if err := s.effect().Record(t.Context(), log, message(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -220,9 +221,9 @@ func TestRunsAreTold(t *testing.T) {
 // TestRunThatIsGone does not hold up the greeting of others.
 func TestRunThatIsGone(t *testing.T) {
 	log := natstest.Log(t)
-	s := &Service{log: log}
+	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
 	submitted := submit(t, log, "small", "1", 1, model(t, log, 1))
-	if _, err := s.Handle(t.Context(), message(submitted)); err != nil {
+	if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.OpenRun(t, log, "gone", servicetest.Config("a"))
@@ -230,7 +231,7 @@ func TestRunThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	opening := servicetest.All(t, log, events.Catalogue, events.RunOpenedType)[0]
-	if _, err := s.Handle(t.Context(), message(opening)); err != nil {
+	if err := s.effect().Record(t.Context(), log, message(opening)); err != nil {
 		t.Error(err)
 	}
 }
@@ -239,7 +240,7 @@ func TestRunThatIsGone(t *testing.T) {
 func TestUnreadableSubmission(t *testing.T) {
 	log := natstest.Log(t)
 	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", "1", json.RawMessage(`"no object"`)))
-	if _, err := (&Service{log: log}).Handle(t.Context(), message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
+	if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
 		t.Errorf("%v", err)
 	}
 }

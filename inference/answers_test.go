@@ -1,0 +1,121 @@
+package inference
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/inference/memory"
+)
+
+// TestAnswersAreHeldToTheirMemory: however many servers answer with as much as they can, the process stays below what is stated.
+func TestAnswersAreHeldToTheirMemory(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(10)) // what is garbage is not what is measured
+	list := func(element string, size int) string {
+		return "[" + strings.Repeat(element+",", size/(len(element)+1)) + element + "]"
+	}
+	const large = 24 << 20
+	bodies := []string{
+		`{"choices":` + list(`{}`, large) + `}`,
+		`{"choices":[{"message":{"tool_calls":` + list(`{}`, large) + `}}]}`,
+		`{"choices":[{"logprobs":{"content":` + list(`{}`, large) + `}}]}`,
+		`{"choices":[{"meta_info":{"output_token_logprobs":` + list(`[]`, large) + `}}]}`,
+		`{"choices":[{"token_ids":` + list(`1`, large) + `}]}`,
+		`{"choices":[{"message":{"content":"` + strings.Repeat("x", large) + `"}}]}`,
+		`{"choices":[{"message":{"content":"` + strings.Repeat("x", 60<<20) + `"}}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var i int
+		fmt.Sscanf(r.URL.Path, "/%d/", &i)
+		io.WriteString(w, bodies[i%len(bodies)]) // fmt would copy it
+	}))
+	defer server.Close()
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	answered := 0
+	var mu sync.Mutex
+	for i := range 4 * len(bodies) {
+		wg.Go(func() {
+			c := Client{HTTP: http.DefaultClient}
+			got, err := c.Complete(t.Context(), fmt.Sprintf("%s/%d", server.URL, i), Request{})
+			if err == nil {
+				mu.Lock()
+				answered++
+				mu.Unlock()
+			}
+			got.Done()
+		})
+	}
+	go func() { wg.Wait(); close(done) }()
+	var most uint64
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		case <-time.After(10 * time.Millisecond):
+		}
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		most = max(most, now.HeapAlloc-min(now.HeapAlloc, before.HeapAlloc))
+	}
+	t.Logf("%d answers, at most %d MiB", answered, most>>20)
+	if most > 2*AnswersMemory { // with what waits to be collected
+		t.Errorf("answers took %d MiB, stated are %d", most>>20, AnswersMemory>>20)
+	}
+	if answered < 8 { // the texts
+		t.Errorf("%d were answered", answered)
+	}
+	if err := answers.Share("all").Grow(t.Context(), answerMemory); err != nil {
+		t.Errorf("memory was lost: %v", err)
+	}
+	answers = memory.New(AnswersMemory, answerMemory)
+}
+
+// TestAnswersAreAsLongAsWhatWasAskedFor: who asks for few tokens is not sent a book.
+func TestAnswersAreAsLongAsWhatWasAskedFor(t *testing.T) {
+	size := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"choices":[{"message":{"content":"%s"}}]}`, strings.Repeat("x", size))
+	}))
+	defer server.Close()
+	for _, c := range []struct {
+		tokens, size int
+		good         bool
+	}{{100, leastResponse, true}, {100, leastResponse + 300*perToken, false}, {1000, leastResponse + 300*perToken, true}, {0, 2 * leastResponse, true}} {
+		size = c.size
+		got, err := (&Client{HTTP: http.DefaultClient, MaxTokens: c.tokens}).Complete(t.Context(), server.URL, Request{})
+		got.Done()
+		if (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), "answered more than") {
+			t.Errorf("asked for %d tokens, an answer of %d bytes: %v", c.tokens, c.size, err)
+		}
+	}
+}
+
+// TestSlowAnswer: a server that has begun to answer and does not go on keeps its memory no longer than bodyTime.
+func TestSlowAnswer(t *testing.T) {
+	stopped := make(chan struct{})
+	b := &timed{neverEnding{}, time.Nanosecond, sync.OnceFunc(func() { close(stopped) })}
+	for range 1000 {
+		b.Read(nil)
+		select {
+		case <-stopped:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	t.Error("it may go on for ever")
+}
+
+type neverEnding struct{}
+
+func (neverEnding) Read([]byte) (int, error) { return 0, nil }

@@ -1,0 +1,48 @@
+package inference
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// TestLacks: each way in which a server gives no tokens that can be trained on has its name.
+func TestLacks(t *testing.T) {
+	for name, c := range map[string]struct {
+		body  string
+		lacks []string
+	}{
+		"vLLM":             {`{"prompt_token_ids":[1,2],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`, nil},
+		"SGLang":           {`{"choices":[{"prompt_token_ids":[1,2],"meta_info":{"output_token_logprobs":[[-1,4,null]]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":2,"completion_tokens":1}}`, nil},
+		"llama.cpp":        {`{"choices":[{"logprobs":{"content":[{"id":4,"logprob":-1}]},"message":{"content":"Done."}}]}`, []string{events.LackPromptIDs, events.LackIDs}},
+		"plain":            {`{"choices":[{"message":{"content":"Done."}}]}`, []string{events.LackPromptIDs, events.LackIDs, events.LackLogprobs}},
+		"no logprobs":      {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":null,"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"no prompt":        {`{"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`, []string{events.LackPromptIDs}},
+		"nothing sampled":  {`{"prompt_token_ids":[1],"choices":[{"token_ids":[],"message":{"content":""}}]}`, nil},
+		"calls not parsed": {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"<tool_call>\n{\"name\":\"grep\"}\n</tool_call>"}}]}`, []string{events.LackTools}},
+		"usage counts another prompt": {`{"prompt_token_ids":[1,2],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
+			[]string{events.LackAgreement}},
+		"usage counts another answer": {`{"prompt_token_ids":[1,2],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":2,"completion_tokens":9}}`,
+			[]string{events.LackAgreement}},
+		"ids and triples differ": {`{"choices":[{"prompt_token_ids":[1],"token_ids":[5],"meta_info":{"output_token_logprobs":[[-1,4,null]]},"message":{"content":"Done."}}]}`, []string{events.LackAgreement}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r Response
+			if err := json.Unmarshal([]byte(c.body), &r); err != nil {
+				t.Fatal(err)
+			}
+			turn, prompt, err := r.Turn(0, 0, time.Now())
+			if !slices.Equal(turn.Lacks, c.lacks) {
+				t.Errorf("%s: lacks %v, want %v", name, turn.Lacks, c.lacks)
+			}
+			disagrees, usable := slices.Contains(c.lacks, events.LackAgreement), len(c.lacks) == 0 || slices.Equal(c.lacks, []string{events.LackTools})
+			if errors.Is(err, ErrTokens) != disagrees || turn.TextOnly == usable || (prompt != nil) != usable {
+				t.Errorf("%s: text only %v, prompt %v: %v", name, turn.TextOnly, prompt, err)
+			}
+		})
+	}
+}

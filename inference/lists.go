@@ -1,0 +1,64 @@
+package inference
+
+import "encoding/json"
+
+// Lists of an answer that are read no further than it takes to say that they are too long: a list of empty objects is 3 bytes each on its
+// way, and a hundred times that in memory.
+type (
+	choices   []Choice
+	toolAsked []ToolCall
+)
+
+// UnmarshalJSON reads one choice, and one more.
+func (c *choices) UnmarshalJSON(data []byte) error {
+	var list [2]element[Choice]
+	err := json.Unmarshal(data, &list)
+	*c = values(list[:])
+	return err
+}
+
+// UnmarshalJSON reads MaxToolCalls calls, and one more.
+func (c *toolAsked) UnmarshalJSON(data []byte) error {
+	var list [MaxToolCalls + 1]element[ToolCall]
+	err := json.Unmarshal(data, &list)
+	*c = values(list[:])
+	return err
+}
+
+// element tells an element that a list has from one that it has not.
+type element[T any] struct {
+	value T
+	there bool
+}
+
+func (e *element[T]) UnmarshalJSON(data []byte) error {
+	e.there = true
+	return json.Unmarshal(data, &e.value)
+}
+
+func values[T any](list []element[T]) (found []T) {
+	for _, e := range list {
+		if e.there {
+			found = append(found, e.value)
+		}
+	}
+	return found
+}
+
+// sampledToken is [logprob, token id, text or null]. It is not there when it is anything else.
+type sampledToken struct {
+	logprob float32
+	id      int32
+	there   bool
+}
+
+// UnmarshalJSON has no error: the turn is good without its tokens.
+func (t *sampledToken) UnmarshalJSON(data []byte) error {
+	var list [2]json.RawMessage
+	var logprob *float32
+	var id *int32
+	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &logprob) == nil && json.Unmarshal(list[1], &id) == nil && logprob != nil && id != nil {
+		*t = sampledToken{*logprob, *id, true}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// grows asks for n bytes in the background; the answer comes when they are there.
+func grows(ctx context.Context, s *Share, n int64) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- s.Grow(ctx, n) }()
+	synctest.Wait()
+	return done
+}
+
+func there(t *testing.T, what string, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	default:
+		t.Fatalf("%s waits", what)
+	}
+}
+
+func waits(t *testing.T, what string, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Fatalf("%s does not wait: %v", what, err)
+	default:
+	}
+}
+
+// TestAllThatHoldAndWait: where everybody holds some and needs more, one at a time gets it, and in the end all have.
+func TestAllThatHoldAndWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100, 40) // 60 for all, 30 of one tenant
+		var shares []*Share
+		var more []<-chan error
+		for _, tenant := range []string{"a", "b", "a", "b"} {
+			s := b.Share(tenant)
+			there(t, "the first part", grows(t.Context(), s, 15))
+			shares = append(shares, s)
+		}
+		for _, s := range shares {
+			more = append(more, grows(t.Context(), s, 25))
+		}
+		for i, s := range shares {
+			there(t, "the share whose turn it is", more[i])
+			if i+1 < len(more) && i < 2 {
+				waits(t, "the next one", more[i+1])
+			}
+			s.End()
+		}
+		if b.used != 0 || b.kept != nil || len(b.tenants) != 0 || len(b.waiting) != 0 {
+			t.Errorf("in the end %d bytes are used, by %v", b.used, b.tenants)
+		}
+	})
+}
+
+// TestTenantLeavesHalf: one tenant has at most half, the kept part apart, and another one finds room at once.
+func TestTenantLeavesHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100, 40)
+		greedy := b.Share("greedy")
+		there(t, "half", grows(t.Context(), greedy, 30))
+		there(t, "the kept part", grows(t.Context(), b.Share("greedy"), 40))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		third := grows(ctx, b.Share("greedy"), 1)
+		waits(t, "a third share of the tenant", third)
+		there(t, "another tenant", grows(t.Context(), b.Share("other"), 30))
+		time.Sleep(2 * time.Second)
+		if err := <-third; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who gives up is told %v", err)
+		}
+		b.Wait = time.Minute
+		began := time.Now()
+		if err := b.Share("greedy").Grow(t.Context(), 1); !errors.Is(err, ErrSpent) || time.Since(began) != time.Minute {
+			t.Errorf("after %s it is told %v", time.Since(began), err)
+		}
+		if len(b.waiting) != 0 {
+			t.Error("who gave up waits still")
+		}
+	})
+}
+
+// TestRead: a text is read whole or refused, and its share holds as much as its buffer.
+func TestRead(t *testing.T) {
+	for _, size := range []int{0, 1, first - 1, first, first + 1, 5 * first, 1 << 20} {
+		b := New(10<<20, 4<<20)
+		want := bytes.Repeat([]byte("x"), size)
+		s := b.Share("p")
+		got, err := s.Read(t.Context(), io.MultiReader(bytes.NewReader(want)), 1<<20)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("of %d bytes come %d: %v", size, len(got), err)
+		}
+		if s.size != int64(cap(got)) || b.used != s.size {
+			t.Errorf("of %d bytes the share has %d, the budget %d, and the buffer %d", size, s.size, b.used, cap(got))
+		}
+		if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", size+1)), int64(size)); !errors.Is(err, ErrLong) {
+			t.Errorf("a byte more than %d: %v", size, err)
+		}
+	}
+	b := New(1<<20, 1<<19)
+	if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), 1<<20); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a text that no share can hold: %v", err)
+	}
+}
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int64{
+		``: 0, `1`: 0, `[1,2]`: 2, `[{},{}]`: 4, `{"a":"[,{","b":[]}`: 3, `["\",[",1]`: 2, `["\\",1]`: 2, `"\\\",",[`: 2,
+	} {
+		t.Run(text, func(t *testing.T) {
+			if got := Values([]byte(text)); got != want {
+				t.Errorf("%s has %d values, want %d", text, got, want)
+			}
+		})
+	}
+}

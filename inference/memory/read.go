@@ -1,0 +1,62 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"io"
+)
+
+// first is the size of the buffer that a text is read into at first, in bytes. It doubles when it is full.
+const first = 16 << 10
+
+// ErrLong says that a text is longer than it may be.
+var ErrLong = errors.New("too long")
+
+// Read reads a text of at most most bytes, and takes its buffer of the share before it makes it. Its error is ErrLong, that of Grow, or
+// the reader's.
+func (s *Share) Read(ctx context.Context, r io.Reader, most int64) ([]byte, error) {
+	size := min(first, most+1)
+	if err := s.Grow(ctx, size); err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, size)
+	for {
+		n, err := r.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		switch {
+		case int64(len(text)) > most:
+			return nil, ErrLong
+		case err == io.EOF:
+			return text, nil
+		case err != nil:
+			return nil, err
+		case len(text) < cap(text):
+			continue
+		}
+		larger := min(2*size, most+1)
+		if err := s.Grow(ctx, larger); err != nil { // both exist while one is copied
+			return nil, err
+		}
+		text = append(make([]byte, 0, larger), text...)
+		s.Shrink(size)
+		size = larger
+	}
+}
+
+// Values is an upper bound of how many values a JSON text has within others, without reading it: they cost memory however short they are.
+func Values(text []byte) (n int64) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case !quoted:
+			if c == ',' || c == '{' || c == '[' {
+				n++
+			}
+		case c == '\\':
+			i++
+		}
+	}
+	return n
+}

@@ -1,0 +1,85 @@
+package inference
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// Thoughts are the fields of a message in which servers give, and take, what a model thought: reasoning_content of SGLang, llama.cpp, DeepSeek and older
+// vLLM, reasoning of newer vLLM and OpenRouter, and lists of blocks of gateways to models that sign their thoughts.
+type Thoughts struct {
+	Reasoning        string          `json:"reasoning,omitempty"`
+	ReasoningContent string          `json:"reasoning_content,omitempty"`
+	ThinkingBlocks   json.RawMessage `json:"thinking_blocks,omitempty"`
+	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
+}
+
+// The names of the fields.
+const (
+	fieldReasoning        = "reasoning"
+	fieldReasoningContent = "reasoning_content"
+	fieldThinkingBlocks   = "thinking_blocks"
+	fieldReasoningDetails = "reasoning_details"
+)
+
+// recorded is how a turn records thoughts, nil for none.
+func (t Thoughts) recorded() (*events.Reasoning, error) {
+	var r events.Reasoning
+	for _, f := range []struct{ name, text string }{{fieldReasoningContent, t.ReasoningContent}, {fieldReasoning, t.Reasoning}} {
+		if f.text != "" && (r.Text == "" || r.Text == f.text) {
+			r.Text, r.Fields = f.text, append(r.Fields, f.name)
+		}
+	}
+	size := len(r.Text)
+	for name, blocks := range map[string]json.RawMessage{fieldThinkingBlocks: t.ThinkingBlocks, fieldReasoningDetails: t.ReasoningDetails} {
+		if len(blocks) == 0 || blocks[0] != '[' || string(blocks) == "[]" {
+			continue
+		}
+		if r.Blocks == nil {
+			r.Blocks = map[string]json.RawMessage{}
+		}
+		r.Blocks[name] = blocks
+		size += len(blocks)
+	}
+	switch {
+	case size == 0:
+		return nil, nil
+	case size > events.MaxReasoning:
+		return nil, fmt.Errorf("%d bytes of reasoning, at most %d are allowed", size, events.MaxReasoning)
+	}
+	if r.Text == "" {
+		r.Text = textOf(t.ThinkingBlocks)
+	}
+	return &r, nil
+}
+
+// textOf is the text in thinking blocks.
+func textOf(blocks json.RawMessage) (text string) {
+	var list []struct {
+		Thinking string `json:"thinking"`
+	}
+	_ = json.Unmarshal(blocks, &list) // what has another form has no text, and is kept as it is
+	for _, b := range list {
+		text += b.Thinking
+	}
+	return text
+}
+
+// ThoughtsOf gives a server back what it gave, in the form in which it gave it.
+func ThoughtsOf(r *events.Reasoning) (t Thoughts) {
+	if r == nil {
+		return t
+	}
+	for _, field := range r.Fields {
+		switch field {
+		case fieldReasoning:
+			t.Reasoning = r.Text
+		case fieldReasoningContent:
+			t.ReasoningContent = r.Text
+		}
+	}
+	t.ThinkingBlocks, t.ReasoningDetails = r.Blocks[fieldThinkingBlocks], r.Blocks[fieldReasoningDetails]
+	return t
+}

@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// parameterNames are those by which harnesses say, in one dialect or another, how to sample.
+var parameterNames = []string{
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "logit_bias",
+	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "response_format", "text",
+	"tool_choice", "parallel_tool_calls",
+}
+
+// maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
+const maxParameter = 1 << 10
+
+// parametersOf reads what a request says about sampling: requested is for the record.
+func parametersOf(body []byte) (requested map[string]any, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	for _, name := range parameterNames {
+		raw, ok := fields[name]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		var value any
+		if len(raw) > maxParameter {
+			value = fmt.Sprintf("%d bytes, %s", len(raw), storage.Digest(raw))
+		} else if err := json.Unmarshal(raw, &value); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if requested == nil {
+			requested = map[string]any{}
+		}
+		requested[name] = value
+	}
+	return requested, nil
+}
+
+// chooseSampling decides how a call samples, and returns the fields of its request: as the run says, and where the run leaves a parameter out, as
+// the harness does. Runs from before there were such parameters leave stop and chat_template_kwargs to the harness, and nothing else.
+func (a *ask) chooseSampling(run runfile.Sampling) (map[string]json.RawMessage, error) {
+	s := run
+	if a.maxTokens > 0 {
+		s.MaxTokens = min(a.maxTokens, s.MaxTokens)
+	}
+	invalid := func(err error) error { return problem(http.StatusBadRequest, "invalid_request_error", "%v", err) }
+	var h map[string]json.RawMessage
+	if err := json.Unmarshal(a.body, &h); err != nil {
+		return nil, invalid(err)
+	}
+	var wrong error
+	if run.Explicit() {
+		s.TopP, s.MinP = or(s.TopP, h, "top_p", &wrong), or(s.MinP, h, "min_p", &wrong)
+		s.TopK = or(s.TopK, h, "top_k", &wrong)
+		s.RepetitionPenalty = or(s.RepetitionPenalty, h, "repetition_penalty", &wrong)
+		s.PresencePenalty, s.FrequencyPenalty = or(s.PresencePenalty, h, "presence_penalty", &wrong), or(s.FrequencyPenalty, h, "frequency_penalty", &wrong)
+	}
+	if s.ChatTemplateKwargs == nil {
+		if kwargs := or[map[string]any](nil, h, "chat_template_kwargs", &wrong); kwargs != nil {
+			s.ChatTemplateKwargs = *kwargs
+		}
+	}
+	if wrong != nil {
+		return nil, invalid(wrong)
+	}
+	if s.Stop == nil {
+		s.Stop = stops(a.forward["stop"])
+	}
+	if err := s.Validate(); err != nil {
+		return nil, invalid(err)
+	}
+	a.sampling = s
+	delete(a.forward, "stop")
+	delete(a.forward, "chat_template_kwargs")
+	text, err := json.Marshal(inference.NewSample(s))
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	return fields, json.Unmarshal(text, &fields)
+}
+
+// or is the run's value, or else the harness's, nil where it has none.
+func or[T any](run *T, harness map[string]json.RawMessage, name string, wrong *error) *T {
+	raw, ok := harness[name]
+	if run != nil || !ok || string(raw) == "null" {
+		return run
+	}
+	value := new(T)
+	if err := json.Unmarshal(raw, value); err != nil {
+		*wrong = fmt.Errorf("%s: %w", name, err)
+	}
+	return value
+}
+
+// stops reads a text, or a list of texts.
+func stops(raw json.RawMessage) []string {
+	var one string
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []string{one}
+	}
+	var list []string
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// noteSampling records how a turn was sampled, and what the harness asked for.
+func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
+	s := a.sampling
+	if plain {
+		s = inference.OnlyOpenAI(s)
+	}
+	turn.Sampling, turn.Requested = &s, a.requested
+}

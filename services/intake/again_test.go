@@ -1,0 +1,30 @@
+package intake
+
+import (
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// TestDoorBeginsAgain: a power cut took the door's last messages, whose facts are on the log, and other messages come with their
+// sequences. They are facts of their own.
+func TestDoorBeginsAgain(t *testing.T) {
+	log := house(t)
+	remark := func(text string) {
+		stop := start(t, log)
+		outsider{t, log, "r"}.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow, Text: text})
+		stop()
+	}
+	remark("first")
+	if err := log.JetStream().DeleteStream(t.Context(), events.IntakeStream); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.EnsureStreams(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	remark("second")
+	if all := servicetest.All(t, log, "r", events.FeedbackRecordedType); len(all) != 2 {
+		t.Errorf("the log has %v", servicetest.IDs(all))
+	}
+}

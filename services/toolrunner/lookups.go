@@ -1,0 +1,136 @@
+package toolrunner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/tools"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// origin is what the answers of a run's tools follow from beside the workspace's change and the call.
+type origin struct {
+	Version    int
+	Run        string
+	Task       string // its digest
+	Snapshot   string
+	Workdir    string
+	Toolchains []string
+	MemoryMB   int
+	Pool       string // its runners have the same programs
+	Isolation  string
+	Filesystem string
+	Redacted   bool
+}
+
+// lookups lets a turn's calls be answered by what the same calls answered before in the run.
+type lookups struct {
+	cache  *cache
+	run    string
+	origin origin
+	// root is that of the snapshot's index.
+	root func(context.Context) (string, error)
+}
+
+// known is what is known of a rollout's workspace before its last turn; nil where the run wants no answers again.
+func (s *Service) known(ctx context.Context, cfg runfile.RunConfig, set *tools.Set, task runfile.TaskSpec, r *events.Rollout, box *sandbox.Sandbox) (*lookups, *tools.Cache, error) {
+	if !cfg.Tools.Caches() {
+		return nil, nil, nil
+	}
+	m := &lookups{cache: s.cache, run: r.Run, origin: origin{
+		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir, Toolchains: task.Toolchains,
+		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(runfile.FeatureRedactSecrets),
+	}, root: func(ctx context.Context) (string, error) { return s.searcher.root(ctx, task) }}
+	known := &tools.Cache{Effect: tools.Nothing, Deterministic: task.Deterministic, Settled: true, Answer: m.answer}
+	for _, turn := range r.Turns[:len(r.Turns)-1] {
+		calls := called(turn.ToolCalls)
+		known.Effect = min(known.Effect, set.EffectOf(task.Workdir, calls))
+		known.Settled = known.Settled && set.Settled(task.Workdir, task.Deterministic, calls)
+	}
+	if r.WasLaid() {
+		known.Effect = tools.Anything // a step's setup.sh may have made links
+	}
+	workspace, last := r.Workspace(), r.LastTools()
+	if workspace != nil {
+		known.Tree = workspace.SHA256
+	}
+	if last != nil && last.State != nil && last.State.Background || known.Effect != tools.Anything {
+		return m, known, nil
+	}
+	links, err := s.cache.links(ctx, workspace)
+	known.Closed = !links
+	return m, known, err
+}
+
+func called(asked []events.ToolCall) []tools.Call {
+	calls := make([]tools.Call, len(asked))
+	for i, c := range asked {
+		calls[i] = tools.Call{ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+	}
+	return calls
+}
+
+// links reports whether a workspace's change makes links, which may lead out of it; nil is no change.
+func (c *cache) links(ctx context.Context, change *storage.Ref) (bool, error) {
+	if change == nil {
+		return false, nil
+	}
+	if links, ok := c.linked.Get(change.SHA256); ok {
+		return links, nil
+	}
+	data, err := storage.GetBlob(ctx, c.store, *change)
+	if err != nil {
+		return false, fmt.Errorf("workspace: %w", err)
+	}
+	return c.noteLinks(change.SHA256, data), nil
+}
+
+// noteLinks remembers whether a change makes links. One that cannot be read may.
+func (c *cache) noteLinks(digest string, change []byte) (links bool) {
+	entries, err := sandbox.Contents(change)
+	links = err != nil
+	for _, entry := range entries {
+		links = links || strings.HasPrefix(entry, "link to ")
+	}
+	c.linked.Add(digest, links)
+	return links
+}
+
+// name is that of an answer; false where it cannot be known.
+func (m *lookups) name(ctx context.Context, key tools.Key) (string, bool) {
+	root := ""
+	if key.Tool == tools.SearchTool {
+		var err error
+		if root, err = m.root(ctx); err != nil {
+			return "", false
+		}
+	}
+	name, err := digest([]any{m.origin, key, root})
+	return name, err == nil
+}
+
+func (m *lookups) answer(ctx context.Context, key tools.Key) (tools.Result, bool) {
+	name, ok := m.name(ctx, key)
+	if !ok {
+		return tools.Result{}, false
+	}
+	a, ok := m.cache.get(ctx, m.run, key.Tool, name)
+	return tools.Result{Content: a.Content, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes, Duration: time.Duration(float64(a.DurationMS * float64(time.Millisecond)))}, ok
+}
+
+// remember keeps the answers of calls that were run. Those in which secrets were found are not kept.
+func (m *lookups) remember(ctx context.Context, ran []tools.Result, stated []events.ToolResult) {
+	for i, r := range ran {
+		if r.Key == nil || r.Content != stated[i].Content {
+			continue
+		}
+		if name, ok := m.name(ctx, *r.Key); ok {
+			m.cache.put(ctx, m.run, r.Key.Tool, name, answer{Content: r.Content, ExitCode: r.ExitCode, DroppedBytes: r.DroppedBytes, DurationMS: stated[i].DurationMS})
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package toolrunner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/fault"
+	"github.com/rondo-rl/rondo/sandbox/toolserver"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+// idleAfter is when a sandbox that no turn asked for is given back; the rollout's next turn gets a new one,
+// restored from the log.
+const idleAfter = time.Minute
+
+// DefaultCapacity is how many sandboxes a runner holds between turns.
+const DefaultCapacity = 128
+
+// state is how a turn left a workspace.
+type state struct {
+	turn      int    // -1 before the first
+	laid      bool   // the files of the step that begins with this turn are laid, and it has not run
+	workspace string // digest of the change against the snapshot, "" for none
+}
+
+// stateOf is the workspace as the log has it.
+func stateOf(r *events.Rollout) state {
+	for turn := len(r.Turns) - 1; turn >= 0; turn-- {
+		if done, ok := r.Tools[turn]; ok {
+			return stateAfter(turn, done.Workspace)
+		}
+		if laid := r.Laid(turn); laid != nil {
+			return state{turn, true, laid.SHA256}
+		}
+	}
+	return state{turn: -1}
+}
+
+func stateAfter(turn int, workspace *storage.Ref) state {
+	if workspace == nil {
+		return state{turn: turn}
+	}
+	return state{turn, false, workspace.SHA256}
+}
+
+// leased is a sandbox that belongs to a rollout.
+type leased struct {
+	*sandbox.Sandbox
+	servers *toolserver.Sessions
+	key     string
+	left    state
+	idle    time.Time
+	end     func()
+}
+
+// pool keeps one sandbox per rollout between its turns. A taken box belongs to its taker.
+type pool struct {
+	store   storage.Store
+	opts    Options
+	endings *endings
+	mu      sync.Mutex
+	boxes   map[string]*leased
+}
+
+func newPool(log *eventlog.Log, logger *slog.Logger, opts Options) *pool {
+	h := &pool{store: log.Store(), opts: opts, boxes: map[string]*leased{}}
+	h.endings = newEndings(log, logger, h.release)
+	return h
+}
+
+// take returns the rollout's sandbox with its workspace as the log has it: the held one when that is up to date,
+// else a new one. The held one is not when another runner went on with the rollout in the meantime, or did the
+// same turn with another result and was faster, or when a step of the task has brought files into the workspace.
+func (h *pool) take(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
+	key, before := r.Run+"/"+r.ID, stateOf(r)
+	if b := h.pop(key); b != nil {
+		if b.left == before {
+			return b, nil
+		}
+		b.end()
+	}
+	sb, err := restore(ctx, h.store, h.opts, task, r.ID, r.Workspace())
+	if err != nil {
+		return nil, err
+	}
+	unwatch := h.endings.watch(r.Run, r.Tail)
+	servers := h.opts.sessions(sb, r.Run)
+	return &leased{Sandbox: sb, servers: servers, key: key, left: before, end: func() {
+		unwatch()
+		servers.Close()
+		sb.Close()
+	}}, nil
+}
+
+// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none.
+func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (*sandbox.Sandbox, error) {
+	boxes, err := tasks.SandboxesOf(ctx, task, opts.ToolchainCache, opts.AllowInsecure)
+	if err != nil {
+		return nil, err
+	}
+	spec := boxes.Agent(rollout)
+	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) ([]byte, error) {
+		data, err := storage.GetBlob(ctx, store, task.Snapshot)
+		if err != nil {
+			err = fmt.Errorf("snapshot of task %s: %w", task.Name, err)
+		}
+		return data, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
+	}
+	defer spec.Snapshot.Release()
+	var changes []byte
+	if workspace != nil {
+		if changes, err = storage.GetBlob(ctx, store, *workspace); err != nil {
+			return nil, fmt.Errorf("workspace of %s: %w", rollout, err)
+		}
+	}
+	sb, err := sandbox.New(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
+	}
+	if err := sb.Apply(ctx, changes); err != nil {
+		sb.Close()
+		return nil, fmt.Errorf("sandbox of %s: %w", rollout, fault.In(err))
+	}
+	return sb, nil
+}
+
+// put gives a box back to be held for the next turn. The longest idle one makes room.
+func (h *pool) put(b *leased) {
+	h.mu.Lock()
+	b.idle = time.Now()
+	old := h.boxes[b.key]
+	h.boxes[b.key] = b
+	var evicted *leased
+	if len(h.boxes) > cmp.Or(h.opts.Capacity, DefaultCapacity) {
+		for _, other := range h.boxes {
+			if evicted == nil || other.idle.Before(evicted.idle) {
+				evicted = other
+			}
+		}
+		delete(h.boxes, evicted.key)
+	}
+	h.mu.Unlock()
+	for _, b := range []*leased{old, evicted} {
+		if b != nil {
+			b.end()
+		}
+	}
+}
+
+func (h *pool) pop(key string) *leased {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.boxes[key]
+	delete(h.boxes, key)
+	return b
+}
+
+// release ends the sandbox of a rollout that needs it no more.
+func (h *pool) release(run, rollout string) {
+	if b := h.pop(run + "/" + rollout); b != nil {
+		b.end()
+	}
+}
+
+// expire ends sandboxes that stay idle.
+func (h *pool) expire(ctx context.Context) {
+	tick := time.NewTicker(idleAfter / 6)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for _, key := range h.idleSince(now.Add(-idleAfter)) {
+				if b := h.pop(key); b != nil {
+					b.end()
+				}
+			}
+		}
+	}
+}
+
+func (h *pool) idleSince(t time.Time) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var keys []string
+	for key, b := range h.boxes {
+		if b.idle.Before(t) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func (h *pool) closeAll() {
+	for _, key := range h.idleSince(time.Now().Add(time.Hour)) {
+		if b := h.pop(key); b != nil {
+			b.end()
+		}
+	}
+}

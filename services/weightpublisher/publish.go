@@ -1,0 +1,116 @@
+package weightpublisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
+)
+
+// A submission is a few bytes of text that may name terabytes. Names, number and sizes are checked first, and then whether the store
+// holds objects of these sizes; only then files are read, one after the other, by all submissions together.
+
+// publish makes the version visible in the store.
+func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
+	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
+	if err := checkSubmission(policy, submitted); err != nil {
+		return fact, &rejection{err}
+	}
+	current, _, err := weights.Current(ctx, s.log.Store(), policy)
+	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return fact, err
+	}
+	if err == nil && submitted.Version < current {
+		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
+	}
+	if err := s.checkSizes(ctx, submitted.Files); err != nil {
+		return fact, err
+	}
+	files := make([]weights.Source, len(submitted.Files))
+	for i, f := range submitted.Files {
+		files[i] = weights.Source{Name: f.Name, Read: func(ctx context.Context) ([]byte, error) { return s.read(ctx, f) }}
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files)
+	var wrong *rejection
+	switch {
+	case errors.As(err, &wrong):
+		return fact, wrong
+	case errors.Is(err, weights.ErrStructure):
+		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
+		return fact, &rejection{fmt.Errorf("version %d: a file of tensors is %w; the operator finds which and why in the weight publisher's log", submitted.Version, weights.ErrStructure)}
+	case errors.Is(err, storage.ErrExists), errors.Is(err, storage.ErrTooLarge):
+		return fact, &rejection{err}
+	case err != nil:
+		return fact, err
+	}
+	fact.Manifest = published.Ref
+	return fact, nil
+}
+
+// repeatable is the size in bytes up to which two files of a version may have the same content, as small settings do.
+const repeatable = 1 << 20
+
+// checkSubmission checks what a submission says, without asking the store.
+func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
+	names, total, seen := make([]string, len(submitted.Files)), int64(0), map[string]string{}
+	for i, f := range submitted.Files {
+		names[i] = f.Name
+	}
+	if err := weights.CheckNames(policy, submitted.Version, names); err != nil {
+		return err
+	}
+	for _, f := range submitted.Files {
+		if err := topology.CheckBlob(f.Blob); err != nil {
+			return fmt.Errorf("file %s: %w", f.Name, err)
+		}
+		if total += f.Blob.Size; total > weights.MaxVersion {
+			return fmt.Errorf("the files have more than %d bytes together", int64(weights.MaxVersion))
+		}
+		if first, again := seen[f.Blob.SHA256]; again && f.Blob.Size > repeatable {
+			return fmt.Errorf("file %s: the same content as file %s: a content of more than %d bytes stands in a version once", f.Name, first, repeatable)
+		}
+		seen[f.Blob.SHA256] = f.Name
+	}
+	return nil
+}
+
+// checkSizes looks whether the store holds an object of the stated size for each file.
+func (s *Service) checkSizes(ctx context.Context, files []events.WeightsFile) error {
+	for _, f := range files {
+		info, err := s.log.Store().Stat(ctx, f.Blob.Key)
+		if err == nil && info.Size != f.Blob.Size {
+			err = fmt.Errorf("%w: it has %d bytes", storage.ErrCorrupt, info.Size)
+		}
+		if err := s.lost(f, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a file that a trainer put into the store.
+func (s *Service) read(ctx context.Context, f events.WeightsFile) ([]byte, error) {
+	data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
+	return data, s.lost(f, err)
+}
+
+// lost rejects a file that the store does not hold, in the same words whatever is there.
+func (s *Service) lost(f events.WeightsFile, err error) error {
+	if !storage.IsUnusable(err) {
+		return err
+	}
+	s.warn("weights refused", "file", f.Name, "key", f.Blob.Key, "error", err)
+	return &rejection{fmt.Errorf("file %s: the store has no object %.200q of %d bytes with that sha256", f.Name, f.Blob.Key, f.Blob.Size)}
+}
+
+func (s *Service) warn(event string, keys ...any) {
+	if s.logger != nil {
+		s.logger.Warn(event, keys...)
+	}
+}
