@@ -26,8 +26,8 @@ func Whiten(advantages []float64, sampledTokens []int, w Whitening) []float64 {
 	weigh(func(n, a float64) { total += n; least, most = min(least, a), max(most, a) })
 	white := make([]float64, len(advantages))
 	if total > 0 && least < most {
-		weigh(func(n, a float64) { mean += n / total * a })
-		weigh(func(n, a float64) { squares += n * (a - mean) * (a - mean) })
+		weigh(func(n, a float64) { mean += float64(n / total * a) })
+		weigh(func(n, a float64) { squares += float64(n * (a - mean) * (a - mean)) })
 	}
 	divisor := math.Sqrt(squares/(total-float64(w.DDOF)) + w.Eps)
 	for i, a := range advantages {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // nan is a member without a reward.
@@ -80,7 +80,7 @@ func TestUnusualGroups(t *testing.T) {
 	near(t, "two members leave no deviation", estimate(t, "leave_one_out", nil, []float64{1, 0}), []float64{1, -1})
 	near(t, "a lone success at 0.1", estimate(t, "leave_one_out", nil, []float64{1, 0.1, 0.1, 0.1})[:1], []float64{0.9})
 	near(t, "no success", estimate(t, "maxrl", nil, []float64{0, 0}), []float64{0, 0})
-	near(t, "a mean below 0", estimate(t, "maxrl", nil, []float64{-1, 0.5}), []float64{0, 0})
+	near(t, "a mean below 0", estimate(t, "maxrl", nil, []float64{-1, 0.5}), []float64{-1, 1})
 	for _, name := range Names() {
 		for _, a := range estimate(t, name, map[string]any{}, []float64{math.MaxFloat64, -math.MaxFloat64, 0, 1e-320}) {
 			if !Scored(a) {
@@ -111,16 +111,18 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"std_normalised", map[string]any{"singleton": 0}, []string{"singleton", "zero, raw"}},
 		{"rae", map[string]any{"decay": 1.5}, []string{"decay", "1.5", "0 to 1"}},
 	} {
-		_, err := New(c.name, c.params)
-		if err == nil {
-			t.Errorf("%s %v was accepted", c.name, c.params)
-			continue
-		}
-		for _, part := range c.want {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s %v: the error does not say %q: %v", c.name, c.params, part, err)
+		t.Run(c.name, func(t *testing.T) {
+			_, err := New(c.name, c.params)
+			if err == nil {
+				t.Errorf("%s %v was accepted", c.name, c.params)
+				return
 			}
-		}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s %v: the error does not say %q: %v", c.name, c.params, part, err)
+				}
+			}
+		})
 	}
 	// A number is a number, however it was read.
 	for _, one := range []any{1, int64(1), uint64(1), 1.0, json.Number("1")} {
@@ -162,8 +164,8 @@ func TestPresets(t *testing.T) {
 
 // A run file knows the names that this package implements.
 func TestNamesOfRunFiles(t *testing.T) {
-	if !slices.Equal(Names(), events.Estimators) {
-		t.Errorf("run files know %v, implemented are %v", events.Estimators, Names())
+	if !slices.Equal(Names(), runfile.Estimators) {
+		t.Errorf("run files know %v, implemented are %v", runfile.Estimators, Names())
 	}
 	for _, info := range Estimators() {
 		if info.Formula == "" {
@@ -193,5 +195,47 @@ func TestShuffleKeepsRewards(t *testing.T) {
 	}
 	if !moved {
 		t.Error("no seed moved anything")
+	}
+}
+
+// TestMaxRLOfNegativeRewards: wherever rewards lie, the better member has the larger advantage, and none grows without bound.
+func TestMaxRLOfNegativeRewards(t *testing.T) {
+	for name, rewards := range map[string][]float64{
+		"a mean just above 0": {1, -0.999999999},
+		"a mean of 0":         {1, -1},
+		"a mean below 0":      {1, -1, -1, -1},
+		"all below 0":         {-1, -3, -2},
+		"tiny":                {1e-300, 0, 0},
+		"huge":                {1e9, -1e9, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			advantages := estimate(t, "maxrl", nil, rewards)
+			for i := range rewards {
+				if !(math.Abs(advantages[i]) <= float64(len(rewards)-1)+1e-9) {
+					t.Errorf("%s: advantage %g of %d members", name, advantages[i], len(rewards))
+				}
+				for j := range rewards {
+					if rewards[i] > rewards[j] && !(advantages[i] > advantages[j]) {
+						t.Errorf("%s: rewards %v have the advantages %v", name, rewards, advantages)
+					}
+				}
+			}
+		})
+	}
+	near(t, "equal rewards below 0", estimate(t, "maxrl", nil, []float64{-2, -2}), []float64{0, 0})
+}
+
+// TestRecordedMaxRL: runs of the first rules have the advantages that they had.
+func TestRecordedMaxRL(t *testing.T) {
+	for rules, want := range [][]float64{{0, 0}, {-1, 1}} {
+		e, err := Recorded(rules, "maxrl", map[string]any{"eps": 0.0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _ := e.Group([]float64{-1, 0.5}, 0)
+		near(t, "rules", got, want)
+	}
+	if _, err := Recorded(0, "maxrl", map[string]any{"eps": -1.0}); err == nil {
+		t.Error("a negative eps was taken")
 	}
 }

@@ -1,5 +1,5 @@
 // Package advantage holds the pure estimators that turn rewards into advantages. Each is named after everything
-// that distinguishes it, and its formula and source stand above it. Rewards that are no finite numbers belong to
+// that distinguishes it, and its formula and source are above it. Rewards that are no finite numbers belong to
 // members without one: their advantage is NaN, and they count in nobody's mean.
 package advantage
 
@@ -35,7 +35,7 @@ func (e Estimator) Batch(advantages []float64, sampledTokens []int) []float64 {
 }
 
 // New makes an estimator by the name and the parameters that a run file gives it; parameters that are left out have
-// their defaults. The error names what is wrong and what may stand there.
+// their defaults. The error names what is wrong and what may be there.
 func New(name string, params map[string]any) (Estimator, error) {
 	for _, d := range definitions {
 		if d.name != name {
@@ -48,6 +48,26 @@ func New(name string, params map[string]any) (Estimator, error) {
 		return d.build(v), nil
 	}
 	return Estimator{}, fmt.Errorf("there is no advantage estimator %q: use one of %s", name, strings.Join(Names(), ", "))
+}
+
+// Recorded is New for a run of the rules that its configuration names (events.RunConfig.Rules): an estimator that was defined otherwise in
+// earlier rules is made as it was.
+func Recorded(rules int, name string, params map[string]any) (Estimator, error) {
+	e, err := New(name, params)
+	if err != nil || rules >= 1 || name != "maxrl" {
+		return e, err
+	}
+	for _, d := range definitions {
+		if d.name == name {
+			v, err := d.values(params)
+			if err != nil {
+				return Estimator{}, err
+			}
+			eps := v.number("eps")
+			return within(func(rewards []float64) []float64 { return maxRLOfFirstRules(rewards, eps) }), nil
+		}
+	}
+	return e, nil
 }
 
 // Batchwise is the part of an estimator that looks at a whole batch: REINFORCE++'s normalisation over the sampled
@@ -74,12 +94,23 @@ var definitions = []definition{
 	{"std_normalised", "(r − mean(r)) / (std(r) + eps)", []Parameter{ddof(1), eps(1e-6),
 		choice("eps_at", EpsOutside, "where eps stands: std + eps, √(var + eps) or max(std, eps)", EpsOutside, EpsInside, EpsMax), singleton}, stdNormalised},
 	{"rloo", "r − mean(the others' r)", nil, func(values) Estimator { return within(RLOO) }},
-	{"maxrl", "(r − mean(r)) / (mean(r) + eps), 0 where mean(r) ≤ 0", []Parameter{eps(0)}, maxRL},
+	{"maxrl", "(r − mean(r)) / (mean(r) − min(0, min(r)) + eps)", []Parameter{eps(0)}, maxRL},
 	{"leave_one_out", "(r − mean(the others' r)) / (std(the others' r) + 1e-6), undivided where that std is 0", nil, func(values) Estimator { return within(LeaveOneOut) }},
 	{"reinforce_plus_plus", "r, whitened over the sampled tokens of the batch", []Parameter{ddof(1), eps(1e-8)}, reinforcePlusPlus},
 	{"reinforce_plus_plus_baseline", "r − mean(r), whitened over the sampled tokens of the batch", []Parameter{ddof(1), eps(1e-8), singleton}, reinforcePlusPlusBaseline},
 	{"rae", "r − b; b ← decay·b + (1 − decay)·r, for each task", []Parameter{
 		{Name: "decay", Default: 0.95, High: 1, About: "of the baseline, for each rollout"}}, rae},
+}
+
+// aliases are names that the field uses for exactly these formulas: GRPO divides by the standard deviation, Dr. GRPO does not.
+var aliases = map[string]string{"grpo": "std_normalised", "dr_grpo": "mean_centred"}
+
+// Canonical is the name under which an estimator is known and recorded; any other name comes back as it is.
+func Canonical(name string) string {
+	if known, ok := aliases[name]; ok {
+		return known
+	}
+	return name
 }
 
 func within(f func([]float64) []float64) Estimator {

@@ -98,11 +98,13 @@ func TestWhitening(t *testing.T) {
 		"no rollouts":                    {"reinforce_plus_plus", nil, nil, nil, nil},
 		"only members without advantage": {"reinforce_plus_plus", nil, []float64{math.NaN()}, []int{3}, []float64{math.NaN()}},
 	} {
-		normalise, ok := Batchwise(c.estimator, c.params)
-		if !ok {
-			t.Fatalf("%s: %s has no part for the batch", name, c.estimator)
-		}
-		near(t, name, normalise(c.advantages, c.tokens), c.want)
+		t.Run(name, func(t *testing.T) {
+			normalise, ok := Batchwise(c.estimator, c.params)
+			if !ok {
+				t.Fatalf("%s: %s has no part for the batch", name, c.estimator)
+			}
+			near(t, name, normalise(c.advantages, c.tokens), c.want)
+		})
 	}
 	for _, name := range Names() {
 		_, ok := Batchwise(name, nil)

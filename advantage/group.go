@@ -1,6 +1,9 @@
 package advantage
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // MeanCentred is A_i = r_i − mean(r): GRPO without division by the standard deviation, as in Dr. GRPO
 // (Liu et al. 2025, arXiv:2503.20783), Composer 2, Tinker's cookbook and prime-rl's "grpo". A group of one and a
@@ -70,17 +73,29 @@ func RLOO(rewards []float64) []float64 {
 		advantages := centred(rewards)
 		if n := float64(len(rewards)); n > 1 {
 			for i := range advantages {
-				advantages[i] *= n / (n - 1)
+				advantages[i] = float64(advantages[i] * (n / (n - 1)))
 			}
 		}
 		return advantages
 	})
 }
 
-// MaxRL is A_i = (r_i − mean(r)) / (mean(r) + eps): maximum-likelihood reinforcement learning, which weighs hard
-// tasks up by the inverse of their pass rate, as prime-rl's "max_rl" (eps 0) and SkyRL's "maxrl" (eps 1e-6). A
-// group whose mean is not positive gets 0, as do a group of one and a group of equal rewards.
+// MaxRL is A_i = (r_i − mean(r)) / (mean(r) − min(0, min(r)) + eps): maximum-likelihood reinforcement learning, which weighs hard tasks up by
+// the inverse of their pass rate, as prime-rl's "max_rl" (eps 0) and SkyRL's "maxrl" (eps 1e-6). Those are made for rewards from 0 on, where
+// the divisor is the mean. Where a reward is negative, all are counted from the lowest one, so the divisor is positive, and no advantage
+// of n members is above n − 1, however near to 0 the mean is. A group of one and a group of equal rewards get 0.
 func MaxRL(rewards []float64, eps float64) []float64 {
+	return overScored(rewards, func(rewards []float64) []float64 {
+		if len(rewards) == 0 || equal(rewards) {
+			return make([]float64, len(rewards))
+		}
+		lowest := min(0, slices.Min(rewards))
+		return divided(centred(rewards), Mean(rewards)-lowest+eps)
+	})
+}
+
+// maxRLOfFirstRules is MaxRL as runs of rules 0 have it: without negative rewards in mind, 0 where the mean is not positive.
+func maxRLOfFirstRules(rewards []float64, eps float64) []float64 {
 	return overScored(rewards, func(rewards []float64) []float64 {
 		mean := Mean(rewards)
 		if mean <= 0 {
@@ -90,7 +105,7 @@ func MaxRL(rewards []float64, eps float64) []float64 {
 	})
 }
 
-// leaveOneOutEps stands outside of the root, as in NeMo-RL.
+// leaveOneOutEps is outside of the root, as in NeMo-RL.
 const leaveOneOutEps = 1e-6
 
 // LeaveOneOut is A_i = (r_i − mean(r without r_i)) / (std(r without r_i) + 1e-6) with the sample standard deviation
@@ -125,7 +140,7 @@ func RAE(rewards []float64, baseline, decay float64) (advantages []float64, afte
 		a := make([]float64, len(rewards))
 		for i, r := range rewards {
 			a[i] = r - after
-			after = decay*after + (1-decay)*r
+			after = float64(decay*after) + float64((1-decay)*r)
 		}
 		return a
 	})

@@ -115,6 +115,7 @@ func number(given any) (float64, bool) {
 // Info describes an estimator to its users.
 type Info struct {
 	Name       string      `json:"name"`
+	Aliases    []string    `json:"aliases,omitempty"`
 	Formula    string      `json:"formula"`
 	Parameters []Parameter `json:"parameters"`
 }
@@ -123,7 +124,14 @@ type Info struct {
 func Estimators() []Info {
 	var list []Info
 	for _, d := range definitions {
-		list = append(list, Info{d.name, d.formula, append([]Parameter{}, d.parameters...)})
+		info := Info{Name: d.name, Formula: d.formula, Parameters: append([]Parameter{}, d.parameters...)}
+		for alias, name := range aliases {
+			if name == d.name {
+				info.Aliases = append(info.Aliases, alias)
+			}
+		}
+		slices.Sort(info.Aliases)
+		list = append(list, info)
 	}
 	return list
 }

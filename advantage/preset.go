@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // preset is the estimator of another system, by our names.
@@ -47,3 +49,25 @@ func Preset(name string) (estimator string, params map[string]any, err error) {
 
 // Presets lists the presets' names.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// ExpandPreset replaces the name of a system by its estimator and parameters, and an alias of an estimator by its name. Parameters that stand
+// beside a system win.
+func ExpandPreset(a runfile.Advantage) (runfile.Advantage, error) {
+	a.Estimator = Canonical(a.Estimator)
+	if a.Preset == "" {
+		return a, nil
+	}
+	estimator, params, err := Preset(a.Preset)
+	if err != nil {
+		return a, fmt.Errorf("advantage.preset: %w", err)
+	}
+	if a.Estimator != "" && a.Estimator != estimator {
+		return a, fmt.Errorf("advantage: the preset %s is the estimator %s, but the estimator is %q: name only one of them", a.Preset, estimator, a.Estimator)
+	}
+	if params == nil {
+		params = map[string]any{}
+	}
+	maps.Copy(params, a.Params)
+	a.Estimator, a.Params, a.Preset = estimator, params, ""
+	return a, nil
+}

@@ -29,7 +29,7 @@ func LinearLengthPenalty(rewards []float64, lengths []Length, w LengthWeights) [
 	mean := Mean(rewards)
 	penalties := make([]float64, len(rewards))
 	for i, l := range lengths {
-		penalties[i] = mean * (share(w.Output, l.Output, longest.Output) + share(w.Input, l.Input, longest.Input) + share(w.Turns, l.Turns, longest.Turns))
+		penalties[i] = float64(mean * (share(w.Output, l.Output, longest.Output) + share(w.Input, l.Input, longest.Input) + share(w.Turns, l.Turns, longest.Turns)))
 	}
 	return penalties
 }

@@ -49,7 +49,7 @@ func variance(values []float64, ddof int) float64 {
 	mean := Mean(values)
 	var squares float64
 	for _, v := range values {
-		squares += (v - mean) * (v - mean)
+		squares += float64((v - mean) * (v - mean))
 	}
 	return squares / float64(len(values)-ddof)
 }

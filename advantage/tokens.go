@@ -7,14 +7,14 @@ type Span struct {
 }
 
 // Tokens are the advantages of a turn's n sampled tokens: A_t = base + weight · Σ reward of the spans over t. Base
-// is the rollout's advantage. What of a span lies outside of the turn, and what is no finite number, adds nothing.
+// is the rollout's advantage. Tokens outside the turn are ignored, and so are rewards that are not finite.
 func Tokens(base float64, n int, spans []Span, weight float64) []float64 {
 	advantages := make([]float64, n)
 	for t := range advantages {
 		advantages[t] = base
 	}
 	for _, s := range spans {
-		bonus := weight * s.Reward
+		bonus := float64(weight * s.Reward)
 		start := max(0, s.Start)
 		if s.Length <= 0 || start >= n || !Scored(bonus) {
 			continue

@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,7 +24,7 @@ type task struct {
 	reward float64 // their mean over the scored attempts
 }
 
-// byTask groups attempts by task, ordered by name, and refuses what cannot be counted. An attempt that stands twice
+// byTask groups attempts by task, ordered by name, and refuses what cannot be counted. An attempt that is listed twice
 // would count twice, so that is an error.
 func byTask(attempts []Attempt, o Options) ([]task, error) {
 	if len(attempts) == 0 {
@@ -42,7 +43,7 @@ func byTask(attempts []Attempt, o Options) ([]task, error) {
 			return nil, fmt.Errorf("rollout %q: %w", a.Rollout, err)
 		}
 		if seen[a.Rollout] {
-			return nil, fmt.Errorf("rollout %q stands twice among the attempts", a.Rollout)
+			return nil, fmt.Errorf("rollout %q appears twice among the attempts", a.Rollout)
 		}
 		seen[a.Rollout] = true
 		if len(tasks) == 0 || tasks[len(tasks)-1].name != a.Task {
@@ -79,6 +80,17 @@ func (t *task) mean(figure func(Attempt) float64) float64 {
 // passAt is the task's pass@k.
 func (t *task) passAt(k int) float64 { return PassAtK(len(t.scored), t.passed, k) }
 
+// end says how the attempt ended.
+func (a Attempt) end() string {
+	switch {
+	case a.Failed:
+		return cmp.Or(a.Cause, a.StopReason)
+	case a.Forfeit != "":
+		return strings.TrimPrefix(a.StopReason+", forfeited: "+a.Forfeit, ", ")
+	}
+	return a.StopReason
+}
+
 func (a Attempt) validate() error {
 	switch {
 	case a.Rollout == "":
@@ -86,7 +98,7 @@ func (a Attempt) validate() error {
 	case a.Task == "":
 		return errors.New("it has no task")
 	case !a.Failed && !(math.Abs(a.Reward) <= largestReward):
-		return fmt.Errorf("a reward of %g is no number between -%g and %[2]g", a.Reward, largestReward)
+		return fmt.Errorf("a reward of %g is not between -%g and %[2]g", a.Reward, largestReward)
 	case !(a.Seconds >= 0 && a.Seconds <= largestCount):
 		return fmt.Errorf("it took %g seconds", a.Seconds)
 	}

@@ -40,7 +40,7 @@ func bootstrap(value float64, replicates, without []float64, confidence float64)
 	return Estimate{Value: value, Low: end(-z), High: end(z)}
 }
 
-// medianBias is how many standard deviations the value stands above the median of its replicates. Replicates that
+// medianBias is how many standard deviations the value is above the median of its replicates. Replicates that
 // equal the value, as means of few passes often do, count half on each side.
 func medianBias(value float64, sorted []float64) float64 {
 	n := float64(len(sorted))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"unicode/utf8"
 )
 
@@ -47,7 +46,7 @@ func readCandidate(r io.Reader, b bounds) (map[string][]float64, error) {
 			return nil, fmt.Errorf("line %d: %w", line, err)
 		}
 		if first, ok := at[rollout]; ok {
-			return nil, fmt.Errorf("line %d: rollout %q stands in line %d already", line, rollout, first)
+			return nil, fmt.Errorf("line %d: rollout %q is already in line %d", line, rollout, first)
 		}
 		if tokens += len(values); tokens > b.tokens {
 			return nil, fmt.Errorf("line %d: more than %d log-probabilities in all: give fewer rollouts at a time", line, b.tokens)
@@ -82,7 +81,7 @@ func candidateLine(text []byte) (rollout string, logprobs []float64, err error) 
 	logprobs = make([]float64, len(*fields.Logprobs))
 	for i, p := range *fields.Logprobs {
 		if logprobs[i] = float64(p); p > roundedUp {
-			return "", nil, fmt.Errorf("rollout %q, token %d: %g is no logarithm of a probability", *fields.Rollout, i, p)
+			return "", nil, fmt.Errorf("rollout %q, token %d: %g is not the logarithm of a probability", *fields.Rollout, i, p)
 		}
 	}
 	return *fields.Rollout, logprobs, nil
@@ -93,7 +92,7 @@ type logprob float64
 
 func (p *logprob) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
-		return errors.New("null is no log-probability")
+		return errors.New("null is not a log-probability")
 	}
 	return json.Unmarshal(text, (*float64)(p))
 }

@@ -23,18 +23,18 @@ func TestReadCandidate(t *testing.T) {
 
 func TestRefusedLines(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
-		{"{\"rollout\":\"a\",\"logprobs\":[0]}\n{\"rollout\":\"a\",\"logprobs\":[0]}", `line 2: rollout "a" stands in line 1 already`},
+		{"{\"rollout\":\"a\",\"logprobs\":[0]}\n{\"rollout\":\"a\",\"logprobs\":[0]}", `line 2: rollout "a" is already in line 1`},
 		{"\n\n[]", `line 3: want {"rollout": NAME, "logprobs": [NUMBER, …]}`},
 		{`{"rollout":"a"}`, `line 1: rollout "a" has no "logprobs"`},
 		{`{"rollout":"a","logprobs":null}`, `has no "logprobs"`},
 		{`{"rollout":"a","log_probs":[0]}`, `has no "logprobs"`},
 		{`{"logprobs":[0]}`, `line 1: it has no "rollout"`},
 		{`{"rollout":"","logprobs":[0]}`, `it has no "rollout"`},
-		{`{"rollout":"a","logprobs":[-1,null]}`, "null is no log-probability"},
+		{`{"rollout":"a","logprobs":[-1,null]}`, "null is not a log-probability"},
 		{`{"rollout":"a","logprobs":[-1,"x"]}`, "line 1: want"},
 		{`{"rollout":"a","logprobs":[-Infinity]}`, "line 1: want"},
 		{`{"rollout":"a","logprobs":[-1e999]}`, "line 1: want"},
-		{`{"rollout":"a","logprobs":[-1,0.3]}`, `line 1: rollout "a", token 1: 0.3 is no logarithm of a probability`},
+		{`{"rollout":"a","logprobs":[-1,0.3]}`, `line 1: rollout "a", token 1: 0.3 is not the logarithm of a probability`},
 		{`{"rollout":"a","logprobs":[0]} {"rollout":"b","logprobs":[0]}`, "line 1: want"},
 		{"{\"rollout\":\"\xff\",\"logprobs\":[0]}", "line 1: it is not UTF-8"},
 		{`{"rollout":"a","logprobs":[0,0,0,0,0,0]}`, "line 1: more than 5 log-probabilities in all"},

@@ -39,8 +39,11 @@ type Difference struct {
 	A          float64  `json:"a"` // the mean over these tasks
 	B          float64  `json:"b"`
 	Difference Estimate `json:"difference"` // A − B
-	// P is the two-sided p-value of the sign-flip test; Exact: of all flips, not of a sample of them.
+	// P is the two-sided p-value of the sign-flip test; Exact: of all flips, not of a sample of them. MidP counts flips that are exactly as far as what was
+	// observed by half: on few tasks P can only be one of few numbers and is too large on average, MidP is not (Lancaster 1961, Journal of the
+	// American Statistical Association 56:223).
 	P      float64 `json:"p"`
+	MidP   float64 `json:"mid_p"`
 	Exact  bool    `json:"exact"`
 	Wins   int     `json:"wins"` // the tasks on which A is ahead
 	Losses int     `json:"losses"`
@@ -77,7 +80,7 @@ func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error)
 	}
 	pairs := c.pair(scoredOnly(allA), scoredOnly(allB))
 	if c.Tasks = len(pairs); c.Tasks == 0 {
-		return c, fmt.Errorf("compare %s with %s: there is no task that both have a scored attempt of", nameA, nameB)
+		return c, fmt.Errorf("compare %s with %s: no task has a scored attempt in both", nameA, nameB)
 	}
 	most := math.MaxInt
 	for _, p := range pairs {
@@ -97,10 +100,15 @@ func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error)
 		d.K, d.Difference = k, boundedMeans([][]float64{differences}, -1, 1, o)[0]
 		c.PassAt = append(c.PassAt, d)
 		c.tooFew(d, o)
+		c.disagree(d, o)
+		if k == 1 {
+			c.power(differences, o)
+		}
 	}
 	var differences []float64
 	c.Reward, differences = difference(pairs, func(t *task) float64 { return t.reward }, o)
 	c.Reward.Difference = means([][]float64{differences}, o)[0]
+	c.disagree(c.Reward, o)
 	if agree(differences) {
 		c.Notes = append(c.Notes, "the rewards differ by the same on each task: that interval is a point and says nothing")
 	}
@@ -153,7 +161,7 @@ func difference(pairs []pair, figure func(*task) float64, o Options) (Difference
 			d.Losses++
 		}
 	}
-	d.P, d.Exact = signFlip(differences, o)
+	d.P, d.MidP, d.Exact = signFlip(differences, o)
 	if d.P <= 1-o.Confidence+1e-12 {
 		d.Verdict = Worse
 		if sum(differences) > 0 {
@@ -169,4 +177,45 @@ func (c *Comparison) tooFew(d Difference, o Options) {
 	if least := math.Pow(2, 1-float64(n)); n > 0 && least > 1-o.Confidence+1e-12 {
 		c.Notes = append(c.Notes, fmt.Sprintf("pass@%d differs on %s only: no outcome on so few is significant, as p is at least %.3g", d.K, counted(n, "task", "tasks"), least))
 	}
+}
+
+// disagree notes where the interval and the test say different things, and why.
+func (c *Comparison) disagree(d Difference, o Options) {
+	apart := d.Difference.Low > 1e-12 || d.Difference.High < -1e-12
+	if shown := d.Verdict != NotShown; apart == shown || d.Wins+d.Losses == 0 {
+		return
+	}
+	name := "the reward"
+	if d.K > 0 {
+		name = fmt.Sprintf("pass@%d", d.K)
+	}
+	level := 1 - o.Confidence
+	switch {
+	case !apart:
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval holds 0 though p = %.3g is significant. The test asks whether the two sides can be exchanged on each task, "+
+			"the interval how other tasks would come out; take the difference as barely shown", name, d.P))
+	case d.MidP <= level+1e-12:
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval leaves 0 out though p = %.3g is not significant. On %s p can only be one of few numbers; the mid-p-value, "+
+			"%.3g, is significant. More tasks will tell", name, d.P, counted(d.Wins+d.Losses, "task that differs", "tasks that differ"), d.MidP))
+	default:
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval leaves 0 out though neither p = %.3g nor the mid-p-value %.3g is significant. Intervals over few tasks are "+
+			"rough; the verdict follows the test, which holds its level on any number of tasks", name, d.P, d.MidP))
+	}
+}
+
+// power is what a comparison on these tasks could have shown: the difference of pass@1 that is found in 80 of 100 comparisons whose tasks scatter as
+// these do.
+func (c *Comparison) power(differences []float64, o Options) {
+	n := float64(len(differences))
+	if len(differences) >= 2*fewTasks || n < 2 || agree(differences) {
+		return
+	}
+	mean, squares := sum(differences)/n, 0.0
+	for _, d := range differences {
+		squares += (d - mean) * (d - mean)
+	}
+	const found = 0.8
+	shown := (studentQuantile(o.Confidence, len(differences)-1) + normalQuantile(found)) * math.Sqrt(squares/(n-1)/n)
+	c.Notes = append(c.Notes, fmt.Sprintf("power: on %s like these a true difference of pass@1 of about %.2f is shown in 80 of 100 comparisons, and a smaller one more "+
+		"seldom", counted(len(differences), "task", "tasks"), min(shown, 1)))
 }

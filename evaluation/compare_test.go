@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -16,7 +17,7 @@ func TestSignFlipOfDarwinsPlants(t *testing.T) {
 	if sum(d) != 314 {
 		t.Fatal("not Darwin's figures")
 	}
-	if p, exact := signFlip(d, Options{Resamples: 100}); p != 2*863./32768 || !exact {
+	if p, _, exact := signFlip(d, Options{Resamples: 100}); p != 2*863./32768 || !exact {
 		t.Errorf("p = %g (exact: %v), want %g", p, exact, 2*863./32768)
 	}
 }
@@ -42,7 +43,7 @@ func TestSignFlipOfAllFlips(t *testing.T) {
 			}
 		}
 		want := float64(hits) / float64(uint(1)<<len(d))
-		if p, exact := signFlip(d, Options{Resamples: 100}); math.Abs(p-want) > 1e-12 || !exact {
+		if p, _, exact := signFlip(d, Options{Resamples: 100}); math.Abs(p-want) > 1e-12 || !exact {
 			t.Errorf("%v: p = %g (exact: %v), want %g", d, p, exact, want)
 		}
 	}
@@ -73,12 +74,12 @@ func TestSampledFlips(t *testing.T) {
 				want += p
 			}
 		}
-		p, exact := signFlip(d, Options{Resamples: 40_000, Seed: 5})
+		p, _, exact := signFlip(d, Options{Resamples: 40_000, Seed: 5})
 		if exact || math.Abs(p-want) > 4*math.Sqrt(want*(1-want)/40_000)+1e-4 {
 			t.Errorf("%d differences: p = %g (exact: %v), want about %g", n, p, exact, want)
 		}
 	}
-	if p, _ := signFlip(slices.Repeat([]float64{1}, 200), Options{Resamples: 1000}); p != 1./1001 {
+	if p, _, _ := signFlip(slices.Repeat([]float64{1}, 200), Options{Resamples: 1000}); p != 1./1001 {
 		t.Errorf("a sampled p is never 0 and here no flip reaches: %g", p)
 	}
 }
@@ -86,10 +87,10 @@ func TestSampledFlips(t *testing.T) {
 // TestTiesAreNotFlipped: of many tasks of which few differ, all flips are tried.
 func TestTiesAreNotFlipped(t *testing.T) {
 	d := append(make([]float64, 300), 0.5, 0.5, 1e-17, -0.5, 1, 1)
-	if p, exact := signFlip(d, Options{Resamples: 100}); p != 8./32 || !exact { // 3.5, and 2.5 in three ways, of either sign
+	if p, _, exact := signFlip(d, Options{Resamples: 100}); p != 8./32 || !exact { // 3.5, and 2.5 in three ways, of either sign
 		t.Errorf("p = %g (exact: %v)", p, exact)
 	}
-	if p, exact := signFlip(make([]float64, 20), Options{Resamples: 100}); p != 1 || !exact {
+	if p, _, exact := signFlip(make([]float64, 20), Options{Resamples: 100}); p != 1 || !exact {
 		t.Errorf("no difference at all: p = %g (exact: %v)", p, exact)
 	}
 }
@@ -234,7 +235,7 @@ func TestVerdictsHoldTheirLevel(t *testing.T) {
 				d[i] += float64(rng.IntN(2)) - float64(rng.IntN(2))
 			}
 		}
-		if p, _ := signFlip(d, Options{Resamples: 100}); p <= 0.05 {
+		if p, _, _ := signFlip(d, Options{Resamples: 100}); p <= 0.05 {
 			wrong++
 		}
 	}
@@ -245,7 +246,7 @@ func TestVerdictsHoldTheirLevel(t *testing.T) {
 
 func TestCompareNothing(t *testing.T) {
 	a, b := rewards(map[string][]float64{"a": {1}}), rewards(map[string][]float64{"b": {1}})
-	if _, err := Compare(a, b, "new", "old", Options{}); err == nil || !strings.Contains(err.Error(), "new with old: there is no task") {
+	if _, err := Compare(a, b, "new", "old", Options{}); err == nil || !strings.Contains(err.Error(), "new with old: no task has a scored attempt in both") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Compare(a, nil, "new", "old", Options{}); err == nil || !strings.Contains(err.Error(), "old: there are no attempts") {
@@ -257,5 +258,58 @@ func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= 1e-9*max(1, math.Abs(want))) {
 		t.Errorf("%s: got %.12g, want %.12g", what, got, want)
+	}
+}
+
+// TestVerdictAndIntervalAgree, or a note says why they do not, and what comparisons on so few tasks can show.
+func TestVerdictAndIntervalAgree(t *testing.T) {
+	side := func(rewards ...float64) (list []Attempt) {
+		for i, r := range rewards {
+			for j := range 4 {
+				pass := 0.0
+				if float64(j) < 4*r {
+					pass = 1
+				}
+				list = append(list, Attempt{Rollout: fmt.Sprintf("g%d-%d", i, j), Task: fmt.Sprintf("t%02d", i), Reward: pass})
+			}
+		}
+		return list
+	}
+	c, err := Compare(side(1, 0.75, 1, 0.75, 1, 0.5), side(0, 0, 0, 0, 0, 0.5), "new", "old", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.PassAt[0]
+	if d.P != 0.0625 || d.MidP >= d.P || d.Verdict != NotShown || d.Difference.Low <= 0 {
+		t.Fatalf("%+v", d)
+	}
+	notes := strings.Join(c.Notes, "\n")
+	for _, want := range []string{"pass@1: the interval leaves 0 out though p = 0.0625 is not significant", "the mid-p-value, 0.0312, is significant", "power: on 6 tasks like these a true difference of pass@1 of about 0."} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("the notes lack %q:\n%s", want, notes)
+		}
+	}
+	same, err := Compare(side(1, 1, 0, 0), side(1, 1, 0, 0), "new", "old", Options{})
+	if notes := strings.Join(same.Notes, "\n"); err != nil || strings.Contains(notes, "though") || strings.Contains(notes, "power") {
+		t.Errorf("of equal sides: %v %s", err, notes)
+	}
+}
+
+// TestConditionsThatDiffer are noted, and those that are the same are not.
+func TestConditionsThatDiffer(t *testing.T) {
+	a := Conditions{Name: "new", Model: "m@2", Settings: map[string]string{"sampling": `{"temperature":1}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "1", "y": "1"}}
+	b := Conditions{Name: "old", Model: "m@1", Settings: map[string]string{"sampling": `{"temperature":0}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "2", "z": "1"}}
+	var c Comparison
+	c.Under(a, b)
+	if len(c.Notes) != 2 || !strings.Contains(c.Notes[0], `differ in sampling, which may be what the figures show: {"temperature":1} against {"temperature":0}`) || !strings.Contains(c.Notes[1], "1 task with the same name and other contents") {
+		t.Errorf("%q", c.Notes)
+	}
+	c = Comparison{}
+	if c.Under(a, a); len(c.Notes) > 0 {
+		t.Errorf("of equal conditions: %q", c.Notes)
+	}
+	var page strings.Builder
+	if err := WriteMarkdown(&page, Report{Title: "x", Conditions: []Conditions{a, b}}); err != nil || !strings.Contains(page.String(), "## Conditions") || !strings.Contains(page.String(), "m@2") {
+		t.Errorf("%v: %s", err, page.String())
 	}
 }

@@ -25,8 +25,12 @@ type Attempt struct {
 	ToolFailures int     `json:"tool_failures"`
 	Seconds      float64 `json:"seconds"`
 	StopReason   string  `json:"stop_reason,omitzero"`
-	Version      int64   `json:"version"`             // of the policy that sampled the last turn
-	Trajectory   string  `json:"trajectory,omitzero"` // the key of its object
+	// Forfeit is the class of what the agent did to its tests, where they gave no verdict by its doing. The attempt counts, and has not passed.
+	Forfeit string `json:"forfeit,omitzero"`
+	// Cause is stage and class of the failure of a failed attempt: "tools: sandbox".
+	Cause      string `json:"cause,omitzero"`
+	Version    int64  `json:"version"`             // of the policy that sampled the last turn
+	Trajectory string `json:"trajectory,omitzero"` // the key of its object
 }
 
 // Options are how figures are made of attempts. The zero value has the defaults.

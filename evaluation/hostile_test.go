@@ -99,8 +99,10 @@ func outline(markdown []byte) string {
 
 func TestPlain(t *testing.T) {
 	for in, want := range map[string]string{"shell-slugify": "shell-slugify", "größe 大きい": "größe 大きい", "a\tb\u200b\u2028c\x7f\xff": "a�b��c��", "abcdefgh": "abcdefgh", "abcdefghijklmno": "abcdefghijklm…"} {
-		if got := plain(in, 13); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
+		t.Run(in, func(t *testing.T) {
+			if got := plain(in, 13); got != want {
+				t.Errorf("%q: got %q, want %q", in, got, want)
+			}
+		})
 	}
 }

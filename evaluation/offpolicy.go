@@ -143,15 +143,17 @@ func (v *OffPolicy) scaleUp(ordinary, mean Estimate, scale float64) {
 
 const (
 	fewRollouts = 10  // as which an effective sample size is too small for an interval
-	smallPart   = 0.1 // of the rollouts
+	smallPart   = 0.5 // of the rollouts: the share below which particle filters draw anew (Liu and Chen 1998, JASA 93:1032)
 )
 
 func (v *OffPolicy) warn() {
 	if n := v.EffectiveSampleSize; n < fewRollouts || n < smallPart*float64(v.Rollouts) {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the effective sample size is %.3g of %d rollouts, and one has %.0f %% of the weight: the estimates and their intervals rest on few rollouts",
-			n, v.Rollouts, 100*v.LargestShare))
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the effective sample size is %.3g of %d rollouts (%.0f %%, warned of below %.0f %%), and one has %.0f %% of the "+
+			"weight: the estimates and their intervals rest on few of the rollouts",
+			n, v.Rollouts, 100*n/float64(v.Rollouts), 100*smallPart, 100*v.LargestShare))
 	}
 	if m := v.MeanWeight; m != nil && (m.Low > 1+1e-9 || m.High < 1-1e-9) { // sums round
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the mean weight is %.3g, where 1 is expected: the log-probabilities may not fit together (another temperature, another tokenisation), or what the candidate prefers was not sampled", m.Value))
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the mean weight is %.3g, where 1 is expected: the log-probabilities may not fit together (another temperature, "+
+			"another tokenisation), or what the candidate prefers was not sampled", m.Value))
 	}
 }

@@ -34,7 +34,7 @@ func TestOffPolicyValueOfABandit(t *testing.T) {
 	near(t, "mean weight", v.MeanWeight.Value, 1)
 	near(t, "effective sample size", v.EffectiveSampleSize, 200/(0.01/0.5+0.04/0.3+0.49/0.2))
 	near(t, "largest share", v.LargestShare, 3.5/200)
-	if len(v.Warnings) > 0 || v.Rollouts != 200 {
+	if len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "76.8 of 200 rollouts (38 %, warned of below 50 %)") || v.Rollouts != 200 {
 		t.Errorf("%+v", v)
 	}
 	// The error of a mean of weights w·r with known variance; the interval is wider than ± one of them on each side.
@@ -143,7 +143,7 @@ func TestOneRolloutHasAllTheWeight(t *testing.T) {
 		t.Errorf("an interval that does not say that all hangs on one rollout: %+v", v.Weighted)
 	}
 	near(t, "effective sample size", v.EffectiveSampleSize, 1)
-	if all := strings.Join(v.Warnings, "\n"); !strings.Contains(all, "1 of 50 rollouts, and one has 100 % of the weight") {
+	if all := strings.Join(v.Warnings, "\n"); !strings.Contains(all, "1 of 50 rollouts (2 %, warned of below 50 %), and one has 100 % of the weight") {
 		t.Errorf("warnings: %s", all)
 	}
 }
@@ -198,7 +198,7 @@ func TestRefusedRollouts(t *testing.T) {
 	}{
 		{Sampled{Behaviour: []float64{-1, -2}, Candidate: []float64{-1}}, `rollout "g": 2 sampled tokens have log-probabilities, and the candidate gives 1`},
 		{Sampled{}, "no sampled tokens"},
-		{Sampled{Behaviour: []float64{-1}, Candidate: []float64{0.5}}, "token 0: 0.5 is no log-probability"},
+		{Sampled{Behaviour: []float64{-1}, Candidate: []float64{0.5}}, "token 0: 0.5 is not a log-probability"},
 		{Sampled{Behaviour: []float64{0, math.Inf(-1)}, Candidate: []float64{0, 0}}, "token 1: -Inf"},
 		{Sampled{Behaviour: []float64{math.NaN()}, Candidate: []float64{0}}, "token 0: NaN"},
 		{Sampled{Behaviour: []float64{-1}, Candidate: []float64{-1}, Reward: math.NaN()}, "a reward of NaN"},
@@ -209,7 +209,7 @@ func TestRefusedRollouts(t *testing.T) {
 		}
 	}
 	good := Sampled{Rollout: "g", Behaviour: []float64{-1}, Candidate: []float64{-1}}
-	if _, err := OffPolicyValue([]Sampled{good, good}, Options{}); err == nil || !strings.Contains(err.Error(), `rollout "g" stands twice`) {
+	if _, err := OffPolicyValue([]Sampled{good, good}, Options{}); err == nil || !strings.Contains(err.Error(), `rollout "g" appears twice`) {
 		t.Errorf("twice: %v", err)
 	}
 	if _, err := OffPolicyValue(nil, Options{}); err == nil {

@@ -15,6 +15,8 @@ type Report struct {
 	// Summaries begin with the policy that the report is about; others are what it is compared with.
 	Summaries   []Summary    `json:"summaries"`
 	Comparisons []Comparison `json:"comparisons,omitzero"`
+	// Conditions are those of the summaries, in their order.
+	Conditions []Conditions `json:"conditions,omitzero"`
 	// Curve has a point for each version that was evaluated, by version.
 	Curve     []CurvePoint `json:"curve,omitzero"`
 	OffPolicy *OffPolicy   `json:"off_policy,omitzero"`

@@ -52,6 +52,9 @@ func (r Report) sections() (all []section) {
 	for _, c := range r.Comparisons {
 		all = append(all, c.section(), c.tasks())
 	}
+	if len(r.Conditions) > 0 {
+		all = append(all, r.conditions())
+	}
 	if len(r.Curve) > 0 {
 		all = append(all, r.versions())
 	}
@@ -91,6 +94,11 @@ func (r Report) results() section {
 	add("tasks", func(s Summary) string { return strconv.Itoa(s.Tasks) })
 	add("attempts", func(s Summary) string { return strconv.Itoa(s.Attempts) })
 	add("failed attempts", func(s Summary) string { return strconv.Itoa(s.Failed) })
+	ended := []cell{text("ended")}
+	for _, summary := range r.Summaries {
+		ended = append(ended, cell{Text: summary.Ended(), Name: true})
+	}
+	s.Rows = append(s.Rows, ended)
 	var ks []int
 	for _, summary := range r.Summaries {
 		for _, p := range summary.PassAt {
@@ -131,7 +139,8 @@ func (r Report) results() section {
 
 func (c Comparison) section() section {
 	s := section{Title: "Comparison", Of: []string{c.A, c.B}, Header: header("", "first", "second", "difference", "", "p", "ahead", "behind", "tied", "verdict"), Notes: c.Notes,
-		About: fmt.Sprintf("Paired over the %s that both have. The difference is the first minus the second, with an interval of %s; p is of a sign-flip test, and significant up to %s.",
+		About: fmt.Sprintf("Paired over the %s that both have. The difference is the first minus the second, with an interval of %s; p is of a sign-flip test, and "+
+			"significant up to %s; the verdict follows p.",
 			counted(c.Tasks, "task", "tasks"), percent(c.Confidence), part(1-c.Confidence))}
 	for _, d := range append(slices.Clone(c.PassAt), c.Reward) {
 		title, m := "reward", (*mark)(nil)
@@ -190,7 +199,7 @@ func (s Summary) attempts() section {
 				reward = "failed"
 			}
 			table.Rows = append(table.Rows, []cell{named(a.Rollout), named(a.Task), text(reward), number(a.Turns), number(a.Tokens), number(a.Sampled),
-				number(a.ToolCalls), number(a.ToolFailures), text(amount(a.Seconds)), named(a.StopReason), text(strconv.FormatInt(a.Version, 10)), named(a.Trajectory)})
+				number(a.ToolCalls), number(a.ToolFailures), text(amount(a.Seconds)), named(a.end()), text(strconv.FormatInt(a.Version, 10)), named(a.Trajectory)})
 		}
 	}
 	return table

@@ -13,26 +13,32 @@ const exactFlips = 16
 // the two sides exchangeable on each task, every sign would be as likely as its opposite, and p is the part of
 // all flips whose sum is as far from 0 as the observed one or farther. Differences of 0 change no sum. Of more than
 // 16 others the flips are drawn, and p is (hits + 1) / (draws + 1), which is never 0 and holds its level (Phipson and
-// Smyth 2010, arXiv:1603.05766). It is a test of tasks: what one task's attempts scatter is in its difference.
-func signFlip(differences []float64, o Options) (p float64, exact bool) {
+// Smyth 2010, arXiv:1603.05766). mid is the mid-p-value. It is a test of tasks: what one task's attempts scatter is in its difference.
+func signFlip(differences []float64, o Options) (p, mid float64, exact bool) {
 	d := slices.DeleteFunc(slices.Clone(differences), func(v float64) bool { return tie(v) })
 	var size float64
 	for _, v := range d {
 		size += math.Abs(v)
 	}
-	observed := math.Abs(sum(d)) - 1e-9*size // sums of another order of the same terms are as far
+	observed, farther := math.Abs(sum(d))-1e-9*size, math.Abs(sum(d))+1e-9*size // sums of another order of the same terms are as far
 	if len(d) <= exactFlips {
 		flips := uint64(1) << len(d)
-		return float64(reaching(d, 0, observed)) / float64(flips), true
+		p = float64(reaching(d, 0, observed)) / float64(flips)
+		return p, (p + float64(reaching(d, 0, farther))/float64(flips)) / 2, true
 	}
 	rng := rand.New(rand.NewPCG(uint64(o.Seed), 0x666c6970))
-	hits := 0
+	hits, beyond := 0, 0
 	for range o.Resamples {
-		if math.Abs(flipped(d, rng)) >= observed {
+		far := math.Abs(flipped(d, rng))
+		if far >= observed {
 			hits++
 		}
+		if far >= farther {
+			beyond++
+		}
 	}
-	return float64(hits+1) / float64(o.Resamples+1), false
+	p = float64(hits+1) / float64(o.Resamples+1)
+	return p, (p + float64(beyond+1)/float64(o.Resamples+1)) / 2, false
 }
 
 // reaching counts the choices of signs of d for which so far + Σ ±d is as far from 0 as bound.

@@ -1,7 +1,9 @@
 package evaluation
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -33,6 +35,10 @@ type Summary struct {
 	TokenCounts Histogram `json:"token_counts"`
 	// StopReasons counts the scored attempts by why they ended.
 	StopReasons map[string]int `json:"stop_reasons"`
+	// Forfeits counts the scored attempts that have no verdict of their tests by their agent's doing, by its class. They have not passed.
+	Forfeits map[string]int `json:"forfeits,omitzero"`
+	// Failures counts the failed attempts by stage and class.
+	Failures map[string]int `json:"failures,omitzero"`
 	// Versions of the policy that sampled, in order.
 	Versions []int64 `json:"versions"`
 	// Notes are what a reader should know before believing the figures.
@@ -78,7 +84,7 @@ func (s Summary) Pass(k int) (Estimate, bool) {
 }
 
 // Summarise makes a summary of a policy's attempts, which may be of any number for each task. It refuses attempts
-// that stand twice, that have no task, or whose figures are no numbers.
+// that are listed twice, that have no task, or whose figures are no numbers.
 func Summarise(name string, attempts []Attempt, o Options) (Summary, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -95,7 +101,11 @@ func Summarise(name string, attempts []Attempt, o Options) (Summary, error) {
 		t := &tasks[i]
 		s.Failed += len(t.failed)
 		s.ByTask = append(s.ByTask, t.summary(o))
+		for _, a := range t.failed {
+			s.Failures = counting(s.Failures, a.Cause)
+		}
 		for _, a := range t.scored {
+			s.Forfeits = counting(s.Forfeits, a.Forfeit)
 			turns, tokens = append(turns, a.Turns), append(tokens, a.Tokens)
 			s.StopReasons[a.StopReason]++
 			s.Versions = append(s.Versions, a.Version)
@@ -190,6 +200,11 @@ func (s *Summary) warnings(tasks, scored []task) (notes []string) {
 	if len(scored) < fewTasks {
 		notes = append(notes, fmt.Sprintf("intervals over fewer than %d tasks are rough: these are over %d", fewTasks, len(scored)))
 	}
+	for _, t := range scored {
+		if same := t.scored[0].Forfeit; same != "" && len(t.scored) > 1 && !slices.ContainsFunc(t.scored, func(a Attempt) bool { return a.Forfeit != same }) {
+			notes = append(notes, fmt.Sprintf("each attempt at %s was forfeited by %s: look at the task's verifier as well", plain(t.name, longestName), same))
+		}
+	}
 	if n := len(s.Versions); n > 1 {
 		notes = append(notes, fmt.Sprintf("%d versions of the policy sampled these attempts, %d to %d", n, s.Versions[0], s.Versions[n-1]))
 	}
@@ -204,6 +219,38 @@ func unknown(tasks []task) (low, high float64) {
 		high += float64(t.passed+len(t.failed)) / all
 	}
 	return low, high
+}
+
+// counting adds one to a count that begins as nil; "" is nothing to count.
+func counting(counts map[string]int, name string) map[string]int {
+	if name == "" {
+		return counts
+	}
+	if counts == nil {
+		counts = map[string]int{}
+	}
+	counts[name]++
+	return counts
+}
+
+// Ended says how the attempts ended, the most frequent end first: "5 finished, 2 max_turns; forfeited: 1 timeout; failed: 1 tools: sandbox".
+func (s Summary) Ended() string {
+	var parts []string
+	for _, p := range []struct {
+		title  string
+		counts map[string]int
+	}{{"", s.StopReasons}, {"forfeited: ", s.Forfeits}, {"failed: ", s.Failures}} {
+		names := slices.SortedFunc(maps.Keys(p.counts), func(a, b string) int {
+			return cmp.Or(cmp.Compare(p.counts[b], p.counts[a]), strings.Compare(a, b))
+		})
+		for i, name := range names {
+			names[i] = fmt.Sprintf("%d %s", p.counts[name], plain(cmp.Or(name, "without a reason"), longestName))
+		}
+		if len(names) > 0 {
+			parts = append(parts, p.title+strings.Join(names, ", "))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // some names the first of many.

@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -140,7 +141,7 @@ func TestRefusedAttempts(t *testing.T) {
 		{change: func(a *Attempt) { a.Turns = -1 }, want: "it has -1 turns"},
 		{change: func(a *Attempt) { a.Tokens = math.MaxInt }, want: "tokens"},
 		{change: func(a *Attempt) { a.Seconds = math.NaN() }, want: "it took NaN seconds"},
-		{change: func(a *Attempt) { a.Rollout, a.Task = "g1-1", "another" }, want: `rollout "g1-1" stands twice`},
+		{change: func(a *Attempt) { a.Rollout, a.Task = "g1-1", "another" }, want: `rollout "g1-1" appears twice`},
 		{o: Options{Confidence: 1}, want: "a confidence of 1"},
 		{o: Options{Confidence: math.NaN()}, want: "a confidence of NaN"},
 		{o: Options{Resamples: 99}, want: "99 resamples: it must be 100 to 1000000"},
@@ -223,5 +224,31 @@ func TestHistogram(t *testing.T) {
 		if total != len(values) || len(h.Counts) > maxBins || len(h.Edges) != len(h.Counts)+1 || h.Counts[0] == 0 || h.Counts[len(h.Counts)-1] == 0 {
 			t.Fatalf("%v: %+v", values, h)
 		}
+	}
+}
+
+// TestForfeitedAttemptsCount: what an agent did to its tests is an attempt that did not pass, and only what the machine failed is left out.
+func TestForfeitedAttemptsCount(t *testing.T) {
+	var attempts []Attempt
+	for i, a := range []Attempt{
+		{Reward: 1, StopReason: "finished"}, {Forfeit: "timeout", StopReason: "finished"}, {Forfeit: "timeout", StopReason: "max_turns"}, {Forfeit: "tampered", StopReason: "finished"},
+		{Failed: true, Cause: "tools: sandbox"},
+	} {
+		a.Rollout, a.Task = fmt.Sprintf("g000001-%d", i), "a"
+		attempts = append(attempts, a)
+	}
+	s, err := Summarise("x", attempts, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pass, _ := s.Pass(1); pass.Value != 0.25 || s.Failed != 1 || s.Forfeits["timeout"] != 2 {
+		t.Errorf("pass@1 is %+v with %d failed, forfeits %v", pass, s.Failed, s.Forfeits)
+	}
+	if got, want := s.Ended(), "3 finished, 1 max_turns; forfeited: 2 timeout, 1 tampered; failed: 1 tools: sandbox"; got != want {
+		t.Errorf("ended %q, want %q", got, want)
+	}
+	s, err = Summarise("x", attempts[1:3], Options{})
+	if notes := strings.Join(s.Notes, "\n"); err != nil || !strings.Contains(notes, "each attempt at a was forfeited by timeout: look at the task's verifier as well") {
+		t.Errorf("notes %q, %v", notes, err)
 	}
 }

@@ -48,7 +48,7 @@ func weigh(sampled []Sampled) ([]weighed, error) {
 	at, seen := map[string]int{}, map[string]bool{}
 	for _, s := range sampled {
 		if seen[s.Rollout] {
-			return nil, fmt.Errorf("rollout %q stands twice", s.Rollout)
+			return nil, fmt.Errorf("rollout %q appears twice", s.Rollout)
 		}
 		seen[s.Rollout] = true
 		scale, err := s.logWeight()
@@ -69,7 +69,7 @@ func weigh(sampled []Sampled) ([]weighed, error) {
 func (s Sampled) logWeight() (float64, error) {
 	switch {
 	case !(math.Abs(s.Reward) <= largestReward):
-		return 0, fmt.Errorf("a reward of %g is no number between -%g and %[2]g", s.Reward, largestReward)
+		return 0, fmt.Errorf("a reward of %g is not between -%g and %[2]g", s.Reward, largestReward)
 	case len(s.Behaviour) != len(s.Candidate):
 		return 0, fmt.Errorf("%d sampled tokens have log-probabilities, and the candidate gives %d", len(s.Behaviour), len(s.Candidate))
 	case len(s.Behaviour) == 0:
@@ -79,7 +79,7 @@ func (s Sampled) logWeight() (float64, error) {
 	for i, b := range s.Behaviour {
 		for _, p := range []float64{b, s.Candidate[i]} {
 			if !(p <= roundedUp && p >= lowestLogprob) {
-				return 0, fmt.Errorf("token %d: %g is no log-probability", i, p)
+				return 0, fmt.Errorf("token %d: %g is not a log-probability", i, p)
 			}
 		}
 		weight += s.Candidate[i] - b

@@ -173,7 +173,7 @@ func (b *Batch) readMetadata(meta annotations) error {
 	return nil
 }
 
-// encodeTexts writes the JSON columns; what holds nothing is the empty text. Names stand in their order.
+// encodeTexts writes the JSON columns; what holds nothing is the empty text. Names keep their order.
 func (r *sampleRow) encodeTexts() (err error) {
 	if len(r.RewardComponents) > 0 {
 		if r.components, err = marshal(r.RewardComponents); err != nil {

@@ -29,6 +29,26 @@ func BenchmarkArrowFiles(b *testing.B) {
 	})
 }
 
+// BenchmarkOwnRecords writes a short trajectory, and beside it the same compressed record batch by the Arrow library alone: library/own is how
+// many times longer the library takes.
+func BenchmarkOwnRecords(b *testing.B) {
+	trajectory := makeTrajectory(8, 1024/18)
+	file, err := storage.EncodeTrajectory(trajectory)
+	if err != nil {
+		b.Fatal(err)
+	}
+	record := readRecord(b, file)
+	var own, library time.Duration
+	for b.Loop() {
+		own += timed(func() { _, err = storage.EncodeTrajectory(trajectory) })
+		if err != nil {
+			b.Fatal(err)
+		}
+		library += timed(func() { writePlain(b, record, ipc.WithZstd()) })
+	}
+	b.ReportMetric(float64(library)/float64(own), "library/own")
+}
+
 func compare(b *testing.B, tokens int, encode func() ([]byte, error), decode func([]byte) error) {
 	file, err := encode()
 	if err != nil {
@@ -79,10 +99,10 @@ func readRecord(b *testing.B, file []byte) arrow.RecordBatch {
 	return record
 }
 
-func writePlain(b *testing.B, record arrow.RecordBatch) []byte {
+func writePlain(b *testing.B, record arrow.RecordBatch, options ...ipc.Option) []byte {
 	b.Helper()
 	var file bytes.Buffer
-	writer, err := ipc.NewFileWriter(&file, ipc.WithSchema(record.Schema()))
+	writer, err := ipc.NewFileWriter(&file, append(options, ipc.WithSchema(record.Schema()))...)
 	if err != nil {
 		b.Fatal(err)
 	}

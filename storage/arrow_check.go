@@ -133,7 +133,7 @@ func checkArrowBlock(file, block []byte) error {
 	offset, header, body := blockOf(block)
 	size := int64(len(file))
 	if offset < 8 || header < 16 || header > maxArrowHeader || body < 0 || offset > size || body > size || offset+header+body > size {
-		return fmt.Errorf("the record batch lies at %d with %d + %d bytes in a file of %d bytes", offset, header, body, size)
+		return fmt.Errorf("the record batch is at %d with %d + %d bytes in a file of %d bytes", offset, header, body, size)
 	}
 	message := file[offset : offset+header]
 	if binary.LittleEndian.Uint32(message) != continuation || int64(binary.LittleEndian.Uint32(message[4:])) > header-8 {
@@ -170,7 +170,7 @@ func checkArrowBuffers(batch flatbuffers.Table, body []byte) error {
 		at := int(vectorStart(batch, batchBuffers)) + 16*i
 		offset, length := int64At(batch.Bytes, at), int64At(batch.Bytes, at+8)
 		if offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset {
-			return fmt.Errorf("buffer %d lies at %d with %d bytes in a body of %d bytes", i, offset, length, len(body))
+			return fmt.Errorf("buffer %d is at %d with %d bytes in a body of %d bytes", i, offset, length, len(body))
 		}
 		if !compressed || length == 0 {
 			continue

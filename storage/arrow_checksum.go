@@ -22,7 +22,7 @@ func checksum(meta *metadata, columns []arrow.Array) string {
 	return fmt.Sprintf("crc32c:%08x", sum.Sum32())
 }
 
-// sumArray adds what an array without offset holds, whatever lies behind it in its buffers.
+// sumArray adds what an array without offset holds, whatever is behind it in its buffers.
 func sumArray(sum hash.Hash32, data arrow.ArrayData) {
 	n := data.Len()
 	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))

@@ -12,8 +12,10 @@ import (
 // Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a batch needs, below what a reader
 // elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
 const (
-	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata.
+	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata. Trajectories with reasoning have the version
+	// ReasonedSchema.
 	TrajectorySchema = "1"
+	ReasonedSchema   = "2"
 	BatchSchema      = "2"
 	// MaxArrowFile is the largest file in bytes.
 	MaxArrowFile = 256 << 20

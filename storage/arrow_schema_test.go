@@ -18,29 +18,33 @@ func TestDescriptionMatchesTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, makeTrajectory(1, 2)), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
-		schema := readSchema(t, file)
-		_, section, found := strings.Cut(string(text), title)
-		if !found {
-			t.Fatalf("no section %q", title)
-		}
-		section, _, _ = strings.Cut(section, "\n## ")
-		described := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\|").FindAllStringSubmatch(section, -1)
-		var want, got []string
-		for _, field := range schema.Fields() {
-			want = append(want, field.Name+" "+typeName(field.Type))
-		}
-		for _, row := range described {
-			got = append(got, row[1]+" "+strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(row[2]))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%sdescribed: %q\nin files:  %q", title, got, want)
-		}
-		for _, key := range schema.Metadata().Keys() {
-			if !strings.Contains(string(text), "`"+key+"`") {
-				t.Errorf("%sthe metadata %s are not described", title, key)
+	reasoned := makeTrajectory(1, 2)
+	reasoned.Messages[0].Reasoning = "hm"
+	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, reasoned), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
+		t.Run(title, func(t *testing.T) {
+			schema := readSchema(t, file)
+			_, section, found := strings.Cut(string(text), title)
+			if !found {
+				t.Fatalf("no section %q", title)
 			}
-		}
+			section, _, _ = strings.Cut(section, "\n## ")
+			described := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([^|]+) \\|").FindAllStringSubmatch(section, -1)
+			var want, got []string
+			for _, field := range schema.Fields() {
+				want = append(want, field.Name+" "+typeName(field.Type))
+			}
+			for _, row := range described {
+				got = append(got, row[1]+" "+strings.NewReplacer("&lt;", "<", "&gt;", ">").Replace(row[2]))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%sdescribed: %q\nin files:  %q", title, got, want)
+			}
+			for _, key := range schema.Metadata().Keys() {
+				if !strings.Contains(string(text), "`"+key+"`") {
+					t.Errorf("%sthe metadata %s are not described", title, key)
+				}
+			}
+		})
 	}
 }
 

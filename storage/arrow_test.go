@@ -102,12 +102,14 @@ func TestTrajectoryRoundTrip(t *testing.T) {
 		Messages: []storage.Message{{Role: "user", Content: "hello", PolicyVersion: -1}, {Index: 1, Role: "assistant", PolicyVersion: 3}}}
 	for name, want := range map[string]*storage.Trajectory{"small": makeTrajectory(3, 5), "large": makeTrajectory(40, 400), "text only": textOnly,
 		"no messages": {Run: "r", Rollout: "x"}, "no tokens": makeTrajectory(2, 0), "empty": {}} {
-		got, err := storage.DecodeTrajectory(encodeTrajectory(t, want))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: read back another trajectory:\n got %.2000v\nwant %.2000v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := storage.DecodeTrajectory(encodeTrajectory(t, want))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: read back another trajectory:\n got %.2000v\nwant %.2000v", name, got, want)
+			}
+		})
 	}
 }
 
@@ -116,12 +118,14 @@ func TestBatchRoundTrip(t *testing.T) {
 		"no tokens":     {Run: "r", Feed: "f", Ranks: 1, Whole: storage.Counts{Samples: 1, Rollouts: 1}, Samples: []storage.Sample{{TextOnly: true, Reward: 1, MicroBatch: -1}}},
 		"an empty rank": {Run: "r", Feed: "f", Rank: 1, Ranks: 2, MicroBatches: 4, Whole: storage.Counts{Samples: 3, SampledTokens: 30, Rollouts: 2}},
 		"of many ranks": makeBatch(1, 1), "odd": makeBatch(5, 13)} {
-		got, err := storage.DecodeBatch(encodeBatch(t, want))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: read back another batch:\n got %.2000v\nwant %.2000v", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := storage.DecodeBatch(encodeBatch(t, want))
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			} else if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: read back another batch:\n got %.2000v\nwant %.2000v", name, got, want)
+			}
+		})
 	}
 }
 
@@ -153,7 +157,7 @@ func TestEncodeRefusesWhatDisagrees(t *testing.T) {
 		{"NaN", func(m *storage.Message) { m.Logprobs[3] = float32(math.NaN()) }, "entry 3 of the logprobs is NaN"},
 		{"infinite", func(m *storage.Message) { m.Logprobs[0] = float32(math.Inf(-1)) }, "entry 0 of the logprobs is -Inf"},
 		{"token", func(m *storage.Message) { m.TokenIDs[4] = -100 }, "token 4 has the id -100"},
-		{"version", func(m *storage.Message) { m.PolicyVersion = -1 }, "token 0 was sampled, but the message has no policy version"},
+		{"version", func(m *storage.Message) { m.PolicyVersion = -2 }, "policy version -2 is negative"},
 		{"tool calls", func(m *storage.Message) { m.ToolCalls = `{"a":1}` }, "not a JSON array"},
 		{"broken tool calls", func(m *storage.Message) { m.ToolCalls = `[{"a":1}` }, "not a JSON array"},
 		{"turn", func(m *storage.Message) { m.Turn = -1 }, "turn -1"},
@@ -218,11 +222,13 @@ func TestEncodeRefusesABadBatch(t *testing.T) {
 		"fewer than here": {func(b *storage.Batch) { b.Whole.Samples = 2 }, "of a batch of"},
 		"one rank's all":  {func(b *storage.Batch) { b.Rank, b.Ranks = 0, 1 }, "over 1 ranks"},
 	} {
-		batch := makeBatch(3, 8)
-		c.change(batch)
-		if _, err := storage.EncodeBatch(batch); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			batch := makeBatch(3, 8)
+			c.change(batch)
+			if _, err := storage.EncodeBatch(batch); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+		})
 	}
 }
 

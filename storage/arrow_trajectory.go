@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -38,6 +39,27 @@ var messageColumns = []column[messageRow]{
 	durationColumn("duration", func(r *messageRow) *time.Duration { return &r.Duration }),
 }
 
+// reasonedColumns are those of a trajectory in which a message has reasoning. Others are written as they were before there was any.
+var reasonedColumns = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
+
+// form is the version and the columns of the trajectory's file.
+func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
+	if slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Reasoning != "" }) {
+		return ReasonedSchema, reasonedColumns
+	}
+	return TrajectorySchema, messageColumns
+}
+
+// formOf is that of a file; what is no file has the older one.
+func formOf(file []byte) (schema string, columns []column[messageRow]) {
+	schema, columns = TrajectorySchema, messageColumns
+	defer func() { _ = recover() }() // who reads the file says what is wrong with it
+	if _, err := openArrow(reasonedColumns, trajectoryKind, file, 1, ReasonedSchema); err == nil {
+		return ReasonedSchema, reasonedColumns
+	}
+	return schema, columns
+}
+
 // EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
 // The same trajectory gives the same bytes. It refuses a trajectory whose parts disagree, and ErrTooLarge ones.
 func EncodeTrajectory(t *Trajectory) ([]byte, error) {
@@ -60,7 +82,8 @@ func encodeTrajectory(t *Trajectory) ([]byte, error) {
 	for i := range rows {
 		rows[i] = messageRow{run: t.Run, group: t.Group, rollout: t.Rollout, task: t.Task, Message: t.Messages[i]}
 	}
-	return writeArrow(messageColumns, meta, rows)
+	_, columns := t.form()
+	return writeArrow(columns, meta, rows)
 }
 
 func (t *Trajectory) metadata() (*metadata, error) {
@@ -78,7 +101,8 @@ func (t *Trajectory) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", trajectoryKind)
-	meta.add("schema_version", TrajectorySchema)
+	schema, _ := t.form()
+	meta.add("schema_version", schema)
 	meta.addText("run_id", t.Run)
 	meta.addText("group_id", t.Group)
 	meta.addText("rollout_id", t.Rollout)
@@ -105,7 +129,8 @@ func DecodeTrajectory(file []byte) (*Trajectory, error) {
 }
 
 func decodeTrajectory(file []byte) (*Trajectory, error) {
-	meta, rows, err := readArrow(messageColumns, trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
+	schema, columns := formOf(file)
+	meta, rows, err := readArrow(columns, trajectoryKind, schema, file, func(n int) []messageRow { return make([]messageRow, n) })
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ var compressor = func() *zstd.Encoder {
 // arrowV5 is the metadata version of Arrow 1.0 and later.
 const arrowV5 = 4
 
-// part is a record batch as it stands in a file.
+// part is a record batch as it is in a file.
 type part struct{ message, body []byte }
 
 func (p part) size() int { return len(p.message) + len(p.body) }

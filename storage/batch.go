@@ -3,9 +3,18 @@ package storage
 // VersionSegment says which policy version sampled the tokens [Start, Start+Length) of a sample.
 type VersionSegment struct {
 	Start, Length int32
-	Version       int64
+	Version       int64 // -1: nobody reported it
 	// Stale: the version was further behind than the feed's bound when the batch was made. The feed keeps such tokens and says so.
 	Stale bool
+}
+
+// StaleAt reports whether the tokens are more than max versions older than a policy version. What nobody reported counts as the version
+// with which the rollout was started, the oldest that it can be.
+func (v VersionSegment) StaleAt(version, dispatched, max int64) bool {
+	if v.Version < 0 {
+		return version-dispatched > max
+	}
+	return version-v.Version > max
 }
 
 // TurnSpan says that the tokens [Start, Start+Length) of a sample were sampled in a turn of its rollout.
@@ -68,7 +77,7 @@ type Batch struct {
 // Counts are what means over a whole step are divided by.
 type Counts struct{ Samples, SampledTokens, Rollouts int64 }
 
-// Count counts samples. Those of one rollout stand together.
+// Count counts samples. Those of one rollout are together.
 func Count(samples []Sample) Counts {
 	c := Counts{Samples: int64(len(samples))}
 	for i := range samples {

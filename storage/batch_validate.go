@@ -73,7 +73,7 @@ func (s *Sample) validate(microBatches int) error {
 func checkVersions(segments []VersionSegment, tokens int) error {
 	end := int64(0)
 	for i, v := range segments {
-		if !follows(v.Start, v.Length, tokens, &end) || v.Version < 0 {
+		if !follows(v.Start, v.Length, tokens, &end) || v.Version < -1 {
 			return fmt.Errorf("policy version segment %d (start %d, length %d, version %d) does not fit after token %d of %d",
 				i, v.Start, v.Length, v.Version, end, tokens)
 		}

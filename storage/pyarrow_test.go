@@ -3,6 +3,7 @@ package storage_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,39 @@ func pyarrow(t *testing.T, args ...string) []byte {
 		t.Fatal(err)
 	}
 	return output
+}
+
+// TestParquetLine runs the line by which schemas/arrow.md makes Parquet of a run's files.
+func TestParquetLine(t *testing.T) {
+	document, err := os.ReadFile("../schemas/arrow.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(document), "\npython3 -c '")
+	line, _, ended := strings.Cut(line, "'\n")
+	if !ended {
+		t.Fatal("schemas/arrow.md has no line that begins with python3 -c '")
+	}
+	second := makeTrajectory(2, 0) // rows without tokens: empty lists
+	second.Rollout, second.TextOnly = "g000123-5", true
+	dir := t.TempDir()
+	var want []map[string]any
+	for i, trajectory := range []*storage.Trajectory{makeTrajectory(5, 30), second} {
+		file := filepath.Join(dir, "trajectories", fmt.Sprint("run-", i), "g.arrow") // of several runs, each in its folder
+		encoded := encodeTrajectory(t, trajectory)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, encoded, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, readWithPyarrow(t, encoded).Rows...)
+	}
+	pyarrow(t, "run", dir, line)
+	var read pyarrowFile
+	if err := json.Unmarshal(pyarrow(t, "parquet", filepath.Join(dir, "messages", "part-0.parquet")), &read); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(read.Rows, want) {
+		t.Errorf("%d rows, want %d; the first is\n%v, want\n%v", len(read.Rows), len(want), read.Rows[0], want[0])
+	}
 }
 
 // pyarrowFile is what the script prints of a file.
@@ -78,15 +112,19 @@ func TestPyarrowReadsTrajectories(t *testing.T) {
 	for key, want := range map[string]string{"kind": "trajectory", "schema_version": "1", "run_id": "quickstart", "group_id": "g000123", "rollout_id": "g000123-4",
 		"task": "shell-slugify", "stop_reason": "finished", "dispatch_version": "7", "text_only": "false", "messages": "12", "tokens": "360",
 		"sampled_tokens": "150", "min_policy_version": "7", "max_policy_version": "9"} {
-		if read.Metadata[key] != want {
-			t.Errorf("metadata %s = %q, want %q", key, read.Metadata[key], want)
-		}
+		t.Run(key, func(t *testing.T) {
+			if read.Metadata[key] != want {
+				t.Errorf("metadata %s = %q, want %q", key, read.Metadata[key], want)
+			}
+		})
 	}
 	for name, want := range map[string]string{"content": "string", "index": "int32", "token_ids": "list<item: int32>", "logprobs": "list<item: float>",
 		"loss_mask": "list<item: bool>", "policy_version": "int64", "started_at": "timestamp[ns, tz=UTC]", "duration": "duration[ns]"} {
-		if read.Types[name] != want {
-			t.Errorf("type of %s is %q, want %q", name, read.Types[name], want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if read.Types[name] != want {
+				t.Errorf("type of %s is %q, want %q", name, read.Types[name], want)
+			}
+		})
 	}
 	for i, m := range trajectory.Messages {
 		row := read.Rows[i]
@@ -116,9 +154,11 @@ func TestPyarrowReadsBatches(t *testing.T) {
 	}
 	for key, want := range map[string]string{"schema_version": "2", "rank": "1", "ranks": "2", "micro_batches": "3", "batch_samples": "1000000",
 		"batch_sampled_tokens": "1000000000", "batch_rollouts": "100000"} {
-		if read.Metadata[key] != want {
-			t.Errorf("metadata %s = %q, want %q", key, read.Metadata[key], want)
-		}
+		t.Run(key, func(t *testing.T) {
+			if read.Metadata[key] != want {
+				t.Errorf("metadata %s = %q, want %q", key, read.Metadata[key], want)
+			}
+		})
 	}
 	for i, s := range batch.Samples {
 		row := read.Rows[i]

@@ -22,11 +22,13 @@ func TestReferences(t *testing.T) {
 		`{"ref":1,"sha256":"y","size":1}`:                 nil,
 		`{"ref":"x","sha256":"y","size":"1"}`:             nil,
 	} {
-		got, err := storage.References([]byte(document))
-		slices.SortFunc(got, func(a, b storage.Ref) int { return cmp.Compare(a.Key, b.Key) })
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v", document, got, err)
-		}
+		t.Run(document, func(t *testing.T) {
+			got, err := storage.References([]byte(document))
+			slices.SortFunc(got, func(a, b storage.Ref) int { return cmp.Compare(a.Key, b.Key) })
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v, %v", document, got, err)
+			}
+		})
 	}
 	if _, err := storage.References([]byte(`{"ref`)); err == nil {
 		t.Error("half a document was read")

@@ -87,9 +87,11 @@ func TestSegment(t *testing.T) {
 			return r
 		},
 	} {
-		if _, err := writeSegment(change(makeRecords(5))); err == nil {
-			t.Errorf("%s was written", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := writeSegment(change(makeRecords(5))); err == nil {
+				t.Errorf("%s was written", name)
+			}
+		})
 	}
 	long := storage.NewSegmentWriter(strings.Repeat("r", 17<<10), "")
 	if err := long.Add(want[0]); err != nil {

@@ -83,7 +83,7 @@ func (w *SegmentWriter) Len() int {
 	return int(w.last - w.first + 1)
 }
 
-// Stored is the size of the full parts in bytes, as they will stand in the file.
+// Stored is the size of the full parts in bytes, as they will be in the file.
 func (w *SegmentWriter) Stored() int { return w.stored }
 
 // Parts is how many full parts there are.

@@ -30,6 +30,12 @@ var (
 	ErrCorrupt  = errors.New("corrupt data")
 )
 
+// IsUnusable reports whether an error is in an object or in the reference to it, and not in the store: the object is missing, damaged or
+// too large, or its key is invalid. Reading it again fails again.
+func IsUnusable(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrKey) || errors.Is(err, ErrTooLarge)
+}
+
 // Info describes one object.
 type Info struct {
 	Key  string

@@ -19,12 +19,13 @@ type Message struct {
 	Name       string // the tool's name
 	ToolCallID string
 	ToolCalls  string // JSON array of what the model asked for, or ""
+	Reasoning  string // what the model thought, where the server took it out of the text; ""
 
 	TokenIDs []int32   // what this message added; all rows of a segment concatenated are the whole sample
 	Logprobs []float32 // sampler's natural log-probabilities, one per token; 0 where not sampled
 	LossMask []bool    // one per token; true where the model sampled it
 
-	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled
+	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled, or nobody reported the version
 	FinishReason  string
 	Workspace     string    // key of the workspace's changes after the turn, or ""
 	StartedAt     time.Time // zero when unknown; nanoseconds are kept
@@ -66,11 +67,6 @@ func (m *Message) validate(textOnly bool) error {
 		return fmt.Errorf("policy version %d is negative", m.PolicyVersion)
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
-	}
-	for i, sampled := range m.LossMask {
-		if sampled && m.PolicyVersion < 0 {
-			return fmt.Errorf("token %d was sampled, but the message has no policy version", i)
-		}
 	}
 	if err := checkTokens(m.TokenIDs); err != nil {
 		return err

@@ -15,7 +15,7 @@ func (Unwritten) Put(context.Context, string, []byte) error { return nil }
 // PutIfAbsent implements Store.
 func (Unwritten) PutIfAbsent(context.Context, string, []byte) error { return nil }
 
-// CompareAndSwap implements Store. It fails: who swaps counts on what stands there.
+// CompareAndSwap implements Store. It fails: who swaps counts on what is there.
 func (Unwritten) CompareAndSwap(context.Context, string, string, []byte) (string, error) {
 	return "", errors.New("this store is read only")
 }

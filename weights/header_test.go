@@ -54,14 +54,16 @@ func TestWriteAndRead(t *testing.T) {
 		t.Errorf("metadata %v, %d tensors", h.Metadata, len(h.Tensors))
 	}
 	for name, want := range map[string][]float32{"a.weight": values, "half": {1, -2.5}, "scalar": {7}, "empty": {}} {
-		tensor, ok := h.Tensor(name)
-		got, err := tensor.ReadF32(bytes.NewReader(written.Bytes()))
-		if !ok || err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
-		}
-		if width := map[weights.Dtype]int64{weights.F32: 4, weights.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
-			t.Errorf("%s at byte %d is not aligned", name, tensor.Offset)
-		}
+		t.Run(name, func(t *testing.T) {
+			tensor, ok := h.Tensor(name)
+			got, err := tensor.ReadF32(bytes.NewReader(written.Bytes()))
+			if !ok || err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+			}
+			if width := map[weights.Dtype]int64{weights.F32: 4, weights.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
+				t.Errorf("%s at byte %d is not aligned", name, tensor.Offset)
+			}
+		})
 	}
 	tensor, _ := h.Tensor("bytes")
 	if got, err := tensor.Read(bytes.NewReader(written.Bytes())); err != nil || !bytes.Equal(got, []byte{1, 2, 3}) {
@@ -81,9 +83,11 @@ func TestWriteRefuses(t *testing.T) {
 		"is negative":          {{Name: "a", Dtype: weights.F32, Shape: []int64{-1, -1}, Bytes: make([]byte, 4)}},
 		"reserved":             {weights.NewF32("__metadata__", []int64{1}, []float32{1})},
 	} {
-		if err := weights.Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if err := weights.Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		})
 	}
 }
 

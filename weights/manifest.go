@@ -15,7 +15,10 @@ const (
 	// FormatFull says that a version's files are all that an inference server needs.
 	FormatFull = "full"
 
-	maxFiles     = 4096
+	maxFiles = 4096
+	// MaxVersion bounds the files of a version together, in bytes.
+	MaxVersion = 1 << 40
+
 	manifestName = "manifest.json"
 )
 
@@ -82,7 +85,7 @@ func (m *Manifest) check(policy string, version int64) error {
 	case len(m.Files) == 0 || len(m.Files) > maxFiles:
 		return corrupt("%d files (limit %d)", len(m.Files), maxFiles)
 	}
-	seen := map[string]bool{}
+	seen, total := map[string]bool{}, int64(0)
 	for _, file := range m.Files {
 		if !fileName.MatchString(file.Name) || seen[file.Name] {
 			return corrupt("file name %.140q is invalid or appears twice", file.Name)
@@ -90,6 +93,9 @@ func (m *Manifest) check(policy string, version int64) error {
 		seen[file.Name] = true
 		if err := file.Validate(); err != nil {
 			return corrupt("file %s: %w", file.Name, err)
+		}
+		if total += file.Size; total > MaxVersion { // each is at most storage.MaxObject, so the sum does not overflow
+			return corrupt("its files have more than %d bytes together", int64(MaxVersion))
 		}
 		if path.Dir(file.Key) != folder(policy, version) {
 			return corrupt("file %s lies elsewhere: %s", file.Name, file.Key)

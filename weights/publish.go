@@ -21,6 +21,13 @@ type Content struct {
 	Data []byte
 }
 
+// Source is a file that is read when its turn comes, and forgotten before the next one.
+type Source struct {
+	Name string
+	// Read gives the whole file.
+	Read func(ctx context.Context) ([]byte, error)
+}
+
 // Published says what Publish has done.
 type Published struct {
 	Manifest *Manifest
@@ -37,6 +44,21 @@ type Published struct {
 // Repeating it with the same files is safe and finishes what was interrupted. Other files under a version that was published are
 // refused: storage.ErrExists.
 func Publish(ctx context.Context, s storage.Store, policy string, version int64, files ...Content) (*Published, error) {
+	for _, file := range files { // before anything is written
+		if err := file.check(); err != nil {
+			return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
+		}
+	}
+	sources := make([]Source, len(files))
+	for i, file := range files {
+		sources[i] = Source{Name: file.Name, Read: func(context.Context) ([]byte, error) { return file.Data, nil }}
+	}
+	return PublishFrom(ctx, s, policy, version, sources)
+}
+
+// PublishFrom is Publish of files that are read one after the other: no more than one is in memory. A file whose structure is wrong ends it
+// with an ErrStructure; what was written by then is no part of any version, and garbage.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []Source) (*Published, error) {
 	published, err := publish(ctx, s, policy, version, files)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
@@ -44,17 +66,19 @@ func Publish(ctx context.Context, s storage.Store, policy string, version int64,
 	return published, nil
 }
 
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []Content) (*Published, error) {
-	if err := Check(policy, version, files); err != nil {
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []Source) (*Published, error) {
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = file.Name
+	}
+	if err := CheckNames(policy, version, names); err != nil {
 		return nil, err
 	}
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1}
 	for _, file := range files {
-		extension := path.Ext(file.Name)
-		key := folder(policy, version) + "/" + strings.TrimSuffix(file.Name, extension)
-		ref, err := storage.PutNamed(ctx, s, key, extension, file.Data)
+		ref, err := copyFile(ctx, s, folder(policy, version), file)
 		if err != nil {
-			return nil, fmt.Errorf("file %s: %w", file.Name, err)
+			return nil, err
 		}
 		m.Files = append(m.Files, File{Name: file.Name, Ref: ref})
 	}
@@ -69,39 +93,71 @@ func publish(ctx context.Context, s storage.Store, policy string, version int64,
 	return &Published{Manifest: m, Ref: ref, Current: current}, nil
 }
 
-// Check verifies names and structure of what is to be published; its errors lie in the files, not in the store.
-func Check(policy string, version int64, files []Content) error {
+// copyFile verifies one file and stores it under the key of its content.
+func copyFile(ctx context.Context, s storage.Store, folder string, file Source) (storage.Ref, error) {
+	data, err := file.Read(ctx)
+	if err != nil {
+		return storage.Ref{}, fmt.Errorf("file %s: %w", file.Name, err)
+	}
+	if err := (Content{Name: file.Name, Data: data}).check(); err != nil {
+		return storage.Ref{}, err
+	}
+	extension := path.Ext(file.Name)
+	ref, err := storage.PutNamed(ctx, s, folder+"/"+strings.TrimSuffix(file.Name, extension), extension, data)
+	if err != nil {
+		return storage.Ref{}, fmt.Errorf("file %s: %w", file.Name, err)
+	}
+	return ref, nil
+}
+
+// CheckNames verifies the names of what is to be published, before anything is read.
+func CheckNames(policy string, version int64, names []string) error {
 	if err := checkNames(policy, version); err != nil {
 		return err
 	}
-	return checkFiles(files)
-}
-
-// checkFiles verifies names and structure before anything is written.
-func checkFiles(files []Content) error {
-	if len(files) > maxFiles {
-		return fmt.Errorf("%d files (limit %d)", len(files), maxFiles)
+	if len(names) > maxFiles {
+		return fmt.Errorf("%d files (limit %d)", len(names), maxFiles)
 	}
 	seen, tensors := map[string]bool{}, false
-	for _, file := range files {
-		extension := path.Ext(file.Name)
-		if !fileName.MatchString(file.Name) || extension == "" || extension == "." || file.Name == manifestName || seen[file.Name] {
-			return fmt.Errorf("file name %.140q: want letters, digits and ._-, with an extension, once, and not %s", file.Name, manifestName)
+	for _, name := range names {
+		extension := path.Ext(name)
+		if !fileName.MatchString(name) || extension == "" || extension == "." || name == manifestName || seen[name] {
+			return fmt.Errorf("file name %.140q: want letters, digits and ._-, with an extension, once, and not %s", name, manifestName)
 		}
-		seen[file.Name] = true
-		if extension != ".safetensors" {
-			continue
-		}
-		tensors = true
-		if _, err := Validate(bytes.NewReader(file.Data), int64(len(file.Data)), 0); err != nil {
-			return fmt.Errorf("file %s: %w", file.Name, err)
-		}
+		seen[name] = true
+		tensors = tensors || extension == tensorsExtension
 	}
 	if !tensors {
 		return errNoTensors
 	}
 	return nil
 }
+
+// tensorsExtension is that of the files whose structure is verified.
+const tensorsExtension = ".safetensors"
+
+// ErrStructure means that a file of tensors is not what its header says.
+var ErrStructure = errors.New("not a safetensors file whose header fits its bytes")
+
+// structureError is an ErrStructure that says what is wrong.
+type structureError struct{ error }
+
+func (e structureError) Unwrap() error        { return e.error }
+func (e structureError) Is(target error) bool { return target == ErrStructure }
+
+// check verifies the structure of a file of tensors.
+func (c Content) check() error {
+	if path.Ext(c.Name) != tensorsExtension {
+		return nil
+	}
+	if _, err := Validate(bytes.NewReader(c.Data), int64(len(c.Data)), maxPublishedHeader); err != nil {
+		return fmt.Errorf("file %s: %w", c.Name, structureError{err})
+	}
+	return nil
+}
+
+// maxPublishedHeader bounds the headers of what is published, in bytes: parsing one takes several times its size.
+const maxPublishedHeader = 16 << 20
 
 func putManifest(ctx context.Context, s storage.Store, m *Manifest) (storage.Ref, error) {
 	data, err := m.encode()
@@ -154,12 +210,22 @@ func advance(ctx context.Context, s storage.Store, policy string, next pointer) 
 	return 0, fmt.Errorf("%d attempts: %w", swapAttempts, storage.ErrConflict)
 }
 
-// Fetch reads the files of a version and verifies their digests and, of tensors, their structure. storage.ErrNotFound
-// when the version was not published; storage.ErrCorrupt when the bytes are others.
+// Fetch reads the files of a version into memory, at most storage.MaxObject bytes together, and verifies their digests and, of tensors,
+// their structure. storage.ErrNotFound when the version was not published; storage.ErrCorrupt when the bytes are others.
 func Fetch(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []Content, error) {
 	m, err := FetchManifest(ctx, s, policy, version)
 	if err != nil {
 		return nil, nil, err
+	}
+	names, total := make([]string, len(m.Files)), int64(0)
+	for i, file := range m.Files {
+		names[i], total = file.Name, total+file.Size
+	}
+	if err = CheckNames(policy, version, names); err == nil && total > storage.MaxObject {
+		err = fmt.Errorf("%w: %d bytes in %d files (limit %d)", storage.ErrTooLarge, total, len(m.Files), storage.MaxObject)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("fetch policy %s, version %d: %w", policy, version, err)
 	}
 	files := make([]Content, len(m.Files))
 	for i, file := range m.Files {
@@ -169,8 +235,10 @@ func Fetch(ctx context.Context, s storage.Store, policy string, version int64) (
 		}
 		files[i] = Content{Name: file.Name, Data: data}
 	}
-	if err := checkFiles(files); err != nil {
-		return nil, nil, fmt.Errorf("fetch policy %s, version %d: %w", policy, version, err)
+	for _, file := range files {
+		if err := file.check(); err != nil {
+			return nil, nil, fmt.Errorf("fetch policy %s, version %d: %w", policy, version, err)
+		}
 	}
 	return m, files, nil
 }

@@ -254,10 +254,12 @@ func TestFetchRefusesWhatWasChanged(t *testing.T) {
 		`"policy"`:                              `"policy`,
 		`"sha256":`:                             `"sha512":`,
 	} {
-		put(published.Ref.Key, []byte(strings.ReplaceAll(string(manifest), name, change)))
-		if _, err := weights.FetchManifest(t.Context(), s, "repair", 1); !errors.Is(err, storage.ErrCorrupt) {
-			t.Errorf("manifest with %s: %v", change, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			put(published.Ref.Key, []byte(strings.ReplaceAll(string(manifest), name, change)))
+			if _, err := weights.FetchManifest(t.Context(), s, "repair", 1); !errors.Is(err, storage.ErrCorrupt) {
+				t.Errorf("manifest with %s: %v", change, err)
+			}
+		})
 	}
 	for _, pointer := range []string{"", "{}", `{"version":7}`, strings.Repeat("x", 100)} {
 		put(weights.PointerKey("repair"), []byte(pointer))

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Cost is what a sample of some tokens costs a trainer, in units of one token's share of the layers' matrices.
@@ -24,12 +24,12 @@ const hidden = 4096
 // twice what its tokens do.
 func Model(name string) (Cost, error) {
 	switch name {
-	case "", events.CostTokens:
+	case "", runfile.CostTokens:
 		return func(tokens int) float64 { return float64(tokens) }, nil
-	case events.CostAttention:
-		return func(tokens int) float64 { return float64(tokens) * (1 + float64(tokens)/(6*hidden)) }, nil
+	case runfile.CostAttention:
+		return func(tokens int) float64 { return float64(float64(tokens) * (1 + float64(tokens)/(6*hidden))) }, nil
 	}
-	return nil, fmt.Errorf("there is no cost model %q: use %s or %s", name, events.CostTokens, events.CostAttention)
+	return nil, fmt.Errorf("there is no cost model %q: use %s or %s", name, runfile.CostTokens, runfile.CostAttention)
 }
 
 // Balance gives each item, for example a group of rollouts, the rank that it goes to: the costliest first, each to the rank with the least

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 func model(t *testing.T, name string) Cost {
@@ -24,13 +24,15 @@ func TestModels(t *testing.T) {
 		tokens int
 		want   float64
 	}{
-		{"", 1000, 1000}, {events.CostTokens, 0, 0}, {events.CostTokens, 32768, 32768},
+		{"", 1000, 1000}, {runfile.CostTokens, 0, 0}, {runfile.CostTokens, 32768, 32768},
 		// 6h = 24,576: there attention costs as much as all matrices do.
-		{events.CostAttention, 0, 0}, {events.CostAttention, 24576, 2 * 24576}, {events.CostAttention, 12288, 1.5 * 12288},
+		{runfile.CostAttention, 0, 0}, {runfile.CostAttention, 24576, 2 * 24576}, {runfile.CostAttention, 12288, 1.5 * 12288},
 	} {
-		if got := model(t, c.name)(c.tokens); got != c.want {
-			t.Errorf("%q: %d tokens cost %g, want %g", c.name, c.tokens, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := model(t, c.name)(c.tokens); got != c.want {
+				t.Errorf("%q: %d tokens cost %g, want %g", c.name, c.tokens, got, c.want)
+			}
+		})
 	}
 	if _, err := Model("flops"); err == nil {
 		t.Error("an unknown model was found")
@@ -50,9 +52,11 @@ func TestBalance(t *testing.T) {
 		{"fewer items than ranks", []float64{5}, 3, []int{0}},
 		{"nothing", nil, 2, []int{}},
 	} {
-		if got := Balance(c.costs, c.ranks); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := Balance(c.costs, c.ranks); !slices.Equal(got, c.want) {
+				t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			}
+		})
 	}
 }
 
@@ -71,10 +75,12 @@ func TestPack(t *testing.T) {
 		{"a rank without samples", [][]int{{1, 1}, nil}, 10, [][]int{{0, 0}, {}}, 1},
 		{"nothing at all has one micro-batch", [][]int{nil}, 10, [][]int{{}}, 1},
 	} {
-		places, count := Pack(c.tokens, c.limit, model(t, events.CostTokens))
-		if count != c.count || !slices.EqualFunc(places, c.want, slices.Equal[[]int]) {
-			t.Errorf("%s: %v in %d micro-batches, want %v in %d", c.name, places, count, c.want, c.count)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			places, count := Pack(c.tokens, c.limit, model(t, runfile.CostTokens))
+			if count != c.count || !slices.EqualFunc(places, c.want, slices.Equal[[]int]) {
+				t.Errorf("%s: %v in %d micro-batches, want %v in %d", c.name, places, count, c.want, c.count)
+			}
+		})
 	}
 }
 
@@ -125,7 +131,7 @@ func TestPackConserves(t *testing.T) {
 		for r := range tokens {
 			tokens[r] = lengths(rng, rng.IntN(40))
 		}
-		cost := model(t, []string{events.CostTokens, events.CostAttention}[round%2])
+		cost := model(t, []string{runfile.CostTokens, runfile.CostAttention}[round%2])
 		places, count := Pack(tokens, limit, cost)
 		if again, _ := Pack(tokens, limit, cost); !slices.EqualFunc(places, again, slices.Equal[[]int]) {
 			t.Fatal("packing again packs otherwise")

@@ -33,7 +33,7 @@ const (
 type Chunk struct {
 	Start, End          int // bytes of the file, the end not included
 	FirstLine, LastLine int // from 1, the last included
-	// Symbols names the declarations that the chunk holds or lies in, "" for none. An embedder reads it before the text; the path
+	// Symbols names the declarations that the chunk holds or is in, "" for none. An embedder reads it before the text; the path
 	// it does not read, so that a file that moves keeps its vectors.
 	Symbols string
 	Text    string // valid UTF-8: other bytes are replaced
@@ -50,7 +50,7 @@ func (c *Chunk) Embedded() string {
 // ErrTooLarge says that a file is over MaxFile, or would have more than MaxChunks chunks.
 var ErrTooLarge = errors.New("too large to be cut into chunks")
 
-// Split cuts a file. Its path is as it stands in the index, with slashes.
+// Split cuts a file. Its path is as it is in the index, with slashes.
 func Split(path string, content []byte) ([]Chunk, error) {
 	if len(content) > MaxFile {
 		return nil, fmt.Errorf("chunks of %q: %w: %d bytes (limit %d)", path, ErrTooLarge, len(content), MaxFile)

@@ -6,7 +6,7 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// modifiers stand before what declares something.
+// modifiers come before what declares something.
 var modifiers = map[string]bool{
 	"export": true, "default": true, "declare": true, "async": true, "public": true, "private": true, "protected": true, "internal": true,
 	"static": true, "final": true, "abstract": true, "sealed": true, "open": true, "override": true, "inline": true, "virtual": true,

@@ -60,7 +60,7 @@ func (g *goLines) comment(content []byte, group *ast.CommentGroup) {
 	}
 }
 
-// placeComments gives comments the place of what they stand before.
+// placeComments gives comments the place of what they precede.
 func (g *goLines) placeComments() {
 	depth, fixed := 0, false
 	for i := len(g.lines) - 1; i >= 0; i-- {

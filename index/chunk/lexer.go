@@ -254,7 +254,8 @@ func (l *lexer) skipTemplate() {
 }
 
 // beforeValue are words after which a slash begins a regular expression.
-var beforeValue = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "delete": true, "void": true, "throw": true, "new": true, "else": true, "do": true, "await": true, "yield": true}
+var beforeValue = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "delete": true, "void": true, "throw": true, "new": true,
+	"else": true, "do": true, "await": true, "yield": true}
 
 func (l *lexer) valueMayStand() bool {
 	if wordByte(l.last) {

@@ -77,7 +77,7 @@ func price(lines []line) {
 	}
 }
 
-// setScopes gives each line the names of the declarations that it lies in.
+// setScopes gives each line the names of the declarations that it is in.
 func setScopes(lines []line) {
 	type open struct {
 		depth int

@@ -21,8 +21,8 @@ func newDimensionMemory(folder string, r *remote) dimensionMemory {
 	return dimensionMemory(filepath.Join(folder, hex.EncodeToString(sum[:16])))
 }
 
-// recall gives 0 where nothing is remembered.
-func (m dimensionMemory) recall() int {
+// load gives 0 if nothing is remembered.
+func (m dimensionMemory) load() int {
 	text, err := os.ReadFile(string(m))
 	if err != nil {
 		return 0

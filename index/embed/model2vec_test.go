@@ -107,20 +107,24 @@ func TestModel2VecRefuses(t *testing.T) {
 		"few mapped":       {with("mapping", made{"I32", []int{2}, packed([]int32{0, 1})}), "2 rows for 3 tokens"},
 		"few weights":      {with("weights", made{"F32", []int{2}, packed([]float32{0, 1})}), "2 weights for 3 tokens"},
 	} {
-		if _, err := Open("model2vec:"+folder(t, c.tensors), ""); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: the error is %v, want one with %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Open("model2vec:"+folder(t, c.tensors), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: the error is %v, want one with %q", name, err, c.want)
+			}
+		})
 	}
 	for name, content := range map[string]string{
 		"config.json": `{"model_type":"bert"}`, "tokenizer.json": "{", "model.safetensors": "too short",
 	} {
-		dir := folder(t, whole)
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Open("model2vec:"+dir, ""); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: the error is %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t, whole)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open("model2vec:"+dir, ""); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		})
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // Where the key of a server stands.
@@ -33,12 +33,12 @@ const (
 	maxText    = 16 << 10  // bytes of one text: models take some 8000 tokens, and most fewer. The rest is left out
 	inFlight   = 4
 
-	tries       = 6
-	leastRest   = 500 * time.Millisecond
-	mostRest    = 30 * time.Second
 	requestTime = time.Minute
 	openTime    = 2 * time.Minute
 )
+
+// askAgain is how long a server rests after a request that may still become right, and how often that is made.
+var askAgain = retry.Policy{First: 500 * time.Millisecond, Most: 30 * time.Second, Tries: 6}
 
 // remote asks an OpenAI-compatible server.
 type remote struct {
@@ -49,7 +49,7 @@ type remote struct {
 	dimensions int
 	memory     dimensionMemory
 	id         string
-	rest       time.Duration // after the first try that failed; doubled with each further one
+	again      retry.Policy
 }
 
 func openRemote(spec, memory string) (*remote, error) {
@@ -72,7 +72,7 @@ func openRemote(spec, memory string) (*remote, error) {
 // measure learns how many dimensions the model has: from what is remembered of the server, or by asking it.
 func (r *remote) measure(memory string) error {
 	r.memory = newDimensionMemory(memory, r)
-	if r.dimensions = r.memory.recall(); r.dimensions > 0 {
+	if r.dimensions = r.memory.load(); r.dimensions > 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
@@ -98,7 +98,7 @@ func parseRemote(spec string) (*remote, error) {
 	if model == "" {
 		return nil, fmt.Errorf("%s names no model: add #MODEL", base)
 	}
-	r := &remote{model: model, rest: leastRest}
+	r := &remote{model: model, again: askAgain}
 	for name, values := range u.Query() {
 		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 || r.asked > MaxDimensions || len(values) > 1 {
 			return nil, fmt.Errorf("%s: %s: want ?dimensions=N, N within 1 and %d", base, name, MaxDimensions)
@@ -203,7 +203,7 @@ func direction(values []float32) []float32 {
 // ask tries again what may become right, and rests in between.
 func (r *remote) ask(ctx context.Context, texts []string) ([][]float32, error) {
 	request := inference.EmbeddingRequest{Model: r.model, Input: texts, Dimensions: r.asked}
-	for try, rest := 1, r.rest; ; try, rest = try+1, min(2*rest, mostRest) {
+	for try := 1; ; try++ {
 		vectors, err := r.once(ctx, request)
 		if err == nil {
 			return vectors, nil
@@ -212,14 +212,11 @@ func (r *remote) ask(ctx context.Context, texts []string) ([][]float32, error) {
 		if !errors.As(err, &f) || !mayBecomeRight(f) || ctx.Err() != nil {
 			return nil, err
 		}
-		if try == tries {
-			return nil, fmt.Errorf("after %d tries: %w", tries, err)
+		if r.again.Spent(try) {
+			return nil, fmt.Errorf("after %d tries: %w", try, err)
 		}
-		wait := max(f.After, rest/2+rand.N(rest/2)) // not all at once
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, max(f.After, r.again.Delay(try))) {
 			return nil, fmt.Errorf("%w, the last answer being: %w", ctx.Err(), err)
-		case <-time.After(wait):
 		}
 	}
 }

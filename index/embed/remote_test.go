@@ -110,7 +110,7 @@ func (s *server) open(t *testing.T, query string) *remote {
 		t.Fatal(err)
 	}
 	r := e.(*remote)
-	r.rest = time.Millisecond
+	r.again.First = time.Millisecond
 	return r
 }
 
@@ -181,7 +181,7 @@ func TestRemoteTriesAgain(t *testing.T) {
 		"too many requests":      {faults: []http.HandlerFunc{status(429, "1")}, least: time.Second},
 		"without saying when":    {faults: []http.HandlerFunc{status(429, "")}},
 		"overload and a restart": {faults: []http.HandlerFunc{status(500, ""), status(503, ""), broken, half}},
-		"for good":               {faults: slices.Repeat([]http.HandlerFunc{status(502, "")}, tries), want: "after 6 tries"},
+		"for good":               {faults: slices.Repeat([]http.HandlerFunc{status(502, "")}, askAgain.Tries), want: "after 6 tries"},
 		"a wrong request":        {faults: []http.HandlerFunc{status(400, "")}, want: "400"},
 		"no right":               {faults: []http.HandlerFunc{status(403, "")}, want: "403"},
 		"somewhere else":         {faults: []http.HandlerFunc{status(307, "")}, want: "307"},

@@ -2,6 +2,7 @@ package ignore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -94,7 +95,8 @@ func gitSays(t testing.TB, root string, all map[string]bool) map[string]bool {
 	cmd.Dir, cmd.Stdin = root, &in
 	out, err := cmd.Output()
 	if err != nil && cmd.ProcessState.ExitCode() != 1 { // 1: none is ignored
-		t.Fatalf("git check-ignore: %v\n%s", err, err.(*exec.ExitError).Stderr)
+		exit, _ := errors.AsType[*exec.ExitError](err)
+		t.Fatalf("git check-ignore: %v\n%s", err, exit.Stderr)
 	}
 	ignored := map[string]bool{}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {

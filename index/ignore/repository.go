@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxAbove bounds the search for the repository that a folder lies in.
+// maxAbove bounds the search for the repository that a folder is in.
 const maxAbove = 64
 
 // Above reads the rules that reach into a directory from outside: .git/info/exclude, and the ignore files of the repository's
@@ -64,7 +64,7 @@ func Above(dir string) (*Folder, error) {
 	return above, nil
 }
 
-// repository finds the root of the working tree that a directory lies in, and the folder with its info/exclude; both are
+// repository finds the root of the working tree that a directory is in, and the folder with its info/exclude; both are
 // empty where there is none.
 func repository(dir string) (root, gitDir string, err error) {
 	for range maxAbove {

@@ -1,6 +1,6 @@
 // Package ignore reads ignore files as Git does, and says which entries of a tree they exclude.
 //
-// Rules stand in .gitignore of every folder and in .git/info/exclude of the repository. Over them stand .rondoignore and
+// Rules are in .gitignore of every folder and in .git/info/exclude of the repository. Over them stand .rondoignore and
 // .cursorignore, which have the same form and may also bring back (!name) what Git ignores. Nothing below an excluded folder is
 // looked at, so nothing there can be brought back. What Git alone has in its configuration (core.excludesFile) does not count:
 // an index must not depend on whose machine made it.
@@ -68,7 +68,7 @@ func (f *Folder) with(path string, files map[string]string) (*Folder, error) {
 			return nil, fmt.Errorf("%s%s: %w", path, name, err)
 		}
 		if child.total += len(patterns); child.total > maxTotal {
-			return nil, fmt.Errorf("%s%s: more than %d patterns together with those of the folders above", path, name, maxTotal)
+			return nil, fmt.Errorf("%s%s: more than %d patterns, including those of the folders above", path, name, maxTotal)
 		}
 		if name == GitFile {
 			child.git = patterns

@@ -65,9 +65,11 @@ func TestOwnFilesStandAboveGits(t *testing.T) {
 		{deep, "x.md", false, true}, // in a folder below others that have no files
 		{deep, "x.go", false, false},
 	} {
-		if got := c.in.Ignored(c.name, c.folder); got != c.want {
-			t.Errorf("%q in %q (folder %v): ignored is %v", c.name, c.in.path, c.folder, got)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.in.Ignored(c.name, c.folder); got != c.want {
+				t.Errorf("%q in %q (folder %v): ignored is %v", c.name, c.in.path, c.folder, got)
+			}
+		})
 	}
 }
 
@@ -92,9 +94,11 @@ func TestAbove(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"a.o": true, "a.excluded": true, "x": true, "y": true, "z": false, "a.own": false} {
-		if got := rules.Ignored(name, false); got != want {
-			t.Errorf("%s: ignored is %v", name, got)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := rules.Ignored(name, false); got != want {
+				t.Errorf("%s: ignored is %v", name, got)
+			}
+		})
 	}
 	if rules, err = rules.Own(map[string]string{GitFile: "*.own\n/z\n"}); err != nil {
 		t.Fatal(err)

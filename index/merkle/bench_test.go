@@ -31,7 +31,7 @@ func benchTree(b *testing.B) string {
 }
 
 // lstatAll looks at every entry, as little as there is to do: the limit that a walk is compared with.
-func lstatAll(b *testing.B, dir string, group *sync.WaitGroup, spare chan struct{}) {
+func lstatAll(b *testing.B, dir string, group *sync.WaitGroup, workers chan struct{}) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		b.Error(err)
@@ -46,10 +46,10 @@ func lstatAll(b *testing.B, dir string, group *sync.WaitGroup, spare chan struct
 			continue
 		}
 		select {
-		case spare <- struct{}{}:
-			group.Go(func() { defer func() { <-spare }(); lstatAll(b, name, group, spare) })
+		case workers <- struct{}{}:
+			group.Go(func() { defer func() { <-workers }(); lstatAll(b, name, group, workers) })
 		default:
-			lstatAll(b, name, group, spare)
+			lstatAll(b, name, group, workers)
 		}
 	}
 }

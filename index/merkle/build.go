@@ -31,7 +31,7 @@ func (n *Node) fill(files []splitFile, depth int) error {
 	for len(files) > 0 {
 		name := files[0].path[depth]
 		if name == "" || name == "." || name == ".." {
-			return fmt.Errorf("%q is no path within a tree", files[0].Path)
+			return fmt.Errorf("%q is not a path within a tree", files[0].Path)
 		}
 		end := slices.IndexFunc(files, func(f splitFile) bool { return f.path[depth] != name })
 		if end < 0 {
@@ -40,7 +40,7 @@ func (n *Node) fill(files []splitFile, depth int) error {
 		child := Node{Name: name}
 		if first := files[0]; len(first.path) == depth+1 {
 			if end > 1 {
-				return fmt.Errorf("%q stands twice, or is a file and a folder", first.Path)
+				return fmt.Errorf("%q appears twice, or is a file and a folder", first.Path)
 			}
 			child.Digest, child.Size = first.Digest, first.Size
 		} else if err := child.fill(files[:end], depth+1); err != nil {

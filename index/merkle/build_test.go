@@ -45,12 +45,14 @@ func TestBuildRefuses(t *testing.T) {
 	for name, paths := range map[string][]string{
 		"twice": {"a/b", "c", "a/b"}, "file and folder": {"a", "a/b"}, "empty name": {"a//b"}, "upwards": {"a/../b"}, "no name": {""}, "absolute": {"/a"},
 	} {
-		var list []File
-		for _, p := range paths {
-			list = append(list, File{Path: p})
-		}
-		if tree, err := Build(slices.Values(list)); err == nil {
-			t.Errorf("%s: %v", name, listOf(&tree))
-		}
+		t.Run(name, func(t *testing.T) {
+			var list []File
+			for _, p := range paths {
+				list = append(list, File{Path: p})
+			}
+			if tree, err := Build(slices.Values(list)); err == nil {
+				t.Errorf("%s: %v", name, listOf(&tree))
+			}
+		})
 	}
 }

@@ -16,7 +16,7 @@ var errTooLarge = errors.New("too large")
 const readTries = 3
 
 // content reads a regular file whole, with the stamp that belongs to what was read.
-func (w *walker) content(at place, name string, limit int64) ([]byte, stamp, error) {
+func (w *walker) content(at openFolder, name string, limit int64) ([]byte, stamp, error) {
 	for try := 1; ; try++ {
 		content, before, after, err := readOnce(at, name, limit)
 		if err != nil {
@@ -33,7 +33,7 @@ func (w *walker) content(at place, name string, limit int64) ([]byte, stamp, err
 	}
 }
 
-func readOnce(at place, name string, limit int64) (content []byte, before, after stamp, err error) {
+func readOnce(at openFolder, name string, limit int64) (content []byte, before, after stamp, err error) {
 	if before, err = statIn(at.root, at.list, name); err != nil {
 		return nil, before, after, err
 	}

@@ -26,11 +26,6 @@ type Changes struct {
 	Visited                  int // nodes looked at: it follows the size of the change, not of the trees
 }
 
-// Empty reports whether nothing changed.
-func (c *Changes) Empty() bool {
-	return len(c.Added)+len(c.Modified)+len(c.Removed)+len(c.Renamed) == 0
-}
-
 // Diff compares two trees. It takes what is unknown in the newer one for unchanged. The older one may be nil.
 func Diff(older, newer *Node) Changes {
 	d := differ{}

@@ -1,6 +1,7 @@
 package merkle
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -16,7 +17,7 @@ func statIn(_ *os.Root, list *os.File, name string) (stamp, error) {
 		if err == nil {
 			return stampOf(&s), nil
 		}
-		if err != syscall.EINTR {
+		if !errors.Is(err, syscall.EINTR) {
 			return stamp{}, &fs.PathError{Op: "stat", Path: name, Err: err}
 		}
 	}

@@ -123,9 +123,11 @@ func TestHostileStateIsRefused(t *testing.T) {
 		"another version":   append(header(99, 1<<20, 1000, 10, 255, 1, 1), 0),
 		"no limits":         append(header(1, 0, 0, 0, 0, 1, 1), 0),
 	} {
-		if s, err := decodeState(sealed(body)); err == nil || s != nil {
-			t.Errorf("%s: %v", why, err)
-		}
+		t.Run(why, func(t *testing.T) {
+			if s, err := decodeState(sealed(body)); err == nil || s != nil {
+				t.Errorf("%s: %v", why, err)
+			}
+		})
 	}
 	if _, err := decodeState(sealed(append(header(good...), "\x01\x01a"+file...))); err != nil {
 		t.Errorf("the frame of these cases is itself refused: %v", err)

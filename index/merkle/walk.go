@@ -60,8 +60,8 @@ func Walk(ctx context.Context, dir string, known *State, limits Limits) (*Result
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &walker{limits: limits, began: time.Now(), stop: stop, spare: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1)), skipped: map[source.Reason]int{}}
-	at := place{root: root, rules: rules}
+	w := &walker{limits: limits, began: time.Now(), stop: stop, workers: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1)), skipped: map[source.Reason]int{}}
+	at := openFolder{root: root, rules: rules}
 	node, memory := w.folder(ctx, at, known.root)
 	own, err := statRoot(root)
 	if err != nil {
@@ -90,8 +90,8 @@ func statRoot(root *os.Root) (stamp, error) {
 	return statOf(f)
 }
 
-// place is a folder that is being looked at.
-type place struct {
+// openFolder is a folder that is being looked at.
+type openFolder struct {
 	root  *os.Root
 	list  *os.File       // the same, for listing and looking at entries
 	rules *ignore.Folder // of the folders above; with the folder's own once they are read
@@ -103,7 +103,7 @@ type walker struct {
 	limits  Limits
 	began   time.Time
 	stop    context.CancelCauseFunc
-	spare   chan struct{} // a place for each goroutine beside the first
+	workers chan struct{} // limits the goroutines beside the first
 	seen    atomic.Int64
 	read    atomic.Int64
 	changed atomic.Bool
@@ -124,7 +124,7 @@ type found struct {
 }
 
 // folder looks at the entries of a folder. What cannot be seen stays as the state knows it.
-func (w *walker) folder(ctx context.Context, at place, known *remembered) (Node, *remembered) {
+func (w *walker) folder(ctx context.Context, at openFolder, known *remembered) (Node, *remembered) {
 	node := Node{}
 	names, err := w.open(ctx, &at)
 	if at.list != nil {
@@ -156,7 +156,7 @@ func (w *walker) folder(ctx context.Context, at place, known *remembered) (Node,
 }
 
 // open lists a folder, sorted, and reads its ignore files.
-func (w *walker) open(ctx context.Context, at *place) ([]string, error) {
+func (w *walker) open(ctx context.Context, at *openFolder) ([]string, error) {
 	err := context.Cause(ctx)
 	if err != nil {
 		return nil, err
@@ -206,8 +206,8 @@ func (w *walker) each(n int, do func(i int)) {
 			}
 		}
 		select {
-		case w.spare <- struct{}{}:
-			group.Go(func() { defer func() { <-w.spare }(); run() })
+		case w.workers <- struct{}{}:
+			group.Go(func() { defer func() { <-w.workers }(); run() })
 		default:
 			run()
 		}
@@ -215,7 +215,7 @@ func (w *walker) each(n int, do func(i int)) {
 	group.Wait()
 }
 
-func (w *walker) entry(ctx context.Context, at place, name string, known *remembered) found {
+func (w *walker) entry(ctx context.Context, at openFolder, name string, known *remembered) found {
 	path := join(at.path, name)
 	memory := known.find(name)
 	now, err := statIn(at.root, at.list, name)
@@ -256,7 +256,7 @@ func (w *walker) byKind(rules *ignore.Folder, name string, kind fs.FileMode, dep
 }
 
 // below goes into a folder.
-func (w *walker) below(ctx context.Context, at place, now stamp, name, path string, known *memory) found {
+func (w *walker) below(ctx context.Context, at openFolder, now stamp, name, path string, known *memory) found {
 	root, err := at.root.OpenRoot(name)
 	if err != nil {
 		return w.lost(path, name, known, err)
@@ -273,7 +273,7 @@ func (w *walker) below(ctx context.Context, at place, now stamp, name, path stri
 	if known != nil && known.folder != nil {
 		before = known.folder
 	}
-	node, after := w.folder(ctx, place{root: root, rules: rules, path: path, depth: at.depth + 1}, before)
+	node, after := w.folder(ctx, openFolder{root: root, rules: rules, path: path, depth: at.depth + 1}, before)
 	node.Name = name
 	return found{
 		node: node, keep: len(node.Children) > 0 || node.Partial,
@@ -296,7 +296,7 @@ func same(root *os.Root, entry stamp) error {
 }
 
 // file digests a file, unless its stamp is known.
-func (w *walker) file(at place, now stamp, name, path string, known *memory) found {
+func (w *walker) file(at openFolder, now stamp, name, path string, known *memory) found {
 	if reason := source.ByName(name); reason != source.Indexed {
 		return w.skip(path, reason)
 	}

@@ -24,7 +24,7 @@ const (
 	repository = "quality"
 )
 
-// Index puts the functions into an index in a store. Done is told how many are embedded.
+// Index puts the functions into an index in a store. Done receives how many are embedded.
 func (s *Set) Index(ctx context.Context, store storage.Store, embedder embed.Embedder, done func(int)) (*Index, error) {
 	keys := seal.New(seal.Key(sha256.Sum256([]byte(repository))))
 	base, err := segment.Load(ctx, store, keys, repository, nil)

@@ -20,7 +20,7 @@ type Score struct {
 	MRR      float64 `json:"mrr"`      // mean of 1/place, 0 below Depth
 }
 
-// Score asks every question. Done is told how many are answered.
+// Score asks every question. Done receives how many are answered.
 func (s *Set) Score(ctx context.Context, rank Ranking, done func(int)) (Score, error) {
 	var sum Score
 	for i, q := range s.Questions {

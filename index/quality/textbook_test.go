@@ -22,8 +22,10 @@ func TestTextbook(t *testing.T) {
 		"handle":     {2},
 		"unheard of": {},
 	} {
-		if got, err := b.Rank(t.Context(), question); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v; want %v", question, got, err, want)
-		}
+		t.Run(question, func(t *testing.T) {
+			if got, err := b.Rank(t.Context(), question); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%q: %v, %v; want %v", question, got, err, want)
+			}
+		})
 	}
 }

@@ -129,7 +129,7 @@ func (k *Keys) word(use, word string) uint64 {
 // Overhead is by how many bytes sealing makes something longer.
 const Overhead = 28
 
-// ErrSealed: bytes cannot be opened. They are damaged, were sealed with another key, or for another place.
+// ErrSealed means that bytes cannot be opened. They are damaged, were sealed with another key, or for another place.
 var ErrSealed = errors.New("cannot be opened: damaged, exchanged, or sealed with another key")
 
 // Seal encrypts data for a place, without which it cannot be opened again. The same data look different each time.

@@ -26,11 +26,13 @@ func TestNamesIn(t *testing.T) {
 		"camelCase camelCase":             "camelcase",
 		"fooBar 漢字 größeÄnderung":         "foobar größeänderung",
 	} {
-		got := namesIn(text)
-		slices.Sort(got)
-		if strings.Join(got, " ") != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			got := namesIn(text)
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				t.Errorf("%q: %q, want %q", text, got, want)
+			}
+		})
 	}
 }
 

@@ -68,18 +68,20 @@ func TestRanking(t *testing.T) {
 		"by words alone":                         {search.Query{Text: "unlike", Words: []string{"common"}}, "unlike/all.go", nil},
 		"by the vector alone":                    {search.Query{Vector: segmenttest.Vector("how to close it and go home")}, "docs/guide.md", nil},
 	} {
-		paths := found(t, b, want.query)
-		if want.first != "" && (len(paths) == 0 || paths[0] != want.first) {
-			t.Errorf("%s: %v, want %s first", name, paths, want.first)
-		}
-		last := -1
-		for _, path := range want.order {
-			if at := slices.Index(paths, path); at <= last {
-				t.Errorf("%s: %v, want %v in this order", name, paths, want.order)
-			} else {
-				last = at
+		t.Run(name, func(t *testing.T) {
+			paths := found(t, b, want.query)
+			if want.first != "" && (len(paths) == 0 || paths[0] != want.first) {
+				t.Errorf("%s: %v, want %s first", name, paths, want.first)
 			}
-		}
+			last := -1
+			for _, path := range want.order {
+				if at := slices.Index(paths, path); at <= last {
+					t.Errorf("%s: %v, want %v in this order", name, paths, want.order)
+				} else {
+					last = at
+				}
+			}
+		})
 	}
 }
 
@@ -93,13 +95,15 @@ func TestDirectory(t *testing.T) {
 		"store/": "store store/a.go store/deep/b.go", "./store": "store store/a.go store/deep/b.go", "/store//deep/": "store/deep/b.go",
 		"d.go": "d.go", "nothing": "", "a/../d.go": "d.go", ".": "d.go other/store/e.go store store-room/c.go store/a.go store/deep/b.go store0/d.go",
 	} {
-		q := query("w1")
-		q.Directory = directory
-		paths := found(t, b, q)
-		slices.Sort(paths)
-		if got := strings.Join(paths, " "); got != want {
-			t.Errorf("%q: %s, want %s", directory, got, want)
-		}
+		t.Run(directory, func(t *testing.T) {
+			q := query("w1")
+			q.Directory = directory
+			paths := found(t, b, q)
+			slices.Sort(paths)
+			if got := strings.Join(paths, " "); got != want {
+				t.Errorf("%q: %s, want %s", directory, got, want)
+			}
+		})
 	}
 }
 
@@ -115,11 +119,13 @@ func TestRefusedQueries(t *testing.T) {
 			q.Vector = slices.Repeat([]float32{float32(math.NaN())}, segmenttest.Dimensions)
 		},
 	} {
-		q := query("w1")
-		change(&q)
-		if hits, err := search.Run(t.Context(), b, q); err == nil {
-			t.Errorf("%s: %+v", name, hits)
-		}
+		t.Run(name, func(t *testing.T) {
+			q := query("w1")
+			change(&q)
+			if hits, err := search.Run(t.Context(), b, q); err == nil {
+				t.Errorf("%s: %+v", name, hits)
+			}
+		})
 	}
 	many := query(strings.Repeat("w1 other ", 10_000))
 	if paths := found(t, b, many); len(paths) != 1 {

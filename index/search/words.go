@@ -90,7 +90,7 @@ func namesIn(text string) (names []string) {
 	return slices.Compact(names)
 }
 
-// asName takes away what stands around and within a name in code: (*Reader).ReadAll() is Reader.ReadAll.
+// asName takes away what is around and within a name in code: (*Reader).ReadAll() is Reader.ReadAll.
 var asName = strings.NewReplacer("(", "", ")", "", "*", "", "&", "", "`", "")
 
 // composed reports whether a word is one that nobody writes but in code: with an underscore, a qualifier, a capital letter after a small

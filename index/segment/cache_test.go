@@ -3,13 +3,12 @@ package segment_test
 import (
 	"context"
 	"crypto/rand"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	mathrand "math/rand/v2"
 
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/segmenttest"

@@ -46,12 +46,14 @@ func TestRefusedChanges(t *testing.T) {
 		"too many chunks":       {func(c *segment.Change) { c.Put[0].Chunks = make([]segment.Chunk, segment.MaxFileChunks+1) }, segment.ErrChange},
 		"a vector that is none": {func(c *segment.Change) { c.Put[0].Chunks[0].Vector = nil }, segment.ErrNoVector},
 	} {
-		c := next.Change(keys, tree)
-		wrong.change(&c)
-		if _, err := load(t, store, "repo").Commit(t.Context(), c); !errors.Is(err, wrong.want) {
-			t.Errorf("%s: %v, want %v", name, err, wrong.want)
-		}
-		holds(t, load(t, store, "repo"), tree)
+		t.Run(name, func(t *testing.T) {
+			c := next.Change(keys, tree)
+			wrong.change(&c)
+			if _, err := load(t, store, "repo").Commit(t.Context(), c); !errors.Is(err, wrong.want) {
+				t.Errorf("%s: %v, want %v", name, err, wrong.want)
+			}
+			holds(t, load(t, store, "repo"), tree)
+		})
 	}
 }
 
@@ -282,9 +284,11 @@ func TestAdopt(t *testing.T) {
 			return load(t, store, "x").Adopt(t.Context(), segmenttest.Embedder, maps.All(map[string][32]byte{}))
 		},
 	} {
-		if b, err := b(); err != nil || b.Root() != "" {
-			t.Errorf("%s: adopted %q, %v", name, b.Root(), err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if b, err := b(); err != nil || b.Root() != "" {
+				t.Errorf("%s: adopted %q, %v", name, b.Root(), err)
+			}
+		})
 	}
 }
 

@@ -27,7 +27,7 @@ type tuning struct{ exactRows, clusteredIndex, clusteredRows int }
 
 var tuned = tuning{exactRows: ExactRows, clusteredIndex: 128 << 10, clusteredRows: 8 << 10}
 
-// clusters is from how many rows on a segment is clustered that stands beside others.
+// clusters is from how many rows on a segment is clustered that is beside others.
 func (t *tuning) clusters(others []*part) int {
 	rows := t.clusteredIndex
 	for _, p := range others {

@@ -17,7 +17,7 @@ type found struct {
 	words   int64
 }
 
-// pageOf is the page of files in which a path stands, if it stands in the segment; -1 when it cannot.
+// pageOf is the page of files in which a path stands, if it is in the segment; -1 when it cannot.
 func (p *part) pageOf(path string) int {
 	at, exact := slices.BinarySearchFunc(p.Paths, path, func(first []byte, path string) int { return strings.Compare(string(first), path) })
 	if exact {
@@ -57,7 +57,7 @@ func (b *Base) find(ctx context.Context, paths []string) (map[string]found, erro
 	return all, nil
 }
 
-// File tells whether a path is in the index, and the mark of its content: seal.Keys.Content of the digest.
+// File reports whether a path is in the index, and the mark of its content: seal.Keys.Content of the digest.
 func (b *Base) File(ctx context.Context, path string) (content [16]byte, ok bool, err error) {
 	all, err := b.find(ctx, []string{path})
 	f, ok := all[path]

@@ -30,7 +30,7 @@ var sectionNames = [sections]string{"files", "order", "ids", "vectors", "bits", 
 func (s section) String() string { return sectionNames[s] }
 
 // A row is a chunk's place in the order of paths, and of the chunks in a file. A slot is its place among the vectors: where there are
-// clusters, those of a cluster stand together; otherwise it is the row.
+// clusters, those of a cluster are together; otherwise it is the row.
 
 // Entries of a page. What is read whole has large pages; what is read here and there has small ones.
 const (
@@ -106,7 +106,7 @@ type part struct {
 
 func (p *part) liveRows() int { return p.Rows - p.DeadRows }
 
-// dead tells whether a file of the segment is.
+// dead reports whether a file of the segment is.
 func (p *part) dead(file int) bool {
 	return p.Dead != nil && p.Dead[file/8]&(1<<(file%8)) != 0
 }

@@ -39,7 +39,7 @@ type references struct {
 func encodeManifest(keys *seal.Keys, root string, m manifest, parts []*part) ([]byte, error) {
 	id, err := hex.DecodeString(root)
 	if err != nil || len(id) != rootBytes {
-		return nil, fmt.Errorf("%w: root %.80q is none that seal.Keys.Root makes", ErrChange, root)
+		return nil, fmt.Errorf("%w: root %.80q was not made by seal.Keys.Root", ErrChange, root)
 	}
 	if len(parts) > maxSegments {
 		return nil, fmt.Errorf("%w: %d segments (limit %d)", storage.ErrTooLarge, len(parts), maxSegments)
@@ -124,7 +124,7 @@ func (u *Update) validate() error {
 		return fmt.Errorf("%w: figures: %d bytes (limit %d), or no JSON", ErrChange, len(u.Figures), MaxFigures)
 	}
 	if id, err := hex.DecodeString(u.Root); err != nil || len(id) != rootBytes || hex.EncodeToString(id) != u.Root {
-		return fmt.Errorf("%w: root %.80q is none that seal.Keys.Root makes", ErrChange, u.Root)
+		return fmt.Errorf("%w: root %.80q was not made by seal.Keys.Root", ErrChange, u.Root)
 	}
 	return nil
 }

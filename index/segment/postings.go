@@ -29,7 +29,7 @@ func (l *list) add(row, count uint32) {
 	l.count++
 }
 
-// Posting says how often a word stands in a row.
+// Posting says how often a word is in a row.
 type Posting struct{ Row, Count uint32 }
 
 var errPostings = errors.New("malformed postings")

@@ -21,7 +21,7 @@ const (
 	kindSegments = "segments"
 )
 
-// ParseKey tells whether a key is one of an index, and whether it is a pointer: these move, and are never garbage.
+// ParseKey reports whether a key is one of an index, and whether it is a pointer: these move, and are never garbage.
 func ParseKey(key string) (ours, pointer bool) {
 	parts := strings.Split(key, "/")
 	if len(parts) != 4 || parts[0] != "index" {

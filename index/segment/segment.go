@@ -24,7 +24,7 @@ type Chunk struct {
 	ID                  [16]byte
 	Start, End          int
 	FirstLine, LastLine int
-	// Symbol names the declarations that the chunk holds or lies in, separated by ", "; or "".
+	// Symbol names the declarations that the chunk holds or is in, separated by ", "; or "".
 	Symbol string
 	// Words are what BM25 counts, with repetitions.
 	Words []string
@@ -85,6 +85,6 @@ var (
 	ErrEmbedder = errors.New("the index was made with another embedder")
 	// ErrChange: a change cannot be one of a tree.
 	ErrChange = errors.New("invalid change")
-	// ErrOverlay: what stands in memory alone cannot be built upon.
+	// ErrOverlay: what is in memory alone cannot be built upon.
 	ErrOverlay = errors.New("an overlay cannot be committed")
 )

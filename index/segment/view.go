@@ -283,7 +283,7 @@ func (p *part) below(read *pages, directory string) []stretch {
 	return []stretch{{at[0], at[1]}, {at[2], at[3]}}
 }
 
-// in tells whether a row is within the request's directory.
+// in reports whether a row is within the request's directory.
 func (v *partView) in(row uint32) bool {
 	for _, s := range v.within {
 		if row >= s.from && row < s.to {
@@ -323,7 +323,7 @@ func (v *View) Named() []Row {
 // RowOf names a row of a part.
 func RowOf(part int, row uint32) Row { return Row{int32(part), row} }
 
-// Within tells whether a row is within the request's directory.
+// Within reports whether a row is within the request's directory.
 func (v *View) Within(r Row) bool { return v.parts[r.part].in(r.row) }
 
 // Length is how many words a row has.
@@ -337,7 +337,7 @@ func (v *View) Class(r Row) Class {
 	return Class(p.classes[p.file(r.row)])
 }
 
-// Compare orders rows in a way that does not depend on how the index came about: by a mark of the path, and by where they stand in the file.
+// Compare orders rows in a way that does not depend on how the index came about: by a mark of the path, and by where they are in the file.
 func (v *View) Compare(a, b Row) int {
 	p, q := v.parts[a.part], v.parts[b.part]
 	f, g := p.file(a.row), q.file(b.row)

@@ -24,17 +24,7 @@ const (
 	Ruby
 	CSS // with SCSS and Less
 	Markdown
-	languages
 )
-
-var languageNames = [languages]string{"text", "go", "python", "javascript", "java", "c", "rust", "shell", "php", "ruby", "css", "markdown"}
-
-func (l Language) String() string {
-	if l < languages {
-		return languageNames[l]
-	}
-	return "unknown"
-}
 
 var byExtension = map[string]Language{
 	"go": Go,

@@ -52,7 +52,7 @@ func (r *Reason) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.40q is no reason to skip a file", text)
+	return fmt.Errorf("%.40q is not a known reason to skip a file", text)
 }
 
 // Version changes when Classify decides otherwise than before, so that what was remembered of a file does not count any more.
@@ -121,7 +121,7 @@ func binary(content []byte) bool {
 	return odd > len(head)/3
 }
 
-// headLines is how far down a file says that it is generated: a licence may stand above.
+// headLines is how far down a file says that it is generated: a licence may be above.
 const headLines = 50
 
 func generated(content []byte) bool {

@@ -32,9 +32,11 @@ func TestLanguageOf(t *testing.T) {
 		{"data.json", "", Text},
 		{"", "", Text},
 	} {
-		if got := LanguageOf(c.name, []byte(c.content)); got != c.want {
-			t.Errorf("%q %q: %v, want %v", c.name, c.content, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := LanguageOf(c.name, []byte(c.content)); got != c.want {
+				t.Errorf("%q %q: %v, want %v", c.name, c.content, got, c.want)
+			}
+		})
 	}
 }
 
@@ -68,9 +70,11 @@ func TestClassify(t *testing.T) {
 		{"a lock file", "web/package-lock.json", "{}", LockFile},
 		{"go.sum", "go.sum", "a v1 h1:x=\n", LockFile},
 	} {
-		if got := Classify(c.name, []byte(c.content)); got != c.want {
-			t.Errorf("%s: %v, want %v", c.why, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := Classify(c.name, []byte(c.content)); got != c.want {
+				t.Errorf("%s: %v, want %v", c.why, got, c.want)
+			}
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func (f *Folder) Current(ctx context.Context) (*View, error) {
 	keyed := f.keyed(&walked.Root)
 	v := &View{now: tree{}}
 	for path, n := range keyed.Files() {
-		v.now[path] = held{mark: [16]byte(n.Digest[:])}
+		v.now[path] = indexedFile{mark: [16]byte(n.Digest[:])}
 	}
 	root := f.root(&keyed)
 	if v.Base, err = segment.LoadRoot(ctx, f.Store, f.Keys, root, f.Cache); !errors.Is(err, storage.ErrNotFound) {

@@ -46,7 +46,7 @@ func (u *updating) run(ctx context.Context, walked *merkle.Result, show func(Pro
 		if err != nil {
 			return err
 		}
-		u.marks[file.Path] = held{file.Content, file.Chunks}
+		u.marks[file.Path] = indexedFile{file.Content, file.Chunks}
 	}
 	steps, err := u.marks.stepsTo(&keyed)
 	if err != nil {
@@ -120,7 +120,7 @@ func (u *updating) prepare(ctx context.Context, steps []step) ([]prepared, error
 		}
 		group.Go(func() error {
 			content, err := u.read(s.File)
-			if errors.Is(err, errMoved) {
+			if errors.Is(err, errChanged) {
 				list[i].moved = true
 				return nil
 			}
@@ -163,7 +163,7 @@ func (u *updating) change(ctx context.Context, list []prepared) (change segment.
 		u.state.Removed += u.marks[p.Path].chunks
 		delete(u.marks, p.Path)
 		if !p.removed {
-			u.marks[p.Path] = held{p.mark(), len(p.pieces)}
+			u.marks[p.Path] = indexedFile{p.mark(), len(p.pieces)}
 		}
 		for rule, n := range p.secrets {
 			u.state.Secrets[rule] += n

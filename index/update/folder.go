@@ -79,20 +79,20 @@ func below(root *os.Root) opener {
 		}
 		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 			f.Close()
-			return nil, errors.Join(err, errMoved)
+			return nil, errors.Join(err, errChanged)
 		}
 		return f, nil
 	}
 }
 
 // errMoved: a file is not what the walk saw.
-var errMoved = errors.New("changed while it was read")
+var errChanged = errors.New("changed while it was read")
 
 // read reads a file that must have the content that the walk saw, by its mark: errMoved where it has not.
 func (u *updating) read(file merkle.File) ([]byte, error) {
 	opened, err := u.open(file.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, errMoved
+		return nil, errChanged
 	}
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (u *updating) read(file merkle.File) ([]byte, error) {
 		return nil, err
 	}
 	if digestOf(u.Keys.Content(sha256.Sum256(content))) != file.Digest {
-		return nil, errMoved
+		return nil, errChanged
 	}
 	return content, nil
 }

@@ -43,7 +43,7 @@ func Identity(e embed.Embedder) string {
 	return fmt.Sprintf("%s-c%d-w%d", e.ID(), chunk.Version, words.Version)
 }
 
-// Load reads the index as it stands in the store; it is empty where there is none.
+// Load reads the index as it is in the store; it is empty where there is none.
 func (x *Index) Load(ctx context.Context) (*segment.Base, error) {
 	return segment.Load(ctx, x.Store, x.Keys, x.pointer(), x.Cache)
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/secrets"
 	"github.com/rondo-rl/rondo/index/chunk"
 	"github.com/rondo-rl/rondo/index/words"
+	"github.com/rondo-rl/rondo/redact"
 )
 
 // secretsWithin bounds the search of one file for secrets, which takes milliseconds unless the file is made for that.
@@ -30,7 +30,7 @@ func cut(ctx context.Context, path string, content []byte) (pieces []piece, drop
 	}
 	searching, cancel := context.WithTimeout(ctx, secretsWithin)
 	defer cancel()
-	found, err := secrets.Find(searching, string(content))
+	found, err := redact.Find(searching, string(content))
 	if ctx.Err() != nil {
 		return nil, nil, ctx.Err()
 	}
@@ -50,9 +50,9 @@ func cut(ctx context.Context, path string, content []byte) (pieces []piece, drop
 	return pieces, dropped, nil
 }
 
-// ruleOf is the rule of a secret that lies in a chunk, at least in part, or that its symbols repeat, such as a heading above it; "" for
+// ruleOf is the rule of a secret that is in a chunk, at least in part, or that its symbols repeat, such as a heading above it; "" for
 // none.
-func ruleOf(found []secrets.Span, content []byte, c chunk.Chunk) string {
+func ruleOf(found []redact.Span, content []byte, c chunk.Chunk) string {
 	for _, s := range found {
 		if s.Start < c.End && c.Start < s.End || strings.Contains(c.Symbols, string(content[s.Start:s.End])) {
 			return s.Rule

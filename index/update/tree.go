@@ -9,10 +9,10 @@ import (
 )
 
 // tree is what an index has of each file.
-type tree map[string]held
+type tree map[string]indexedFile
 
-// held is a file's content, by the key's mark, and its chunks.
-type held struct {
+// indexedFile is a file's content, by the key's mark, and its chunks.
+type indexedFile struct {
 	mark   [16]byte
 	chunks int
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // Of returns the words of a text, in its order and with repetitions. Identifiers are cut at changes of case, at '_' and at digits;
-// each part is lower case and lightly stemmed, and a composed identifier stands behind its parts as a whole, without '_': readFile,
+// each part is lower case and lightly stemmed, and a composed identifier is behind its parts as a whole, without '_': readFile,
 // read_file and ReadFile are all "read", "fil" and "readfile". Scripts without spaces give pairs of neighbouring characters.
 // Words may share the text's memory.
 func Of(text string) []string {

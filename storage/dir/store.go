@@ -15,8 +15,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"sync"
 
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/durable"
 )
 
 const (
@@ -31,6 +34,8 @@ type Store struct {
 	root  *os.Root // no key, and no symbolic link inside, leads out of it
 	alive *os.File // shared lock while open: temporary files of a dead process are recognised by nobody holding it
 	locks [stripes]keyLock
+	// named are folders whose names, and those of all above them, are on the disk.
+	named sync.Map
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -46,7 +51,7 @@ func Open(path string) (*Store, error) {
 }
 
 func open(path string) (*Store, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := durable.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(path)
@@ -182,6 +187,11 @@ func (s *Store) stat(ctx context.Context, key string) (storage.Info, error) {
 	defer file.Close()
 	held, err := file.Stat()
 	if err != nil {
+		return storage.Info{}, err
+	}
+	// Who is told of an object may name it in a fact instead of storing it again: a writer that was killed, or is still at it, may not
+	// have synced its name.
+	if err := s.keep(path.Dir(key)); err != nil {
 		return storage.Info{}, err
 	}
 	info := storage.Info{Key: key, Size: size, Modified: held.ModTime()}

@@ -32,7 +32,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error 
 func (s *Store) mustBeAbsent(key string) error {
 	switch _, err := s.root.Lstat(key); {
 	case err == nil:
-		return storage.ErrExists
+		return errors.Join(storage.ErrExists, s.keep(path.Dir(key)))
 	case missing(err):
 		return nil
 	default:
@@ -151,10 +151,16 @@ func (s *Store) writeTemp(data []byte) (name string, err error) {
 	return name, nil
 }
 
-// makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost folder is lost.
+// makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost folder is lost. One that is there
+// already may be so new that its name is not on the disk.
 func (s *Store) makeFolder(folder string) error {
-	if info, err := s.root.Stat(folder); err == nil && info.IsDir() {
+	if folder == "." {
 		return nil
+	}
+	if _, named := s.named.Load(folder); named {
+		if info, err := s.root.Stat(folder); err == nil && info.IsDir() {
+			return nil
+		}
 	}
 	parent := path.Dir(folder)
 	if err := s.makeFolder(parent); err != nil {
@@ -166,7 +172,16 @@ func (s *Store) makeFolder(folder string) error {
 			return err
 		}
 	}
-	return s.sync(parent)
+	if err := s.sync(parent); err != nil {
+		return err
+	}
+	s.named.Store(folder, true)
+	return nil
+}
+
+// keep returns when the names in a folder are on the disk, and those that lead to it.
+func (s *Store) keep(folder string) error {
+	return errors.Join(s.makeFolder(folder), s.sync(folder))
 }
 
 func (s *Store) sync(folder string) error {

@@ -54,9 +54,11 @@ func TestOpenRefuses(t *testing.T) {
 		"file://":              "want file:///absolute/path",
 		"s3://user:pw@bucket/": "with credentials",
 	} {
-		s, err := open.Open(t.Context(), location)
-		if err == nil || !strings.Contains(err.Error(), want) || s != nil {
-			t.Errorf("%q: %v, %v; want %q", location, s, err, want)
-		}
+		t.Run(location, func(t *testing.T) {
+			s, err := open.Open(t.Context(), location)
+			if err == nil || !strings.Contains(err.Error(), want) || s != nil {
+				t.Errorf("%q: %v, %v; want %q", location, s, err, want)
+			}
+		})
 	}
 }

@@ -54,7 +54,7 @@ const (
 // read: whatever is wrong with local state, the log has it all. A directory that another process has open is an
 // error.
 func Open(dir string, id Identity) (*DB, error) {
-	d, err := openIn(vfs.Default, dir, id)
+	d, err := openIn(waitForRoom(dir), dir, id)
 	if err != nil {
 		return nil, fmt.Errorf("open projection %s: %w", dir, err)
 	}

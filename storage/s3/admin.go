@@ -18,8 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// ErrUnable: the server has no users, or no policies.
-var ErrUnable = errors.New("the server cannot tell users apart")
+// ErrUnable means that the server has no users, or no policies.
+var ErrUnable = errors.New("the server has no separate users")
 
 var errTooMuch = errors.New("it writes where it may not: a statement of others in the bucket's policy allows it, or the server does not follow policies")
 
@@ -138,11 +138,15 @@ func (a *Admin) setUser(ctx context.Context, u User, known bool) error {
 	return err
 }
 
+// of is the configuration with a user's keys. Files hold those of the root user.
+func (c Config) of(u User) Config {
+	c.AccessKey, c.SecretKey, c.SessionToken, c.KeysInFiles = u.User, u.Secret, "", false
+	return c
+}
+
 // try does as a user what it may do, and what only those may who may write everywhere.
 func (a *Admin) try(ctx context.Context, u User) error {
-	c := a.config
-	c.AccessKey, c.SecretKey, c.SessionToken = u.User, u.Secret, ""
-	s, err := connect(c)
+	s, err := connect(a.config.of(u))
 	if err != nil {
 		return err
 	}

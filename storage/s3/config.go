@@ -23,13 +23,16 @@ type Config struct {
 
 	// CreateBucket makes the bucket if it is not there.
 	CreateBucket bool
+
+	// KeysInFiles: files hold the credentials (AWS_ACCESS_KEY_ID_FILE and its like), and are read again while the store is open.
+	KeysInFiles bool
 }
 
 const defaultRegion = "us-east-1"
 
 // ParseURL reads s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true. The credentials come from the environment:
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the files that variables of these names with _FILE behind name;
-// the region too (AWS_REGION), unless the URL names it.
+// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the files that variables of these names with _FILE behind name,
+// which are read again while the store is open, so that keys may be rotated; the region too (AWS_REGION), unless the URL names it.
 func ParseURL(text string) (Config, error) {
 	// The text may hold credentials in the wrong place, so no error here repeats it.
 	u, err := url.Parse(text)
@@ -44,10 +47,11 @@ func ParseURL(text string) (Config, error) {
 		return Config{}, errors.New("an S3 URL with a malformed query")
 	}
 	c := Config{Endpoint: query.Get("endpoint"), Region: query.Get("region"), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
-	for name, value := range map[string]*string{"AWS_ACCESS_KEY_ID": &c.AccessKey, "AWS_SECRET_ACCESS_KEY": &c.SecretKey, "AWS_SESSION_TOKEN": &c.SessionToken} {
-		if *value, err = secret(name); err != nil {
-			return Config{}, err
-		}
+	if c.AccessKey, c.SecretKey, c.SessionToken, err = environmentKeys(); err != nil {
+		return Config{}, err
+	}
+	for _, name := range []string{"AWS_ACCESS_KEY_ID_FILE", "AWS_SECRET_ACCESS_KEY_FILE", "AWS_SESSION_TOKEN_FILE"} {
+		c.KeysInFiles = c.KeysInFiles || os.Getenv(name) != ""
 	}
 	if c.Region == "" {
 		c.Region = os.Getenv("AWS_REGION")
@@ -63,6 +67,16 @@ func ParseURL(text string) (Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// environmentKeys reads the credentials that the environment holds or names files of.
+func environmentKeys() (access, secretKey, session string, err error) {
+	for name, value := range map[string]*string{"AWS_ACCESS_KEY_ID": &access, "AWS_SECRET_ACCESS_KEY": &secretKey, "AWS_SESSION_TOKEN": &session} {
+		if *value, err = secret(name); err != nil {
+			return "", "", "", err
+		}
+	}
+	return access, secretKey, session, nil
 }
 
 // secret reads a variable of the environment, or the file that the variable with _FILE behind its name names, as container engines hand

@@ -28,9 +28,11 @@ func TestParseURL(t *testing.T) {
 			c.Endpoint, c.Region, c.CreateBucket = "http://127.0.0.1:7070", "x", true
 		}),
 	} {
-		if got, err := s3.ParseURL(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got, err := s3.ParseURL(text); err != nil || got != want {
+				t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+			}
+		})
 	}
 	for text, want := range map[string]string{
 		"http://bucket":                 "not a URL of the form",
@@ -40,10 +42,12 @@ func TestParseURL(t *testing.T) {
 		"s3://bucket?create=perhaps":    "want true or false",
 		"s3://bucket?endpoint=a;b%zz=c": "malformed query",
 	} {
-		_, err := s3.ParseURL(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
-			t.Errorf("%s: %v, want %q and nothing hidden", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			_, err := s3.ParseURL(text)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("%s: %v, want %q and nothing hidden", text, err, want)
+			}
+		})
 	}
 }
 
@@ -74,10 +78,12 @@ func TestOpenRefusesABadConfiguration(t *testing.T) {
 		"not of the form":       func(c *s3.Config) { c.Endpoint = "127.0.0.1:7070" },
 		"the endpoint is not":   func(c *s3.Config) { c.Endpoint = "http://user:hidden@host" },
 	} {
-		c := good
-		change(&c)
-		if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			c := good
+			change(&c)
+			if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		})
 	}
 }

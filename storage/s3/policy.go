@@ -121,7 +121,7 @@ func (a *Admin) setPolicy(ctx context.Context, grants []Grant) error {
 			return fmt.Errorf("%w (%s): it makes users, and cannot hold them to anything", ErrUnable, response(err).Code)
 		}
 		if response(err).StatusCode >= 500 && len(text) > attributeRoom {
-			return fmt.Errorf("set the bucket's policy of %d bytes: %w; a server that keeps it in an extended attribute needs a file system with room for it "+
+			return fmt.Errorf("set the bucket's policy of %d bytes: %w; a server that keeps it in an extended attribute needs a file system with enough space for it "+
 				"(ext4 has about %d bytes, XFS 64 KiB), or versitygw's --sidecar", len(text), kind(ctx, err), attributeRoom)
 		}
 		return fmt.Errorf("set the bucket's policy: %w", kind(ctx, err))
@@ -141,7 +141,7 @@ func (c Config) foreign(policy string) (others []json.RawMessage, err error) {
 	for _, text := range present.Statement {
 		var s struct{ Sid string }
 		if err := json.Unmarshal(text, &s); err != nil {
-			return nil, errors.New("the bucket has a policy with a statement that is none; Rondo leaves it alone")
+			return nil, errors.New("the bucket has a policy with a malformed statement; Rondo leaves it alone")
 		}
 		if !strings.HasPrefix(s.Sid, c.sid()) {
 			others = append(others, text)

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -72,9 +71,9 @@ func (s *Store) read(ctx context.Context, key string, options minio.GetObjectOpt
 	if err := storage.ValidateKey(key); err != nil {
 		return nil, "", err
 	}
-	for attempt := range attempts {
-		if err := pause(ctx, attempt); err != nil {
-			return nil, "", err
+	for attempt := range tryAgain.Tries {
+		if !tryAgain.Wait(ctx, attempt) {
+			return nil, "", ctx.Err()
 		}
 		body, info, _, openErr := s.retrying.GetObject(ctx, s.bucket, s.prefix+key, options)
 		if openErr != nil {
@@ -132,18 +131,5 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 		if err := ctx.Err(); err != nil {
 			yield(storage.Info{}, s.failed("list", prefix, err))
 		}
-	}
-}
-
-// pause waits before every attempt but the first, doubling.
-func pause(ctx context.Context, attempt int) error {
-	if attempt == 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(min(firstWait<<(attempt-1), lastWait)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -12,17 +12,13 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-const (
-	// attempts bounds the tries of one operation; with the waits between them some three seconds pass before it gives up.
-	attempts = 5
-	// firstWait and lastWait bound the pauses between tries, which double.
-	firstWait, lastWait = 100 * time.Millisecond, time.Second
-)
+// tryAgain bounds the tries of one operation, and the waits between them.
+var tryAgain = retry.Policy{First: 100 * time.Millisecond, Most: time.Second, Tries: 5}
 
 // Store is a storage.Store in a bucket.
 type Store struct {
@@ -71,8 +67,9 @@ func connect(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := newCredentials(c)
 	client := func(tries int) (minio.Core, error) {
-		made, err := minio.New(host, &minio.Options{Creds: credentials.NewStaticV4(c.AccessKey, c.SecretKey, c.SessionToken), Secure: secure,
+		made, err := minio.New(host, &minio.Options{Creds: keys, Secure: secure,
 			Transport: transport, Region: c.Region, MaxRetries: tries})
 		return minio.Core{Client: made}, err
 	}
@@ -80,7 +77,7 @@ func connect(c Config) (*Store, error) {
 	if c.Prefix != "" {
 		s.where, s.prefix = c.Bucket+"/"+c.Prefix, c.Prefix+"/"
 	}
-	if s.retrying, err = client(attempts); err != nil {
+	if s.retrying, err = client(tryAgain.Tries); err != nil {
 		return nil, err
 	}
 	s.once, err = client(1)

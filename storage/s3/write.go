@@ -83,9 +83,9 @@ func checkWrite(key string, data []byte, limit int) error {
 // its object, and after a lost answer a refusal counts only if the object there carries another one.
 func (s *Store) putIf(ctx context.Context, key, old string, data []byte) (etag string, err error) {
 	nonce, lost := rand.Text(), false
-	for attempt := range attempts {
-		if err := pause(ctx, attempt); err != nil {
-			return "", err
+	for attempt := range tryAgain.Tries {
+		if !tryAgain.Wait(ctx, attempt) {
+			return "", ctx.Err()
 		}
 		etag, err = s.putOnce(ctx, key, old, nonce, data)
 		switch {
@@ -109,7 +109,7 @@ func (s *Store) putIf(ctx context.Context, key, old string, data []byte) (etag s
 	if etag, settled := s.settle(ctx, key, old, nonce); settled == nil {
 		return etag, nil
 	}
-	return "", fmt.Errorf("%w after %d attempts: %w", errUnknown, attempts, kind(ctx, err))
+	return "", fmt.Errorf("%w after %d attempts: %w", errUnknown, tryAgain.Tries, kind(ctx, err))
 }
 
 func (s *Store) putOnce(ctx context.Context, key, old, nonce string, data []byte) (string, error) {

@@ -194,7 +194,7 @@ func list(t *testing.T, s storage.Store) {
 	for info, err := range s.List(t.Context(), "sized") {
 		must(t, err)
 		if info.Size != 1234 {
-			t.Errorf("List tells size %d, want 1234", info.Size)
+			t.Errorf("List gives size %d, want 1234", info.Size)
 		}
 	}
 	seen := 0

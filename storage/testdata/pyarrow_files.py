@@ -1,6 +1,7 @@
-"""Reads a trajectory, batch or Parquet file with pyarrow and prints it as JSON, or writes a trajectory file as a foreign harness would."""
+"""Reads a trajectory, batch or Parquet file with pyarrow and prints it as JSON, runs a line, or writes a trajectory file as a foreign harness would."""
 
 import json
+import os
 import sys
 
 import pyarrow as pa
@@ -8,34 +9,22 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 
-def read(path):
-    reader = pa.ipc.open_file(path)
-    table = reader.read_all()
+def rows(table):
     table.validate(full=True)
     times = {"started_at": pa.int64(), "duration": pa.int64()}
     for i, name in enumerate(table.column_names):
         if name in times:
             table = table.set_column(i, name, table.column(name).cast(times[name]))
+    return table.to_pylist()
+
+
+def read(path):
+    reader = pa.ipc.open_file(path)
     return {
         "metadata": {k.decode(): v.decode() for k, v in reader.schema.metadata.items()},
         "types": {field.name: str(field.type) for field in reader.schema},
         "batches": reader.num_record_batches,
-        "rows": table.to_pylist(),
-    }
-
-
-def read_parquet(path):
-    file = pyarrow.parquet.ParquetFile(path)
-    table = file.read()
-    table.validate(full=True)
-    types = {field.name: str(field.type) for field in table.schema}
-    if "started_at" in types:
-        table = table.set_column(table.column_names.index("started_at"), "started_at", table.column("started_at").cast(pa.int64()))
-    return {
-        "metadata": {k.decode(): v.decode() for k, v in file.metadata.metadata.items()},
-        "types": types,
-        "batches": file.num_row_groups,
-        "rows": table.to_pylist(),
+        "rows": rows(reader.read_all()),
     }
 
 
@@ -79,6 +68,9 @@ def write(path, compression):
 if sys.argv[1] == "read":
     json.dump(read(sys.argv[2]), sys.stdout)
 elif sys.argv[1] == "parquet":
-    json.dump(read_parquet(sys.argv[2]), sys.stdout)
+    json.dump({"rows": rows(pyarrow.parquet.read_table(sys.argv[2]))}, sys.stdout)
+elif sys.argv[1] == "run":
+    os.chdir(sys.argv[2])
+    exec(sys.argv[3])
 else:
     write(sys.argv[2], sys.argv[3])

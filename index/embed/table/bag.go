@@ -13,13 +13,13 @@ type Weighted struct {
 	Weight int32 // in units of 1/One
 }
 
-// One is the weight of a word that stands once in a text of one line.
+// One is the weight of a word that occurs once in a text of one line.
 const One = 64
 
 // firstLine is how often a word of the first line counts where more lines follow: it names the symbol.
 const firstLine = 3
 
-// weights of a word by how often it stands there: One × log2(1+n).
+// weights of a word by how often it occurs: One × log2(1+n).
 var weights = func() (list [256]int32) {
 	for n := range list {
 		list[n] = int32(math.Round(One * math.Log2(1+float64(n))))
@@ -27,7 +27,7 @@ var weights = func() (list [256]int32) {
 	return list
 }()
 
-// Bag gives the words of a text, each once, in the order in which they first stand there.
+// Bag gives the words of a text, each once, in the order in which they first occur.
 func Bag(text string) []Weighted {
 	line, rest, more := strings.Cut(text, "\n")
 	first, other := words.Of(line), words.Of(rest)

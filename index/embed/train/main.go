@@ -95,7 +95,7 @@ func learn(pairs []pair, v *vocabulary) *model {
 	return m
 }
 
-// shuffled gives the pairs in a random order in which a few of one folder stand together.
+// shuffled gives the pairs in a random order in which a few of one folder are together.
 func shuffled(pairs []pair, random *rand.Rand) []int {
 	order := random.Perm(len(pairs))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(pairs[a].group, pairs[b].group) })

@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// references checks every object that a payload names, wherever in it the reference stands.
+func (c *Checker) references(e events.Event) error {
+	var refs []storage.Ref
+	document, err := events.Document(e.Data)
+	if err == nil {
+		refs, err = storage.References(document)
+	}
+	if err != nil {
+		c.find(RuleIdentity, e, "payload: %v", err)
+	}
+	for _, ref := range refs {
+		if _, err := c.object(e, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// object fetches a referenced object once and compares its digest. nil data means a finding, or that it was
+// looked at before.
+func (c *Checker) object(e events.Event, ref storage.Ref) ([]byte, error) {
+	if c.objects[ref.Key+ref.SHA256] {
+		return nil, nil
+	}
+	return c.fetch(e, ref)
+}
+
+// fetch fetches a referenced object, whether it was looked at before or not.
+func (c *Checker) fetch(e events.Event, ref storage.Ref) ([]byte, error) {
+	c.objects[ref.Key+ref.SHA256] = true
+	data, err := storage.GetBlob(c.ctx, c.store, ref)
+	switch {
+	case err == nil:
+		return data, nil
+	case storage.IsUnusable(err):
+		c.find(RuleObject, e, "%v", err)
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%s: %w", e.ID, err)
+}

@@ -1,0 +1,264 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+type rolloutState struct {
+	turns  int
+	origin *events.Origin // of a fork that has not begun
+	// history holds a digest of each turn and of its answers, which forks must repeat.
+	history  [][]byte
+	awaiting []string // ids of the calls that the last turn asked for
+	steps    int      // of its task that the agent has ended
+	unscored bool     // the last of them
+	finished bool
+	outcome  events.Type
+	reward   float64
+	version  int64 // at dispatch
+	episode  events.RolloutFinished
+	scored   events.RolloutScored
+	// invalidated is the sequence of the first fact that says so.
+	invalidated uint64
+	remarks     []remark
+}
+
+// remark is an annotation and its sequence.
+type remark struct {
+	events.RolloutAnnotated
+	seq uint64
+}
+
+// rollout checks the order of an episode.
+func (c *Checker) rollout(e events.Event) {
+	r := c.rollouts[e.Entity]
+	if r == nil {
+		r = &rolloutState{}
+		c.rollouts[e.Entity] = r
+		if e.Type != events.RolloutStartedType {
+			c.find(RuleTurns, e, "the rollout was never started")
+		}
+	}
+	switch e.Type {
+	case events.RolloutAnnotatedType:
+		annotated, err := events.Data[events.RolloutAnnotated](e)
+		if err != nil {
+			c.find(RuleTurns, e, "%v", err)
+		}
+		r.remarks = append(r.remarks, remark{annotated, e.Seq})
+		return
+	case events.RolloutForkedType:
+		return // what it asks for is judged where it begins
+	case events.RolloutInvalidatedType:
+		if r.invalidated == 0 {
+			r.invalidated = e.Seq
+		}
+		return
+	}
+	if r.outcome != "" {
+		c.find(RuleOutcome, e, "the rollout has its outcome already: %s", r.outcome)
+	}
+	if err := c.progress(r, e); err != nil {
+		c.find(RuleTurns, e, "%v", err)
+	}
+}
+
+func (c *Checker) progress(r *rolloutState, e events.Event) error {
+	switch e.Type {
+	case events.RolloutStartedType:
+		started, err := events.Data[events.RolloutStarted](e)
+		r.version, r.origin = started.PolicyVersion, started.Origin
+		return err
+	case events.RolloutCopiedType:
+		copied, err := events.Data[events.RolloutCopied](e)
+		if err != nil {
+			return err
+		}
+		return c.copied(r, copied)
+	case events.TurnSampledType:
+		turn, err := events.Data[events.TurnSampled](e)
+		if err != nil {
+			return err
+		}
+		return r.sampled(turn, events.External(e.Entity))
+	case events.ToolsCompletedType:
+		tools, err := events.Data[events.ToolsCompleted](e)
+		if err != nil {
+			return err
+		}
+		return r.answered(tools)
+	case events.StepFinishedType:
+		ended, err := events.Data[events.StepFinished](e)
+		if err != nil {
+			return err
+		}
+		return r.stepFinished(ended)
+	case events.StepScoredType:
+		scored, err := events.Data[events.StepScored](e)
+		if err != nil {
+			return err
+		}
+		return r.stepScored(scored)
+	case events.RolloutFinishedType:
+		if r.finished || r.awaiting != nil || r.unscored {
+			return fmt.Errorf("it ends an episode that is over or waits for tools or for the verdict on a step")
+		}
+		finished, err := events.Data[events.RolloutFinished](e)
+		r.finished, r.episode = true, finished
+		if err == nil && r.turns > 0 && (finished.Turns != r.turns || finished.Steps != r.steps) {
+			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns, r.steps)
+		}
+		return err
+	case events.RolloutScoredType:
+		scored, err := events.Data[events.RolloutScored](e)
+		if err != nil {
+			return err
+		}
+		if !r.finished {
+			return fmt.Errorf("it scores an episode that is not over")
+		}
+		r.outcome, r.reward, r.scored = e.Type, scored.Reward, scored
+	case events.RolloutFailedType:
+		r.outcome = e.Type
+	}
+	return nil
+}
+
+// sampled checks a turn. Tools of external rollouts run elsewhere, so nobody's answer is awaited.
+func (r *rolloutState) sampled(turn events.TurnSampled, external bool) error {
+	switch {
+	case r.origin != nil:
+		return fmt.Errorf("turn %d comes before the fork's copied turns are complete", turn.Turn)
+	case turn.Turn != r.turns:
+		return fmt.Errorf("turn %d comes after %d turns", turn.Turn, r.turns)
+	case r.awaiting != nil:
+		return fmt.Errorf("turn %d comes before the tools of the last turn have answered", turn.Turn)
+	case r.unscored:
+		return fmt.Errorf("turn %d comes before the verdict on the step before it", turn.Turn)
+	case r.finished:
+		return fmt.Errorf("turn %d comes after the end of the episode", turn.Turn)
+	}
+	r.turns++
+	r.history = append(r.history, digest(turn))
+	if external {
+		return nil
+	}
+	for _, call := range turn.ToolCalls {
+		r.awaiting = append(r.awaiting, call.ID)
+	}
+	return nil
+}
+
+func (r *rolloutState) answered(tools events.ToolsCompleted) error {
+	var ids []string
+	for _, result := range tools.Results {
+		ids = append(ids, result.CallID)
+	}
+	if tools.Turn != r.turns-1 || !slices.Equal(ids, r.awaiting) {
+		return fmt.Errorf("it answers calls %v of turn %d, but turn %d asked for %v", ids, tools.Turn, r.turns-1, r.awaiting)
+	}
+	r.awaiting = nil
+	r.history = append(r.history, digest(tools))
+	return nil
+}
+
+func (r *rolloutState) stepFinished(ended events.StepFinished) error {
+	if r.finished || r.awaiting != nil || r.unscored || ended.Step != r.steps || ended.Turns != r.turns {
+		return fmt.Errorf("it ends step %d after %d turns, but there were %d steps and %d turns, or something is awaited", ended.Step, ended.Turns, r.steps, r.turns)
+	}
+	r.steps, r.unscored = r.steps+1, true
+	return nil
+}
+
+func (r *rolloutState) stepScored(scored events.StepScored) error {
+	if !r.unscored || scored.Step != r.steps-1 {
+		return fmt.Errorf("it scores step %d, which has not ended or has its verdict", scored.Step)
+	}
+	r.unscored = false
+	return nil
+}
+
+func digest(fact any) []byte {
+	text, _ := json.Marshal(fact) // it was read from JSON
+	sum := sha256.Sum256(text)
+	return sum[:]
+}
+
+// copied checks that a fork begins with what its origin has had.
+func (c *Checker) copied(r *rolloutState, copied events.RolloutCopied) error {
+	if r.origin == nil || r.turns > 0 {
+		return fmt.Errorf("the rollout is not a fork, or it has begun already")
+	}
+	origin, turn := c.rollouts[r.origin.Rollout], r.origin.Turn
+	r.origin = nil
+	for _, t := range copied.Turns {
+		if err := r.sampled(t, false); err != nil {
+			return err
+		}
+		for len(copied.Tools) > 0 && copied.Tools[0].Turn == t.Turn {
+			if err := r.answered(copied.Tools[0]); err != nil {
+				return err
+			}
+			copied.Tools = copied.Tools[1:]
+		}
+	}
+	if r.turns != turn+1 || r.awaiting != nil || len(copied.Tools) > 0 {
+		return fmt.Errorf("it has %d turns, and not all that its origin was answered up to turn %d", r.turns, turn)
+	}
+	if origin == nil || len(origin.history) < len(r.history) || !slices.EqualFunc(origin.history[:len(r.history)], r.history, bytes.Equal) {
+		return fmt.Errorf("it begins with other turns or answers than its origin has had")
+	}
+	return nil
+}
+
+type groupState struct {
+	size      int
+	completed bool
+	members   []events.Member
+}
+
+// group checks a group against its members.
+func (c *Checker) group(e events.Event) {
+	g := c.groups[e.Entity]
+	switch e.Type {
+	case events.GroupOpenedType:
+		opened, err := events.Data[events.GroupOpened](e)
+		if err != nil {
+			c.find(RuleGroup, e, "%v", err)
+		}
+		c.groups[e.Entity] = &groupState{size: opened.Size}
+	case events.GroupCompletedType:
+		completed, err := events.Data[events.GroupCompleted](e)
+		switch {
+		case err != nil:
+			c.find(RuleGroup, e, "%v", err)
+		case g == nil || g.completed:
+			c.find(RuleGroup, e, "the group is not open")
+		case len(completed.Members) != g.size:
+			c.find(RuleGroup, e, "%d members instead of %d", len(completed.Members), g.size)
+		default:
+			g.completed, g.members = true, completed.Members
+			c.members(e, completed.Members)
+		}
+	}
+}
+
+func (c *Checker) members(e events.Event, members []events.Member) {
+	for _, m := range members {
+		r := c.rollouts[m.Rollout]
+		switch {
+		case r == nil || r.outcome == "":
+			c.find(RuleGroup, e, "member %s has no outcome yet", m.Rollout)
+		case !m.Failed && r.outcome == events.RolloutFailedType:
+			c.find(RuleGroup, e, "member %s failed and has an advantage", m.Rollout)
+		case !m.Failed && r.reward != m.Reward:
+			c.find(RuleGroup, e, "member %s has reward %g, but was scored %g", m.Rollout, m.Reward, r.reward)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package export
+
+import (
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// turnShape is what a turn of a harness's rollout says about its place in the conversation: it was asked with so many messages
+// behind the conversation that ended with turn after, or with nothing before them where after is -1.
+type turnShape struct{ after, prompt int }
+
+func shapeOf(turn events.TurnSampled) turnShape {
+	s := turnShape{after: -1, prompt: len(turn.Prompt)}
+	if turn.After != nil {
+		s.after = *turn.After
+	}
+	return s
+}
+
+// branch is one conversation of a rollout, from its first message to a turn that nothing continues.
+type branch struct {
+	leaf     int // the turn at its end
+	messages []storage.Message
+	copied   int // how many of the messages stand in an earlier branch, too
+}
+
+// branches are the conversations of a rollout. A harness may go back, try twice or rewrite the history: its turns are a tree, and
+// only a path through it was ever a conversation. Other rollouts are one conversation.
+func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
+	if len(turns) == 0 {
+		return segmentBranches(t)
+	}
+	blocks, err := blocksOf(t, turns)
+	if err != nil {
+		return nil, fmt.Errorf("rollout %s: %w", t.Rollout, err)
+	}
+	continued := make([]bool, len(turns))
+	for _, turn := range turns {
+		if turn.after >= 0 {
+			continued[turn.after] = true
+		}
+	}
+	var all []branch
+	written := make([]bool, len(turns))
+	for leaf := range turns {
+		if continued[leaf] {
+			continue
+		}
+		var path []int
+		for at := leaf; at >= 0; at = turns[at].after {
+			path = append(path, at)
+		}
+		b := branch{leaf: leaf}
+		for i := len(path) - 1; i >= 0; i-- {
+			if written[path[i]] {
+				b.copied += len(blocks[path[i]])
+			}
+			written[path[i]] = true
+			b.messages = append(b.messages, blocks[path[i]]...)
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// blocksOf are the rows of each turn: the messages that it was asked with, its tokens where they are a row of their own, and its answer.
+func blocksOf(t *storage.Trajectory, turns []turnShape) ([][]storage.Message, error) {
+	var blocks [][]storage.Message
+	rest := t.Messages
+	for i, turn := range turns {
+		n := turn.prompt
+		if n < len(rest) && rest[n].Role == events.RolePrompt {
+			n++
+		}
+		if turn.after >= i || n >= len(rest) || rest[n].Role != "assistant" || int(rest[n].Turn) != i {
+			return nil, fmt.Errorf("its file and its log disagree about turn %d", i)
+		}
+		blocks, rest = append(blocks, rest[:n+1]), rest[n+1:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("its file has %d messages behind its last turn", len(rest))
+	}
+	return blocks, nil
+}
+
+// segmentBranches are the conversations of a rollout of which the log has no tree: one for each segment of a file that somebody handed in, if each says all
+// of its conversation.
+func segmentBranches(t *storage.Trajectory) ([]branch, error) {
+	if !events.External(t.Rollout) {
+		return []branch{{messages: t.Messages}}, nil
+	}
+	var all []branch
+	at := map[int32]int{}
+	for _, m := range t.Messages {
+		i, known := at[m.Segment]
+		if !known {
+			if i = len(all); i > 0 && m.Role == events.RolePrompt {
+				return nil, fmt.Errorf("rollout %s: segment %d of its file has the tokens of its prompt, and not the messages: no conversation follows from it", t.Rollout, m.Segment)
+			}
+			at[m.Segment] = i
+			all = append(all, branch{})
+		}
+		all[i].leaf, all[i].messages = int(m.Turn), append(all[i].messages, m)
+	}
+	return all, nil
+}

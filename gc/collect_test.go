@@ -1,0 +1,52 @@
+package gc
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/cli/clitest"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// TestGCWhileThingsHappen: what becomes reachable, or is put again, between its discovery and its deletion stays.
+func TestGCWhileThingsHappen(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	store := r.Log.Store()
+	named, again := servicetest.Blob(t, store, []byte("named")), servicetest.Blob(t, store, []byte("again"))
+	opened, gone := servicetest.Blob(t, store, []byte("opened")), servicetest.Blob(t, store, []byte("gone"))
+	before := time.Now().Add(-48 * time.Hour)
+	for info, err := range store.List(t.Context(), "") {
+		if err == nil {
+			err = os.Chtimes(filepath.Join(r.Dir, "objects", info.Key), before, before)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &Collector{Log: r.Log, Store: store, Cutoff: time.Now().Add(-time.Hour), Found: func(s Candidate) {
+		switch s.Key {
+		case named.Key:
+			r.State(events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Trajectory: named})
+		case again.Key: // by a writer that finds it there
+			servicetest.Blob(t, store, []byte("again"))
+		case opened.Key:
+			cfg := servicetest.Config("fix-a")
+			cfg.Tasks[0].Snapshot = opened
+			servicetest.OpenRun(t, r.Log, "second", cfg)
+		}
+	}}
+	if _, err := c.Run(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	for ref, want := range map[storage.Ref]bool{named: true, again: true, opened: true, gone: false} {
+		_, err := store.Stat(t.Context(), ref.Key)
+		if there := !errors.Is(err, storage.ErrNotFound); there != want || there && err != nil {
+			t.Errorf("%s: there %t, want %t; %v", ref.Key, there, want, err)
+		}
+	}
+}

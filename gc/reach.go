@@ -1,0 +1,136 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/index/segment"
+	"github.com/rondo-rl/rondo/weights"
+)
+
+// mark reads everything that refers to objects.
+func (c *Collector) mark(ctx context.Context) error {
+	for _, run := range c.Abandoned {
+		_, err := c.Log.Reach(ctx, run, 1, func(string) error { return nil })
+		if err == nil {
+			return fmt.Errorf("--abandon %s: its history is whole", run)
+		}
+		if !eventlog.Lost(err) {
+			return fmt.Errorf("--abandon %s: whether its history is lost cannot be told now: %w", run, err)
+		}
+	}
+	if err := c.markHistories(ctx); err != nil {
+		return err
+	}
+	if err := c.markStored(ctx); err != nil {
+		return err
+	}
+	if err := c.markWeights(ctx); err != nil {
+		return err
+	}
+	if err := segment.Reach(ctx, c.Store, time.Now(), c.marks.reach); err != nil {
+		return fmt.Errorf("nothing is deleted: %w", err)
+	}
+	return nil
+}
+
+// markHistories reads what is new in the catalogue, all runs and submissions since it was called last.
+func (c *Collector) markHistories(ctx context.Context) error {
+	runs, err := c.Log.AllRuns(ctx, events.RunOpenedType) // also those that were deleted
+	if err != nil {
+		return fmt.Errorf("the runs cannot be listed, so nothing is deleted: %w", err)
+	}
+	// The catalogue comes last: it names the segments of runs that were archived and deleted in the meantime.
+	for _, run := range append(runs, events.Catalogue) {
+		if slices.Contains(c.Abandoned, run) {
+			continue
+		}
+		c.show("reading run %s", run)
+		in, err := c.Log.Incarnation(ctx, run)
+		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+			return unreadable(run, err)
+		}
+		before := c.read[run]
+		if !before.created.Equal(in.Created) {
+			before.last = 0 // its stream was made again, or deleted
+		}
+		last, err := c.Log.Reach(ctx, run, before.last+1, c.marks.reach)
+		if err != nil {
+			return unreadable(run, err)
+		}
+		c.read[run] = position{in.Created, last}
+	}
+	return c.Log.ReachDoor(ctx, c.marks.reach)
+}
+
+func unreadable(run string, err error) error {
+	return fmt.Errorf("the history of run %s cannot be read whole, so nobody can say what it needs, and nothing is deleted "+
+		"(rondo archive verify %s shows details; when it is lost for good: --abandon %s): %w", run, run, run, err)
+}
+
+// markStored reads the archives of runs that lie in the store, but that the log knows nothing of: the catalogue was lost, or the
+// store belongs to another server, too.
+func (c *Collector) markStored(ctx context.Context) error {
+	last := ""
+	for info, err := range c.Store.List(ctx, "runs/") {
+		if err != nil {
+			return err
+		}
+		_, run := kindOf(info.Key)
+		if run == "" || run == last || slices.Contains(c.Abandoned, run) {
+			continue
+		}
+		last = run
+		if _, known := c.read[run]; known {
+			continue
+		}
+		sealed, err := c.Log.Stored(ctx, run)
+		if err == nil && len(sealed) == 0 {
+			err = errors.New("there are objects of it in the store, but neither a stream nor an archive; is the store that of another server?")
+		}
+		if err == nil {
+			_, err = c.Log.ReachArchive(ctx, run, sealed, 1, c.marks.reach)
+		}
+		if err != nil {
+			return unreadable(run, err)
+		}
+	}
+	return nil
+}
+
+// manifestPath is how weights.ManifestKey writes it.
+var manifestPath = regexp.MustCompile(`^weights/([^/]+)/v(\d+)/manifest\.json$`)
+
+// markWeights reads the manifests of all published weights, which are kept, as are the pointers.
+func (c *Collector) markWeights(ctx context.Context) error {
+	for info, err := range c.Store.List(ctx, "weights/") {
+		if err != nil {
+			return err
+		}
+		found := manifestPath.FindStringSubmatch(info.Key)
+		if found == nil {
+			continue
+		}
+		version, err := strconv.ParseInt(found[2], 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %w", info.Key, err)
+		}
+		m, err := weights.FetchManifest(ctx, c.Store, found[1], version)
+		if err != nil {
+			return fmt.Errorf("nothing is deleted: %w", err)
+		}
+		for _, file := range m.Files {
+			if err := c.marks.reach(file.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
