@@ -1,0 +1,114 @@
+// Package app is what every command has: the global flags, exit codes, output for terminals and as JSON, and the access to NATS.
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rondo-rl/rondo/events/yamltext"
+)
+
+// Global holds the flags that every command has.
+type Global struct {
+	Dir    string
+	NATS   string
+	Store  string
+	JSON   bool
+	config string
+	quiet  bool
+	Access NATSAccess
+	// awaitStreams: the streams are made by another process.
+	AwaitStreams bool
+	// follows: the command goes on until it is interrupted, so it waits for a lost connection as long as it takes.
+	Follows bool
+	// Cancel ends the command's context with its cause.
+	Cancel context.CancelCauseFunc
+}
+
+// fillFlags sets every flag that the command line left alone from the environment, then from the file.
+func fillFlags(cmd *cobra.Command, g *Global) error {
+	file := map[string]any{}
+	if g.config == "" {
+		g.config = os.Getenv("RONDO_CONFIG")
+	}
+	if g.config != "" {
+		text, err := yamltext.ReadFile(g.config)
+		if err != nil {
+			return fmt.Errorf("read --config: %w", err)
+		}
+		if err := yamltext.Unmarshal(text, &file); err != nil {
+			return fmt.Errorf("read --config %s: %w", g.config, err)
+		}
+	}
+	var err error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		value, ok := os.LookupEnv("RONDO_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
+		from := "environment"
+		if v, inFile := file[f.Name]; inFile && !ok {
+			value, ok, from = fmt.Sprint(v), true, g.config
+		}
+		delete(file, f.Name)
+		if ok && !f.Changed && err == nil {
+			if setErr := cmd.Flags().Set(f.Name, value); setErr != nil {
+				err = fmt.Errorf("--%s from the %s: %w", f.Name, from, setErr)
+			}
+		}
+	})
+	for name := range file {
+		if err == nil && !knownFlag(cmd.Root(), name) {
+			err = fmt.Errorf("--config %s: no command has a flag %q", g.config, name)
+		}
+	}
+	return err
+}
+
+// knownFlag reports whether any command has the flag: one file may serve several commands.
+func knownFlag(cmd *cobra.Command, name string) bool {
+	if cmd.Flags().Lookup(name) != nil || cmd.PersistentFlags().Lookup(name) != nil {
+		return true
+	}
+	for _, sub := range cmd.Commands() {
+		if knownFlag(sub, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// New makes the program with the flags that every command has.
+func New(nouns ...func(*Global) *cobra.Command) *cobra.Command {
+	g := &Global{}
+	root := &cobra.Command{
+		Use:   "rondo",
+		Short: "The rollout plane for reinforcement learning of coding agents",
+		Long: `Rondo samples tasks, runs an agent's tools in sandboxes, scores rollouts, computes advantages and feeds
+batches to a trainer: services that communicate only through a durable log (NATS JetStream) and objects.
+
+Every flag can also be set by an environment variable (--nats is RONDO_NATS) or in a YAML file (--config).`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			g.Cancel = cancel
+			cmd.SetContext(ctx)
+			return fillFlags(cmd, g)
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVar(&g.Dir, "dir", ".rondo", "directory of the embedded plane: log, objects, state")
+	flags.StringVar(&g.NATS, "nats", "", "URL of an external NATS server (default: the plane in --dir)")
+	g.Access.AddFlags(flags)
+	flags.StringVar(&g.Store, "store", "", "external object store: a directory, or s3://bucket/prefix?endpoint=URL")
+	flags.BoolVar(&g.JSON, "json", false, "print JSON")
+	flags.BoolVarP(&g.quiet, "quiet", "q", false, "print no progress")
+	flags.StringVar(&g.config, "config", "", "YAML file of flags")
+	for _, noun := range nouns {
+		root.AddCommand(noun(g))
+	}
+	return root
+}

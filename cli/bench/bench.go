@@ -1,0 +1,64 @@
+// Package bench has the commands that measure.
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/bench/stage"
+	"github.com/rondo-rl/rondo/cli/app"
+)
+
+// New makes the command `rondo bench`.
+func New(g *app.Global) *cobra.Command {
+	cmd := &cobra.Command{Use: "bench", Short: "Measure what the plane costs, as ratios to the same work without it"}
+	cmd.AddCommand(newBenchStage(g), newBenchFeed(g), newBenchReplay(g), newBenchIndex(g), newBenchSandbox(g))
+	return cmd
+}
+
+func newBenchStage(g *app.Global) *cobra.Command {
+	var o stage.Options
+	cmd := &cobra.Command{
+		Use:   "stage",
+		Short: "Compare one stage of the pipeline with the same stage written directly on nats.go",
+		Long: `Stage measures how fast a service takes a message, handles it, appends an event and acknowledges: in the service runtime,
+and in 64 workers directly on nats.go.
+
+Both run in this process on embedded servers and take turns, once with every append synced to disk and once with a
+sync each 100 ms. The result is the median ratio of their throughputs. The benchmark removes everything that it created, and
+touches no plane.`,
+		Example: "  rondo bench stage\n  rondo bench stage --events 100000 --pairs 11 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := app.NewProgress(g)
+			r, err := stage.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
+			if err != nil {
+				return fmt.Errorf("measure the stage: %w", err)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printStage(cmd.OutOrStdout(), r)
+		},
+	}
+	cmd.Flags().IntVar(&o.Events, "events", 20000, "events of one turn; an eighth of them where every append is synced")
+	cmd.Flags().IntVar(&o.Pairs, "pairs", 7, "turns of either side at each durability")
+	return cmd
+}
+
+func printStage(w io.Writer, r stage.Result) error {
+	fmt.Fprintf(w, "%d events in work at once, %d bytes each; %s, %d CPUs; medians of %d pairs of turns\n\n", r.Slots, r.PayloadBytes, r.Go, r.CPUs, r.Pairs)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "DURABILITY\tSTAGE\tEVENTS/S\tCPU µs/EVENT\tALLOCS/EVENT\tBYTES/EVENT\tRATIO\t")
+	for _, s := range r.Settings {
+		line := func(name string, c stage.Cost, ratio string) {
+			fmt.Fprintf(t, "%s\t%s\t%.0f\t%.1f\t%.0f\t%.0f\t%s\t\n", s.Durability, name, c.EventsPerSecond, c.CPUMicroseconds, c.Allocs, c.AllocBytes, ratio)
+		}
+		line("nats.go", s.Raw, "1")
+		line("rondo", s.Runtime, fmt.Sprintf("%.2f (%.2f to %.2f)", s.Ratio, s.RatioMin, s.RatioMax))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/bench/feed"
+	"github.com/rondo-rl/rondo/cli/app"
+)
+
+func newBenchFeed(g *app.Global) *cobra.Command {
+	var o feed.Options
+	python := os.Getenv("RONDO_PYTHON")
+	if python == "" {
+		python = "python3"
+	}
+	noMemory := false
+	cmd := &cobra.Command{
+		Use:   "feed",
+		Short: "Finished trajectories to the log and the store, and batches into arrays",
+		Long: `Push encodes finished trajectories, stores them and appends the events that name them, as the generator does. The
+feeder composes batches of them. Pull reads the batches into numpy arrays with the Python package rondo, or with
+the Go reader if that package is not installed. Feed compares both with the plain write and read of the same bytes, which is
+the speed of the disk. It measures each with every append synced to disk, and with a sync of the log each 100 ms; objects are
+always synced.
+
+The memory is that of a feeder in a separate process whose trainer takes no batch.
+
+The measured plane is in a temporary directory. No other plane is touched.`,
+		Example: "  rondo bench feed\n  rondo bench feed --lengths 8192 --tokens 67108864 --json\n  RONDO_PYTHON=.venv/bin/python rondo bench feed --backlogs 100,1000,10000",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := app.NewProgress(g)
+			if err := exec.CommandContext(cmd.Context(), python, "-c", "import rondo.bench").Run(); err == nil {
+				o.Python = python
+			} else {
+				show.Line("the Python package rondo is not installed for %s: pull is measured with the Go reader", python)
+			}
+			if !noMemory {
+				binary, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				o.Rondo = binary
+			}
+			r, err := feed.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) })
+			if err != nil {
+				return fmt.Errorf("measure the feed: %w", err)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), summariseFeed(r))
+			}
+			return printFeed(cmd.OutOrStdout(), r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntSliceVar(&o.Lengths, "lengths", []int{1 << 10, 8 << 10, 32 << 10}, "tokens of a trajectory")
+	flags.IntVar(&o.Tokens, "tokens", 8<<20, "tokens of one turn, over all of its trajectories")
+	flags.IntSliceVar(&o.Backlogs, "backlogs", []int{100, 10000}, "groups that wait in the feeder whose memory is measured")
+	flags.BoolVar(&noMemory, "no-memory", false, "skip the measurement of memory")
+	flags.StringVar(&python, "python", python, "Python that has the package rondo")
+	return cmd
+}
+
+// feedSummary puts the figures that one looks for first in front: those of the middle length with every append synced.
+type feedSummary struct {
+	Push          float64 `json:"push_mtok_s"`
+	Pull          float64 `json:"pull_mtok_s"`
+	PushRatio     float64 `json:"push_vs_raw"`
+	PullRatio     float64 `json:"pull_vs_raw"`
+	BytesPerToken float64 `json:"bytes_per_token"`
+	LogPerToken   float64 `json:"log_bytes_per_sampled_token"`
+	// The resident memory of the feeder by the groups that wait, under rss_mib_<groups>.
+	RSS100   float64 `json:"rss_mib_100,omitempty"`
+	RSS10000 float64 `json:"rss_mib_10000,omitempty"`
+	feed.Result
+}
+
+func summariseFeed(r feed.Result) feedSummary {
+	s := feedSummary{Result: r}
+	middle := r.Lengths[len(r.Lengths)/2]
+	for _, t := range r.Turns {
+		if t.Tokens == middle && t.Durability == "always" {
+			s.Push, s.Pull, s.PushRatio, s.PullRatio, s.BytesPerToken, s.LogPerToken = t.Push, t.Pull, t.PushRatio(), t.PullRatio(), t.BytesPerToken, t.LogPerToken
+		}
+	}
+	for _, m := range r.Memory {
+		switch m.Groups {
+		case 100:
+			s.RSS100 = m.FeederMiB
+		case 10000:
+			s.RSS10000 = m.FeederMiB
+		}
+	}
+	return s
+}
+
+func printFeed(w io.Writer, r feed.Result) error {
+	fmt.Fprintf(w, "groups of 8, three of four tokens sampled, %d tokens a turn; %s, %d CPUs; pulled by %s; million tokens a second\n\n", r.Tokens, r.Go, r.CPUs, r.PullReader)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "TOKENS\tDURABILITY\tPUSH\tRAW WRITE\tRATIO\tCOMPOSE\tPULL\tRAW READ\tRATIO\tBYTES/TOKEN\tOF THE FILE\tON THE LOG\t")
+	for _, m := range r.Turns {
+		fmt.Fprintf(t, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Tokens, m.Durability,
+			m.Push, m.RawWrite, m.PushRatio(), m.Compose, m.Pull, m.RawRead, m.PullRatio(), m.BytesPerToken, m.FilePerToken, m.LogPerToken)
+	}
+	err := t.Flush()
+	if len(r.Memory) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintln(t, "GROUPS WAITING\tFEEDER MiB\tLOG MiB\t")
+	for _, m := range r.Memory {
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t\n", m.Groups, m.FeederMiB, m.ServerMiB)
+	}
+	return errors.Join(err, t.Flush())
+}

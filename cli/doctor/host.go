@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/open"
+)
+
+// trySandbox runs a program in a sandbox. Where the plane runs elsewhere, this machine need not have one.
+func trySandbox(ctx context.Context, elsewhere bool) []finding {
+	report, err := sandbox.Probe(ctx)
+	if err != nil && elsewhere {
+		return []finding{{"sandbox", levelWarning, "no tool runner and no scorer can run on this machine, or in this container: " + err.Error(),
+			"none need run here; in Compose, ask where they do: docker compose exec toolrunner rondo doctor"}}
+	}
+	if err != nil {
+		return []finding{trouble("sandbox", err, "tool runners and scorers need a machine where this works; the other services do not")}
+	}
+	f := ok("sandbox", "a program ran: isolation %s, file system %s, cgroup %s, %d CPUs, first process %s", report.Isolation, report.Filesystem, report.Cgroup, runtime.NumCPU(), report.FirstProcess)
+	if report.Cgroup == "none" {
+		f.Level, f.Do = levelWarning, "give this user a delegated cgroup (systemd-run --user --scope -p Delegate=yes rondo …) for hard memory limits"
+		f.Found += "; " + report.Detail
+	}
+	return []finding{f}
+}
+
+// A directory with less room than this stops a run soon, or at once.
+const (
+	littleRoom = 10 << 30
+	noRoom     = 1 << 30
+)
+
+func freeBytes(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
+
+// tryDirectory looks whether a plane could live in a directory.
+func tryDirectory(dir string, free func(string) (uint64, error)) []finding {
+	place, err := nearest(dir)
+	if err != nil {
+		return []finding{trouble("directory", err, "name another one by --dir")}
+	}
+	if err := unix.Access(place, unix.W_OK); err != nil {
+		return []finding{trouble("directory", fmt.Errorf("%s is not writable: %w", place, err), "name another one by --dir, or change its owner")}
+	}
+	bytes, err := free(place)
+	if err != nil {
+		return []finding{trouble("directory", err, "name another one by --dir")}
+	}
+	f := ok("directory", "%s is writable, %s free", dir, byteCount(bytes))
+	const more = "make room, or name another one by --dir: `rondo gc` lists objects that nothing refers to any more"
+	switch {
+	case bytes < noRoom:
+		f.Level, f.Do = levelTrouble, more
+	case bytes < littleRoom:
+		f.Level, f.Do = levelWarning, more
+	}
+	return []finding{f}
+}
+
+// nearest is a directory, or where it would be made.
+func nearest(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && info.IsDir():
+			return dir, nil
+		case err == nil:
+			return "", fmt.Errorf("%s is not a directory", dir)
+		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+			return "", err
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func byteCount(n uint64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// tryObjects opens the store, which tries out conditional writes in a bucket, and writes and reads an object.
+func tryObjects(ctx context.Context, location string) []finding {
+	if location == "" {
+		return []finding{trouble("store", errors.New("no store is named"), "--nats needs --store: a directory that all services see, or s3://bucket/prefix?endpoint=URL")}
+	}
+	if !strings.Contains(location, "://") {
+		if _, err := os.Stat(location); errors.Is(err, fs.ErrNotExist) {
+			return []finding{ok("store", "%s will be made", location)}
+		}
+	}
+	store, err := open.Open(ctx, location)
+	if err == nil {
+		defer store.Close()
+		err = swapAndRead(ctx, store)
+	}
+	if err != nil {
+		return []finding{trouble("store", err, storeAdvice(ctx, err))}
+	}
+	return []finding{ok("store", "%s can be written, swapped and read", withoutQuery(location))}
+}
+
+// swapAndRead swaps a small object, as the pointer to the newest weights moves, and reads and deletes it.
+func swapAndRead(ctx context.Context, store storage.Store) (err error) {
+	key := "rondo-probe/doctor-" + fmt.Sprint(os.Getpid())
+	defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), key)) }()
+	if err := store.Delete(ctx, key); err != nil {
+		return err
+	}
+	etag, err := store.CompareAndSwap(ctx, key, "", []byte("one"))
+	if err != nil {
+		return err
+	}
+	if _, err := store.CompareAndSwap(ctx, key, etag, []byte("two")); err != nil {
+		return err
+	}
+	data, err := store.Get(ctx, key)
+	if err == nil && string(data) != "two" {
+		err = fmt.Errorf("%s holds %q after %q was written", key, data, "two")
+	}
+	return err
+}
+
+func storeAdvice(ctx context.Context, err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "conditional write") || strings.Contains(text, "If-Match"):
+		return "use a server with atomic conditional writes: Amazon S3, or versitygw 1.8.0 or newer"
+	case strings.Contains(text, "RequestTimeTooSkewed"):
+		return "set this machine's clock by NTP: it is more than 15 minutes off the server's"
+	case strings.Contains(text, "refuses the credentials") || strings.Contains(text, "credentials"):
+		return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to a pair that may read, write, list and delete in the bucket"
+	case strings.Contains(text, "bucket does not exist"):
+		return "make the bucket, or add create=true to the URL"
+	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
+		return "make room on the store's disk"
+	case errors.Is(err, fs.ErrPermission):
+		return "give this user the directory"
+	case ctx.Err() != nil || strings.Contains(text, "dial") || strings.Contains(text, "connection refused"):
+		return "see that the server runs and that the endpoint in the URL is the one at which it listens"
+	}
+	return ""
+}
+
+// withoutQuery is a location without its settings.
+func withoutQuery(location string) string {
+	location, _, _ = strings.Cut(location, "?")
+	return location
+}

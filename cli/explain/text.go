@@ -1,0 +1,102 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// printBatch prints a batch as a tree.
+func printBatch(w io.Writer, x batchStory) {
+	b := x.Batch
+	fmt.Fprintf(w, "batch %d of feed %s in run %s, %s, at sequence %d\n", b.Step, x.Feed, x.Run, x.State, x.Sequence)
+	fmt.Fprintf(w, "%d samples, %d tokens (%d sampled), mean reward %.3g, oldest policy version %d (%d behind)\n", b.Samples, b.Tokens, b.Sampled, b.RewardMean, b.MinVersion, b.Staleness)
+	fmt.Fprintf(w, "advantage: %s %s\n", x.Advantage.Estimator, app.Parameters(x.Advantage.Params))
+	for _, f := range b.Files {
+		fmt.Fprintf(w, "file %s  sha256 %s  %d bytes\n", f.Key, short(f.SHA256), f.Size)
+	}
+	for _, v := range x.Weights {
+		if v.Manifest == nil {
+			fmt.Fprintf(w, "policy version %d: the run began with it\n", v.Version)
+			continue
+		}
+		fmt.Fprintf(w, "policy version %d: weights %s  %s\n", v.Version, short(v.Manifest.SHA256), v.Manifest.Key)
+	}
+	for _, g := range x.Groups {
+		printGroup(w, g)
+	}
+}
+
+func printGroup(w io.Writer, g groupStory) {
+	fmt.Fprintf(w, "\n%s  task %s %s  snapshot %s  tests %s  mean reward %.3g\n", g.Group, app.Line(g.Task, 80), short(g.TaskDigest), digest(g.Snapshot), digest(g.Tests), g.RewardMean)
+	for _, m := range g.Members {
+		fmt.Fprintf(w, "  %s  %s", m.Rollout, m.Outcome)
+		if m.Reason != "" {
+			fmt.Fprintf(w, " (%s)", app.Line(m.Reason, 80))
+		}
+		fmt.Fprintf(w, "  reward %.4g", m.Reward)
+		if m.Shaped != m.Reward {
+			fmt.Fprintf(w, ", shaped %.4g", m.Shaped)
+		}
+		fmt.Fprintf(w, ", advantage %.4g", m.Advantage)
+		if m.BatchAdvantage != nil {
+			fmt.Fprintf(w, ", in the batch %.4g", *m.BatchAdvantage)
+		}
+		fmt.Fprintf(w, "  dispatched at version %d  %d tokens (%d sampled)  %s\n", m.PolicyVersion, m.Tokens, m.Sampled, m.StopReason)
+		if m.Invalidated {
+			fmt.Fprintln(w, "    it is invalidated")
+		}
+		if m.Trajectory != nil {
+			fmt.Fprintf(w, "    trajectory %s\n", m.Trajectory.Key)
+		}
+		printTurns(w, m)
+		if v := m.Verdict; v != nil {
+			fmt.Fprintf(w, "    verifier: reward %.4g, exit code %d, task %s, log %s\n", v.Reward, v.ExitCode, short(v.TaskDigest), digest(v.Log))
+			if v.Forfeit != nil {
+				fmt.Fprintf(w, "    forfeited: %s: %s\n", v.Forfeit.Class, app.Line(v.Forfeit.Message, 200))
+			}
+			for _, flag := range v.Flags {
+				fmt.Fprintf(w, "    flag: %s\n", app.Line(flag, 300))
+			}
+		}
+		if f := m.Failure; f != nil {
+			fmt.Fprintf(w, "    failed: %s, %s: %s\n", f.Stage, f.Class, app.Line(f.Message, 200))
+		}
+	}
+}
+
+func printTurns(w io.Writer, m memberStory) {
+	for _, t := range m.Turns {
+		fmt.Fprintf(w, "    turn %d  version %d  %d sampled  %s", t.Turn, t.PolicyVersion, t.Sampled, app.Line(t.FinishReason, 20))
+		if t.Runner != "" {
+			fmt.Fprintf(w, "  on %s (%s)", t.Runner, t.Isolation)
+		}
+		fmt.Fprintln(w)
+		for _, c := range t.ToolCalls {
+			end := ""
+			switch {
+			case c.ExitCode != nil:
+				end = fmt.Sprintf("exit code %d", *c.ExitCode)
+			case c.Error:
+				end = "an error"
+			}
+			fmt.Fprintf(w, "      %s %s  %s\n", app.Line(c.Name, 40), app.Line(c.Arguments, 100), end)
+		}
+	}
+}
+
+// short is the beginning of a digest, enough to tell and to search by.
+func short(digest string) string {
+	digest = strings.TrimPrefix(digest, "sha256:")
+	return digest[:min(12, len(digest))]
+}
+
+func digest(ref *storage.Ref) string {
+	if ref == nil {
+		return "none"
+	}
+	return short(ref.SHA256)
+}

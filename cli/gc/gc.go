@@ -1,0 +1,128 @@
+// Package gc is the command that finds and deletes objects to which nothing refers.
+package gc
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/gc"
+)
+
+// gcReport is what gc answers.
+type gcReport struct {
+	OlderThan runfile.Duration `json:"older_than"`
+	// Deletes is false for a dry run.
+	Deletes bool            `json:"deletes"`
+	Kinds   []gc.KindReport `json:"kinds"`
+	Runs    []gc.OldRun     `json:"runs,omitempty"`
+	// Objects are those that nothing reaches, with --list.
+	Objects []gc.Candidate `json:"objects,omitempty"`
+}
+
+// New is the command gc.
+func New(g *app.Global) *cobra.Command {
+	var olderThan, runsOlderThan time.Duration
+	var remove, list bool
+	var abandoned []string
+	cmd := &cobra.Command{
+		Use: "gc", Short: "Find the objects that nothing refers to, and delete them with --delete", Args: cobra.NoArgs,
+		Long: `Gc reads every run's history (its stream, or its archive when the stream was deleted), the catalogue, the intake's queue and the manifests of all
+weights and code indexes, and lists the objects of the store that none of them refers to. Crashed uploads, failed attempts and lost races leave them.
+Without --delete nothing is deleted. Services may be running: gc keeps objects younger than --older-than, and checks every object
+again before it deletes it.
+
+When a history cannot be read whole, nothing is deleted. A store belongs to one server: gc refuses a store with objects of runs that this
+server does not know, unless their archive is there. --abandon also deletes the objects that only such a run needed.
+
+--runs-older-than deletes the streams of runs that were closed that long ago and are archived to the end, as rondo run delete does. Their
+history stays in the archive, and with it all that they refer to.`,
+		Example: `  rondo gc
+  rondo gc --list --json
+  rondo gc --older-than 168h --delete
+  rondo gc --runs-older-than 720h --delete`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if olderThan < gc.LeastAge {
+				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log", olderThan, gc.LeastAge)
+			}
+			if cmd.Flags().Changed("runs-older-than") && runsOlderThan <= 0 {
+				return fmt.Errorf("--runs-older-than %s: must be positive", runsOlderThan)
+			}
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			r := gcReport{OlderThan: runfile.Duration(olderThan), Deletes: remove}
+			if runsOlderThan > 0 {
+				if r.Runs, err = gc.RetireRuns(cmd.Context(), p.Log, time.Now().Add(-runsOlderThan), remove); err != nil {
+					return err
+				}
+			}
+			show := app.NewProgress(g)
+			c := &gc.Collector{Log: p.Log, Store: p.Store, Cutoff: time.Now().Add(-olderThan), Abandoned: abandoned, Progress: show.Show}
+			c.Found = func(s gc.Candidate) {
+				switch {
+				case list && g.JSON:
+					r.Objects = append(r.Objects, s)
+				case list:
+					show.Clear()
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  %d bytes  %s\n", s.Key, s.Size, s.Modified.UTC().Format(time.DateTime))
+				}
+			}
+			r.Kinds, err = c.Run(cmd.Context(), remove)
+			show.Clear()
+			if err != nil {
+				return err
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printGC(cmd.OutOrStdout(), r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&olderThan, "older-than", 24*time.Hour, "keep objects that are younger than this")
+	flags.DurationVar(&runsOlderThan, "runs-older-than", 0, "also delete the streams of archived runs that were closed this long ago")
+	flags.BoolVar(&remove, "delete", false, "delete the objects instead of only listing them")
+	flags.BoolVar(&list, "list", false, "name every object")
+	flags.StringSliceVar(&abandoned, "abandon", nil, "runs whose history is lost for good, and whose objects may go")
+	return cmd
+}
+
+func printGC(w io.Writer, r gcReport) error {
+	for _, old := range r.Runs {
+		switch {
+		case old.Kept != "":
+			fmt.Fprintf(w, "run %s stays: %s\n", old.Run, old.Kept)
+		case old.Deleted:
+			fmt.Fprintf(w, "the stream of run %s is deleted; its archive stays\n", old.Run)
+		default:
+			fmt.Fprintf(w, "the stream of run %s could be deleted\n", old.Run)
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "KIND\tOBJECTS\tBYTES\tUNREACHABLE\tBYTES\tTOO YOUNG\tDELETED\tBYTES\t")
+	var sum gc.KindReport
+	for _, k := range r.Kinds {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.Kind, k.Objects, k.Bytes, k.Unreachable, k.Garbage, k.Young, k.Deleted, k.Freed)
+		sum.Unreachable, sum.Garbage, sum.Deleted, sum.Freed = sum.Unreachable+k.Unreachable, sum.Garbage+k.Garbage, sum.Deleted+k.Deleted, sum.Freed+k.Freed
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	end := fmt.Sprintf("; %d of them deleted (%d bytes)", sum.Deleted, sum.Freed)
+	if !r.Deletes && sum.Unreachable > 0 {
+		end = "; --delete deletes them"
+	} else if !r.Deletes {
+		end = ""
+	}
+	_, err := fmt.Fprintf(w, "%d objects (%d bytes) that nothing refers to, older than %s%s\n", sum.Unreachable, sum.Garbage, time.Duration(r.OlderThan), end)
+	return err
+}

@@ -1,0 +1,98 @@
+package opening
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/demo/packs"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/replay"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
+)
+
+// DefaultPack is the pack of every command that is told none: the one that the demo trains on.
+const DefaultPack = "small"
+
+// LoadTasks reads a pack from a directory, or the default pack.
+func LoadTasks(dir string) ([]*tasks.Task, error) {
+	if dir == "" {
+		return tasks.LoadPack(packs.Small())
+	}
+	return tasks.LoadDir(dir)
+}
+
+// PackTasks puts the tasks' files into the store and describes them as a run needs them.
+func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]runfile.TaskSpec, error) {
+	if len(list) == 0 {
+		return nil, errors.New("the task pack is empty")
+	}
+	specs := make([]runfile.TaskSpec, 0, len(list))
+	for _, t := range list {
+		if err := t.OpenImage(ctx, service.DefaultSettings().ToolchainCache); err != nil {
+			return nil, err
+		}
+		spec := t.Spec()
+		var err error
+		if spec.Snapshot, err = packTree(ctx, store, t.Snapshot); err != nil {
+			return nil, fmt.Errorf("pack the snapshot of task %s: %w", t.Name, err)
+		}
+		if spec.Tests, err = packTree(ctx, store, t.Tests); err != nil {
+			return nil, fmt.Errorf("pack the tests of task %s: %w", t.Name, err)
+		}
+		if err := packSteps(ctx, store, t, &spec); err != nil {
+			return nil, err
+		}
+		specs = append(specs, spec)
+	}
+	return specs, nil
+}
+
+func packSteps(ctx context.Context, store storage.Store, t *tasks.Task, spec *runfile.TaskSpec) error {
+	spec.RewardStrategy = t.RewardStrategy
+	for _, s := range t.Steps {
+		step := runfile.StepSpec{
+			Name: s.Name, Instruction: s.Instruction, AgentTimeout: runfile.Duration(s.AgentTimeout), VerifierTimeout: runfile.Duration(s.VerifierTimeout),
+			VerifierEnv: s.VerifierEnv, MinReward: s.MinReward, Collect: tasks.SpecHooks(s.Collect),
+		}
+		var err error
+		if step.Tests, err = packTree(ctx, store, s.Tests); err != nil {
+			return fmt.Errorf("pack the tests of step %s of task %s: %w", s.Name, t.Name, err)
+		}
+		if s.Files != nil {
+			files, err := packTree(ctx, store, s.Files)
+			if err != nil {
+				return fmt.Errorf("pack the files of step %s of task %s: %w", s.Name, t.Name, err)
+			}
+			step.Files = &files
+		}
+		spec.Steps = append(spec.Steps, step)
+	}
+	return nil
+}
+
+// packTree stores a tree as an archive.
+func packTree(ctx context.Context, store storage.Store, tree fs.FS) (storage.Ref, error) {
+	data, err := sandbox.Pack(tree)
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	return storage.PutBlob(ctx, store, data)
+}
+
+// WithTests gives a run's tasks the tests of the pack in a folder, as replay.WithTests does.
+func WithTests(ctx context.Context, store storage.Store, cfg runfile.RunConfig, dir string, note func(format string, args ...any)) (runfile.RunConfig, error) {
+	list, err := LoadTasks(dir)
+	if err != nil {
+		return cfg, err
+	}
+	pack, err := PackTasks(ctx, store, list)
+	if err != nil {
+		return cfg, err
+	}
+	return replay.WithTests(cfg, pack, dir, note)
+}

@@ -1,0 +1,186 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// FindRollout reads a rollout's chain from its run's stream or archive. Without a run's name, the one run that has the rollout is meant.
+func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Rollout, error) {
+	if !runfile.ValidToken(rollout) {
+		return nil, fmt.Errorf("rollout %q: give an id such as g000003-1", app.Line(rollout, 80))
+	}
+	runs := []string{run}
+	if run == "" {
+		var err error
+		if runs, err = p.Log.AllRuns(ctx); err != nil {
+			return nil, err
+		}
+	} else if err := p.MustRun(ctx, run); err != nil {
+		return nil, err
+	}
+	var found []events.Event
+	var in []string
+	for _, name := range runs {
+		links, err := rolloutLinks(ctx, p.Log, name, rollout)
+		if err != nil {
+			return nil, err
+		}
+		if len(links) > 0 {
+			found, in = links, append(in, name)
+		}
+	}
+	switch {
+	case len(in) == 0 && run != "":
+		return nil, fmt.Errorf("run %s has no rollout %s", run, rollout)
+	case len(in) == 0:
+		return nil, fmt.Errorf("no run has a rollout %s: `rondo run list` lists the runs", rollout)
+	case len(in) > 1:
+		return nil, fmt.Errorf("%d runs have a rollout %s: name one by --run (%s)", len(in), rollout, strings.Join(in, ", "))
+	}
+	r, err := events.FoldRollout(found)
+	return &r, err
+}
+
+// rolloutLinks reads a rollout's chain, nothing where the run has no such rollout.
+func rolloutLinks(ctx context.Context, log *eventlog.Log, run, rollout string) ([]events.Event, error) {
+	if _, err := log.Incarnation(ctx, run); errors.Is(err, eventlog.ErrNotFound) {
+		chains, err := ChainsOf(ctx, log, run, rollout) // of its archive
+		return chains[RolloutKind], err
+	} else if err != nil {
+		return nil, err
+	}
+	last, err := log.Last(ctx, run, RolloutKind, rollout)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return log.History(ctx, run, last.Seq)
+}
+
+// TaskOf finds the task of a rollout, which may be a query, in its run's stream or archive.
+func TaskOf(ctx context.Context, log *eventlog.Log, r *events.Rollout) (runfile.TaskSpec, error) {
+	task, err := log.Task(ctx, r.Run, r.Started.Task)
+	if !errors.Is(err, eventlog.ErrNotFound) {
+		return task, err
+	}
+	cfg, err := log.RecordedConfig(ctx, r.Run)
+	if err != nil {
+		return task, err
+	}
+	if task, err = cfg.Task(r.Started.Task); err == nil {
+		return task, nil
+	}
+	for e, readErr := range log.All(ctx, r.Run, 1) {
+		if readErr != nil {
+			return task, readErr
+		}
+		if e.Type != events.QuerySubmittedType || e.Entity != r.Started.Task {
+			continue
+		}
+		query, err := events.Data[events.QuerySubmitted](e)
+		if err != nil {
+			return task, err
+		}
+		if task, err = cfg.Task(query.Task); err != nil {
+			return task, err
+		}
+		return query.TaskSpec(e.Entity, task), nil
+	}
+	return task, err
+}
+
+// The kinds of entity that tell of a rollout.
+var (
+	RolloutKind  = events.RolloutStartedType.Kind()
+	GroupKind    = events.GroupOpenedType.Kind()
+	FeedbackKind = events.FeedbackRecordedType.Kind()
+	BatchKind    = events.BatchReadyType.Kind()
+)
+
+// ChainsOf reads the chains of a rollout, its group and its feedback, and the batches that hold its group, by kind, from the run's
+// stream or, when that is gone, from its archive.
+func ChainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[string][]events.Event, error) {
+	group := events.GroupOf(rollout)
+	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout}
+	chains := map[string][]events.Event{}
+	if _, err := log.Incarnation(ctx, run); err != nil {
+		if !errors.Is(err, eventlog.ErrNotFound) {
+			return nil, err
+		}
+		for e, err := range log.All(ctx, run, 1) {
+			if err != nil {
+				return nil, err
+			}
+			if kind := e.Type.Kind(); entities[kind] == e.Entity && e.Entity != "" || holds(e, group) {
+				chains[kind] = append(chains[kind], e)
+			}
+		}
+		return chains, nil
+	}
+	for kind, entity := range entities {
+		last, err := log.Last(ctx, run, kind, entity)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if chains[kind], err = log.History(ctx, run, last.Seq); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	chains[BatchKind], err = batchesOf(ctx, log, run, chains[GroupKind])
+	return chains, err
+}
+
+// holds reports whether an event is a batch with a group. An event that cannot be read has none; its reader reports the error.
+func holds(e events.Event, group string) bool {
+	if e.Type != events.BatchReadyType {
+		return false
+	}
+	ready, err := events.Data[events.BatchReady](e)
+	return err != nil || slices.Contains(ready.Groups, group)
+}
+
+// batchesOf reads the batches that hold a group, of which the links are given.
+func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []events.Event) (found []events.Event, err error) {
+	at := slices.IndexFunc(links, func(e events.Event) bool { return e.Type == events.GroupCompletedType })
+	if at < 0 {
+		return nil, nil
+	}
+	completed := links[at]
+	last, err := log.LastOfType(ctx, run, events.BatchReadyType, "*")
+	if errors.Is(err, eventlog.ErrNotFound) || err == nil && last.Seq < completed.Seq {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	errEnd := errors.New("read to the end")
+	filter := events.Event{Run: run, Type: events.BatchReadyType, Entity: "*"}.Subject()
+	err = log.Follow(ctx, run, completed.Seq, filter, func(e events.Event) error {
+		if holds(e, completed.Entity) {
+			found = append(found, e)
+		}
+		if e.Seq >= last.Seq {
+			return errEnd
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnd) {
+		return nil, err
+	}
+	return found, nil
+}

@@ -1,0 +1,305 @@
+// Package plane finds or holds the plane that a command works with: its log, its store and the directory that they are in.
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/open"
+)
+
+// Plane is a log and a store that a command works with: external ones, those of a running plane in the
+// directory, or embedded ones of its own.
+type Plane struct {
+	Dir    string
+	Log    *eventlog.Log
+	Store  storage.Store
+	Conn   *nats.Conn
+	server *embedded.Server // nil unless this process holds the directory
+	lock   *os.File
+	URL    string
+	waits  bool // for streams that somebody else makes
+
+	storeURL    string
+	natsMonitor string // "" when it is not known
+}
+
+// endpoint is what a process that holds a directory tells others about itself. Only the directory's owner can read it.
+type endpoint struct {
+	NATS  string `json:"nats"` // nats://TOKEN@127.0.0.1:PORT: the token is needed to connect
+	Store string `json:"store"`
+	HTTP  string `json:"http,omitempty"`
+	PID   int    `json:"pid"`
+}
+
+// EndpointFile is the path of the file in which a plane writes its addresses.
+func EndpointFile(dir string) string { return filepath.Join(dir, "endpoint.json") }
+
+// Connect finds the plane that the flags name.
+func Connect(ctx context.Context, g *app.Global) (*Plane, error) {
+	if g.NATS != "" {
+		if g.Store == "" {
+			return nil, errors.New("--nats needs --store: the log refers to objects (a directory, or s3://bucket/prefix?endpoint=URL)")
+		}
+		return dial(ctx, g, g.NATS, g.Store, nil)
+	}
+	if g.Follows && !dirInUse(ctx, g.Dir) { // its own server would see nothing new, and keep a plane from starting
+		return nil, fmt.Errorf("no plane runs in %s, so there is nothing to follow: start one with `rondo up --dir %s`", g.Dir, g.Dir)
+	}
+	p, err := Hold(ctx, g.Dir, HoldOptions{mustExist: true, StoreURL: g.Store})
+	if !errors.Is(err, ErrInUse) {
+		return p, err
+	}
+	e, err := ReadEndpoint(g.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, g, app.RedactedURL(e.NATS), e.Store, &planeDialer{dir: g.Dir})
+}
+
+// MustRun says clearly that there is no run of a name.
+func (p *Plane) MustRun(ctx context.Context, run string) error {
+	err := error(nil)
+	known := run == events.Catalogue || events.ValidRun(run)
+	if known {
+		_, err = p.Log.Incarnation(ctx, run)
+	}
+	if errors.Is(err, eventlog.ErrNotFound) {
+		_, err = p.Log.RecordedConfig(ctx, run) // of its archive
+	}
+	if !known || errors.Is(err, eventlog.ErrNotFound) {
+		return fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
+	}
+	return err
+}
+
+// ConnectRun connects to a plane that has a run.
+func ConnectRun(ctx context.Context, g *app.Global, run string) (*Plane, error) {
+	p, err := Connect(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.MustRun(ctx, run); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// dial uses a server and a store that run elsewhere. With a dialer the server is that of a plane's directory.
+func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *planeDialer) (*Plane, error) {
+	options, err := g.Access.Options()
+	if err != nil {
+		return nil, err
+	}
+	where := "NATS at " + app.Redacted(natsURL)
+	if dialer != nil {
+		options = append(options, dialer.Options()...)
+		where = "the plane in " + dialer.dir
+	}
+	options = append(options, watchConnection(g, where)...)
+	store, err := open.Open(ctx, storeURL)
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	conn, err := nats.Connect(natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second), nats.ErrorHandler(app.TellRefusal))...)
+	if err != nil {
+		store.Close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))
+	}
+	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, storeURL: storeURL, natsMonitor: g.Access.Monitor}
+	if err := p.openLog(ctx); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// ErrInUse means that another process holds the directory.
+var ErrInUse = errors.New("the directory is in use")
+
+// HoldOptions say how a directory is held.
+type HoldOptions struct {
+	mustExist  bool
+	StoreURL   string // "" = DIR/objects
+	Listen     bool
+	Durability time.Duration // 0 = every append is synced
+}
+
+// Hold opens the embedded plane of a directory for this process alone.
+func Hold(ctx context.Context, dir string, o HoldOptions) (*Plane, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "nats")); o.mustExist && errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s holds no plane: run `rondo demo` or `rondo up` first, or name one by --dir or --nats", dir)
+	}
+	if err := privateDir(dir); err != nil {
+		return nil, err
+	}
+	p := &Plane{Dir: dir}
+	if p.lock, err = lockDir(ctx, dir, o.Listen); err != nil {
+		return nil, err
+	}
+	storeURL := o.StoreURL
+	if storeURL == "" {
+		storeURL = filepath.Join(dir, "objects")
+	} else if !strings.Contains(storeURL, "://") {
+		if storeURL, err = filepath.Abs(storeURL); err != nil { // others read it in folders of their own
+			p.Close()
+			return nil, err
+		}
+	}
+	if err := p.start(ctx, storeURL, o); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err error) {
+	if p.Store, err = open.Open(ctx, storeURL); err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	p.storeURL = storeURL
+	opts := embedded.Options{Dir: filepath.Join(p.Dir, "nats"), SyncInterval: o.Durability, Streams: eventlog.StreamSettings}
+	if o.Listen {
+		opts.Listen, opts.Token = "127.0.0.1:0", newToken()
+	}
+	if p.server, err = embedded.Start(opts); err != nil {
+		return fmt.Errorf("start the embedded log: %w", err)
+	}
+	for _, stream := range p.server.Mended() {
+		app.Logger(slog.LevelWarn).Warn("stream settings restored", "stream", stream)
+	}
+	if p.Conn, err = p.server.Connect(); err != nil {
+		return fmt.Errorf("connect to the embedded log: %w", err)
+	}
+	p.URL = p.server.URL()
+	if o.Listen {
+		if err := p.announce(endpoint{NATS: p.URL, Store: storeURL, PID: os.Getpid()}); err != nil {
+			return err
+		}
+	}
+	return p.openLog(ctx)
+}
+
+func (p *Plane) openLog(ctx context.Context) (err error) {
+	var options []eventlog.Option
+	if p.server != nil {
+		options = append(options, eventlog.Persisted(p.server.Persist))
+		if p.server.SyncsLater() {
+			options = append(options, eventlog.Uncompressed())
+		}
+	}
+	if p.Log, err = eventlog.New(p.Conn, p.Store, options...); err != nil {
+		return err
+	}
+	if p.waits {
+		return p.Log.AwaitStreams(ctx)
+	}
+	return p.Log.EnsureStreams(ctx)
+}
+
+func (p *Plane) announce(e endpoint) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return writePrivate(EndpointFile(p.Dir), data)
+}
+
+// ReadEndpoint reads the addresses of the plane of a directory.
+func ReadEndpoint(dir string) (endpoint, error) {
+	var e endpoint
+	if err := ownDir(dir); err != nil { // it would lead to another user's server
+		return e, err
+	}
+	data, err := os.ReadFile(EndpointFile(dir))
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		return e, fmt.Errorf("%s is in use by a process that cannot be reached: %w", dir, err)
+	}
+	return e, nil
+}
+
+// lockPatience is how long a plane that starts waits for a short command that looks into its directory.
+const lockPatience = 15 * time.Second
+
+// lockDir takes the directory for this process; the kernel gives it back however the process ends. A patient
+// caller waits for a holder that is no plane itself.
+func lockDir(ctx context.Context, dir string, patient bool) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockPatience); ; {
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+			return f, nil
+		}
+		if !patient || PlaneRuns(dir) || time.Now().After(deadline) || ctx.Err() != nil {
+			f.Close()
+			return nil, fmt.Errorf("%s: %w", dir, ErrInUse)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// dirInUse reports whether a process holds a directory.
+func dirInUse(ctx context.Context, dir string) bool {
+	if ownDir(dir) != nil {
+		return true // hold says what is wrong
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
+		return false
+	}
+	f, err := lockDir(ctx, dir, false)
+	if err == nil {
+		f.Close()
+	}
+	return errors.Is(err, ErrInUse)
+}
+
+// PlaneRuns reports whether the process that announced itself in a directory is alive.
+func PlaneRuns(dir string) bool {
+	e, err := ReadEndpoint(dir)
+	return err == nil && e.PID != os.Getpid() && unix.Kill(e.PID, 0) == nil
+}
+
+// Close gives everything back, the log last.
+func (p *Plane) Close() {
+	if p.Conn != nil {
+		p.Conn.Close()
+	}
+	if p.server != nil {
+		os.Remove(EndpointFile(p.Dir))
+		p.server.Shutdown()
+	}
+	if p.Store != nil {
+		p.Store.Close()
+	}
+	if p.lock != nil {
+		// Closing alone would leave it to a process that is being started, and has not closed what it inherited.
+		_ = unix.Flock(int(p.lock.Fd()), unix.LOCK_UN)
+		p.lock.Close()
+	}
+}

@@ -1,0 +1,122 @@
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/health"
+)
+
+// Watch has log and store watched until the context ends. metrics may be nil.
+func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Registerer) (*health.Monitor, error) {
+	disks := []string{p.Dir}
+	if !strings.Contains(p.storeURL, "://") {
+		disks = append(disks, p.storeURL)
+	}
+	m, err := health.New(health.Options{Log: p.Log, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks})
+	if err != nil {
+		return nil, err
+	}
+	go m.Run(ctx)
+	return m, nil
+}
+
+// StatusHandler serves what a process says of itself: its metrics, and whether it can do its work. /healthz answers at once by what is known,
+// /readyz asks log and store first. Neither is a reason to restart the process, which goes on by itself.
+func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { tellOutages(w, m.Outages()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		outages := m.Ready(r.Context())
+		if r.URL.Query().Get("format") == "json" {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(outages)
+			return
+		}
+		tellOutages(w, outages)
+	})
+	return mux
+}
+
+// tellOutages answers ok, or 503 with a line for each outage.
+func tellOutages(w http.ResponseWriter, outages []health.Outage) {
+	if len(outages) == 0 {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	for _, o := range outages {
+		fmt.Fprintln(w, o)
+	}
+}
+
+// AnnounceStatus tells other processes where this one says how it is.
+func (p *Plane) AnnounceStatus(address string) error {
+	e, err := ReadEndpoint(p.Dir)
+	if err != nil {
+		return err
+	}
+	e.HTTP = "http://" + address
+	return p.announce(e)
+}
+
+// maxOutages bounds what is read of a plane's outages.
+const maxOutages = 1 << 20
+
+// AskPlane asks the plane that runs at a status address which outages it sees.
+func AskPlane(ctx context.Context, base string) ([]health.Outage, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*health.Patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz?format=json", nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the plane how it is: %w", err)
+	}
+	defer answer.Body.Close()
+	var outages []health.Outage
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxOutages)).Decode(&outages); err != nil {
+		return nil, fmt.Errorf("ask the plane how it is: %w", err)
+	}
+	return outages, nil
+}
+
+// OutagesOf are those of the plane that a command is connected to, as far as they can be learnt: from the process that runs it, from its
+// server's monitoring port, or from the server in this process.
+func OutagesOf(ctx context.Context, p *Plane) ([]health.Outage, error) {
+	switch {
+	case p.server != nil:
+		return Refusals(p.server.Refusing()), nil
+	case p.natsMonitor != "":
+		refusing, err := health.AskMonitor(ctx, p.natsMonitor)
+		return Refusals(refusing), err
+	}
+	if e, err := ReadEndpoint(p.Dir); err == nil && e.HTTP != "" && app.RedactedURL(e.NATS) == app.RedactedURL(p.URL) {
+		return AskPlane(ctx, e.HTTP)
+	}
+	return nil, nil
+}
+
+// Refusals are the outages of streams that refuse writes.
+func Refusals(list []embedded.Refusal) (outages []health.Outage) {
+	for _, r := range list {
+		outages = append(outages, health.Outage{Kind: health.LogRefusesWrites, Of: r.Stream, Since: time.Now(), Reason: r.Reason,
+			Do: "make room on the NATS server's disk and restart the server"})
+	}
+	return outages
+}

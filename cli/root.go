@@ -1,0 +1,36 @@
+// Package cli is the command line: one package for each noun, and here what makes a program of them.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/cli/advantage"
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/archive"
+	"github.com/rondo-rl/rondo/cli/audit"
+	"github.com/rondo-rl/rondo/cli/auth"
+	"github.com/rondo-rl/rondo/cli/bench"
+	"github.com/rondo-rl/rondo/cli/demo"
+	"github.com/rondo-rl/rondo/cli/doctor"
+	"github.com/rondo-rl/rondo/cli/eval"
+	"github.com/rondo-rl/rondo/cli/events"
+	"github.com/rondo-rl/rondo/cli/explain"
+	"github.com/rondo-rl/rondo/cli/gc"
+	"github.com/rondo-rl/rondo/cli/index"
+	"github.com/rondo-rl/rondo/cli/replay"
+	"github.com/rondo-rl/rondo/cli/run"
+	"github.com/rondo-rl/rondo/cli/sandbox"
+	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/cli/tasks"
+	"github.com/rondo-rl/rondo/cli/tools"
+	"github.com/rondo-rl/rondo/cli/trajectories"
+	"github.com/rondo-rl/rondo/cli/up"
+)
+
+// New makes the program with all its commands.
+func New() *cobra.Command {
+	return app.New(
+		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, run.NewFork, run.NewInvalidate,
+		replay.New, replay.NewDiff, archive.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
+	)
+}

@@ -1,0 +1,256 @@
+// Package run has the commands that open, show, change and end runs.
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/books"
+	"github.com/rondo-rl/rondo/cli/opening"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/health"
+	"github.com/rondo-rl/rondo/ledger"
+)
+
+// New makes the command `rondo run`.
+func New(g *app.Global) *cobra.Command {
+	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
+	cmd.AddCommand(newRunOpen(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
+	return cmd
+}
+
+func newRunOpen(g *app.Global) *cobra.Command {
+	var file, tasksDir string
+	s := service.DefaultSettings()
+	cmd := &cobra.Command{
+		Use:   "open RUN [--file run.yaml] [--tasks DIR]",
+		Short: "Open a run: store its tasks, record its configuration",
+		Long: `Open packs the run's tasks into the store and records its configuration on the log.
+
+A run file says how rewards become advantages by the name of an estimator and its parameters, or by the name of a
+system whose estimator it wants; params override those of a preset. ` + "`rondo advantage --list`" + ` shows both.
+
+  policy: small
+  endpoint: builtin
+  advantage:
+    preset: verl
+    params: {eps: 1e-4}
+
+Where the run file names servers of tools (tools.servers) without what they offer, they are asked here: one that is a command is started in
+a sandbox of the run's first task, on this machine. What they answer is part of the run.`,
+		Example: `  rondo run open first --file run.yaml
+  rondo run open first --tasks ./my-tasks`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
+			f.Endpoint, f.Policy = runfile.BuiltinEndpoint, args[0]
+			if file != "" {
+				var err error
+				if f, err = opening.ReadRunFile(file); err != nil {
+					return err
+				}
+			}
+			if tasksDir != "" {
+				f.TasksDir = tasksDir
+			}
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			answer, err := openRun(cmd.Context(), p, args[0], &f, s)
+			if err != nil {
+				return err
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "run %s is open (%d tasks)\n", args[0], len(f.Tasks))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
+	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on)")
+	s.AddSandboxFlags(cmd)
+	s.AddKeysFlag(cmd.Flags())
+	return cmd
+}
+
+// openRun packs the tasks, asks servers for their tools and submits the opening.
+func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile, s service.Settings) (events.IntakeAnswer, error) {
+	if !events.ValidRun(run) {
+		return events.IntakeAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
+	}
+	if !f.External || f.TasksDir != "" { // outsiders bring their own
+		list, err := opening.LoadTasks(f.TasksDir)
+		if err != nil {
+			return events.IntakeAnswer{}, err
+		}
+		if f.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+			return events.IntakeAnswer{}, err
+		}
+	}
+	if err := opening.ListServers(ctx, p, run, f, s); err != nil {
+		return events.IntakeAnswer{}, fmt.Errorf("run %s: %w", run, err)
+	}
+	return opening.OpenPacked(ctx, p, run, f)
+}
+
+func newRunClose(g *app.Global) *cobra.Command {
+	return newRunStatement(g, "close", "End a run: open no new groups and cancel the rollouts in flight", events.RunClosedType, events.RunClosed{Reason: "closed by the operator"}, "closed")
+}
+
+func newRunCancel(g *app.Global) *cobra.Command {
+	return newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
+}
+
+// RunSummary is one line of `run list` and the whole of `run show`.
+type RunSummary struct {
+	Run           string           `json:"run"`
+	State         string           `json:"state"`            // open, paused or closed
+	Reason        string           `json:"reason,omitempty"` // of a pause or closing
+	Policy        string           `json:"policy"`
+	PolicyVersion int64            `json:"policy_version"`
+	Tasks         int              `json:"tasks"`
+	Groups        int64            `json:"groups"`
+	Events        int64            `json:"events"`
+	Feeds         []ledger.Balance `json:"feeds"`
+	Rewards       []float64        `json:"rewards"` // mean of each batch of the first feed
+	Features      []string         `json:"features,omitempty"`
+	Traffic       *runfile.Traffic `json:"traffic,omitempty"`
+	Forfeits      *forfeits        `json:"forfeits,omitempty"`
+	// Endings counts the finished rollouts by why they ended.
+	Endings map[string]int `json:"endings,omitempty"`
+	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
+	Outages []health.Outage `json:"outages,omitempty"`
+	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
+	Waits string `json:"waits,omitempty"`
+	// Unreadable is why the run's events cannot be read to their end; the rest is missing then.
+	Unreadable string `json:"unreadable,omitempty"`
+}
+
+// summarise reads a run's stream. One that cannot be read is no reason to show no other.
+func summarise(ctx context.Context, log *eventlog.Log, run string) (RunSummary, error) {
+	state, reason, err := log.RunState(ctx, run)
+	if err != nil {
+		return RunSummary{}, err
+	}
+	l, err := ledger.Read(ctx, log, run)
+	if ctx.Err() != nil {
+		return RunSummary{}, ctx.Err()
+	}
+	if err != nil {
+		return RunSummary{Run: run, State: state, Reason: reason, Unreadable: err.Error()}, nil
+	}
+	s := RunSummary{Run: l.Run, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
+		Events: l.Events, Features: l.Config.Features}
+	if l.Config.Has(runfile.FeatureUserTraffic) {
+		s.Traffic = &l.Config.Traffic
+	}
+	if s.Waits, err = rejectedWeights(ctx, log, &s); err != nil {
+		return RunSummary{}, err
+	}
+	for _, feed := range l.Feeds() {
+		s.Feeds = append(s.Feeds, l.Balance(feed))
+	}
+	s.Forfeits, s.Endings = forfeitsOf(l), endingsOf(l)
+	s.Rewards = l.RewardCurve(l.FirstFeed())
+	return s, nil
+}
+
+func newRunList(g *app.Global) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the runs", Example: "  rondo run list --json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			names, err := p.Log.AllRuns(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list := []RunSummary{}
+			for _, name := range names {
+				s, err := summarise(cmd.Context(), p.Log, name)
+				if err != nil {
+					return err
+				}
+				list = append(list, s)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), list)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "RUN\tSTATE\tPOLICY\tVERSION\tGROUPS\tSTEPS\tEVENTS")
+			for _, s := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups, len(s.Rewards), s.Events)
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func newRunShow(g *app.Global) *cobra.Command {
+	return &cobra.Command{
+		Use: "show RUN", Short: "Show a run: state, books, rewards", Example: "  rondo run show demo-1 --json", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			s, err := summarise(cmd.Context(), p.Log, args[0])
+			if err != nil {
+				return err
+			}
+			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
+				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), s)
+			}
+			w := cmd.OutOrStdout()
+			for _, o := range s.Outages {
+				fmt.Fprintf(w, "outage: %s\n", app.Clean(o.String()))
+			}
+			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
+			if s.Reason != "" {
+				fmt.Fprintf(w, "%s: %s\n", s.State, app.Clean(s.Reason))
+			}
+			if s.Waits != "" {
+				fmt.Fprintf(w, "waits: %s\n", app.Clean(s.Waits))
+			}
+			if s.Unreadable != "" {
+				fmt.Fprintf(w, "its events cannot be read: %s\n", app.Clean(s.Unreadable))
+			}
+			if len(s.Features) > 0 {
+				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))
+			}
+			for _, b := range s.Feeds {
+				books.PrintBalance(w, b)
+			}
+			if len(s.Endings) > 0 {
+				fmt.Fprintf(w, "ended: %s\n", app.Clean(byCount(s.Endings)))
+			}
+			if s.Forfeits != nil {
+				fmt.Fprintf(w, "forfeits: %s\n", app.Clean(s.Forfeits.String()))
+			}
+			if len(s.Rewards) > 0 {
+				app.Plot(w, "mean reward by step", s.Rewards)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,332 @@
+// Package service runs services in this process, with the flags that they share, and is the command of that name.
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rondo-rl/rondo/auth/browser"
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/indexing"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/demo/policy"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/health"
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/archiver"
+	"github.com/rondo-rl/rondo/services/deadletters"
+	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/services/indexupdater"
+	"github.com/rondo-rl/rondo/services/intake"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/scorer"
+	"github.com/rondo-rl/rondo/services/toolrunner"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/services/weightpublisher"
+)
+
+// Settings are what services can be told, by flags of the same names.
+type Settings struct {
+	generatorSlots int
+	toolSlots      int
+	ScorerSlots    int
+	Pool           string
+	labels         []string
+	capacity       int
+	Builtin        string // base URL of the built-in policy
+	PolicyListen   string
+	AllowInsecure  bool
+	ToolchainCache string
+	Trainer        policy.Options
+	Gateway        gatewaySettings
+	EndpointKeys   string          // a file
+	servers        *fleet.Fleet    // which generator and gateway share
+	Health         *health.Monitor // of log and store; nil: nobody watches
+	keys           fleet.Keys      // of inference servers, of judges, and of servers of tools
+	index          indexing.IndexerSettings
+	quotas         intake.Quotas // of outsiders
+	hosts          []string      // further names of this machine, for servers without keys
+}
+
+// DefaultSettings are the settings without any flag.
+func DefaultSettings() Settings {
+	cores := goruntime.NumCPU()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	return Settings{
+		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, ScorerSlots: 2 * cores, capacity: toolrunner.DefaultCapacity,
+		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1", PolicyListen: "127.0.0.1:8700",
+		ToolchainCache: filepath.Join(cache, "rondo", "toolchains"), Trainer: policy.DefaultOptions(),
+		quotas: intake.DefaultQuotas(),
+		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder, Every: indexupdater.DefaultEvery},
+	}
+}
+
+// AddFlags adds the flags of all services that run on one machine.
+func (s *Settings) AddFlags(cmd *cobra.Command) {
+	s.AddSlotFlags(cmd)
+	s.AddSandboxFlags(cmd)
+	s.index.AddFlags(cmd)
+	s.addQuotaFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.Pool, "pool", s.Pool, "pool of the tool runner")
+	f.StringSliceVar(&s.labels, "label", nil, "label of the tool runner, for tasks that ask for it; may be repeated")
+	f.IntVar(&s.capacity, "capacity", s.capacity, "sandboxes that the tool runner keeps leased between turns, some megabytes each")
+	s.AddKeysFlag(f)
+	f.StringSliceVar(&s.hosts, "allow-host", nil, "name with a dot under which clients reach the metrics or the built-in policy over the network; may be repeated. "+
+		"Addresses, names without a dot and this machine's own name need none")
+	f.Float64Var(&s.Trainer.LearningRate, "learning-rate", s.Trainer.LearningRate, "of the reference trainer")
+}
+
+// AddSlotFlags adds the flags of how much services do at once.
+func (s *Settings) AddSlotFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&s.generatorSlots, "generator-slots", s.generatorSlots, "turns that are sampled at once")
+	f.IntVar(&s.toolSlots, "tool-slots", s.toolSlots, "turns whose tools run at once")
+	f.IntVar(&s.ScorerSlots, "scorer-slots", s.ScorerSlots, "verifiers that run at once")
+}
+
+func (s *Settings) addQuotaFlags(cmd *cobra.Command) {
+	f, q := cmd.Flags(), &s.quotas
+	f.Float64Var(&q.MessagesPerMinute, "quota-messages", q.MessagesPerMinute,
+		"messages a minute that the intake takes from one sender: the outsiders of one role in one run, for one feed or policy; 0 is no bound")
+	f.Float64Var(&q.BytesPerMinute, "quota-bytes", q.BytesPerMinute, "bytes a minute of these messages, and of the objects that they name and the intake reads; 0 is no bound")
+	f.Float64Var(&q.DeadLettersPerDay, "quota-dead-letters", q.DeadLettersPerDay, "refused messages a day of one sender that are recorded as dead letters; 0 is no bound")
+	f.DurationVar(&q.DeadLettersFor, "dead-letters-for", q.DeadLettersFor, "how long the log keeps the dead letter of a refused message; 0 is for ever")
+}
+
+// part is something that runs until its context ends.
+type part func(ctx context.Context, env pipeline.Env, s Settings) error
+
+// Names of participants that are no services of the topology: they are outsiders that come with Rondo.
+const (
+	policyPart  = "policy"
+	TrainerPart = "trainer"
+)
+
+var parts = map[string]part{
+	topology.Intake: func(ctx context.Context, env pipeline.Env, s Settings) error {
+		return intake.RunWith(ctx, env, s.quotas)
+	},
+	topology.QuerySampler: func(ctx context.Context, env pipeline.Env, _ Settings) error { return querysampler.Run(ctx, env) },
+	topology.AdvantageCalculator: func(ctx context.Context, env pipeline.Env, _ Settings) error {
+		return advantagecalculator.Run(ctx, env)
+	},
+	topology.TrainerFeeder:   func(ctx context.Context, env pipeline.Env, _ Settings) error { return trainerfeeder.Run(ctx, env) },
+	topology.WeightPublisher: func(ctx context.Context, env pipeline.Env, _ Settings) error { return weightpublisher.Run(ctx, env) },
+	topology.Archiver:        func(ctx context.Context, env pipeline.Env, _ Settings) error { return archiver.Run(ctx, env) },
+	topology.DeadLetters:     func(ctx context.Context, env pipeline.Env, _ Settings) error { return deadletters.Run(ctx, env) },
+	topology.IndexUpdater: func(ctx context.Context, env pipeline.Env, s Settings) error {
+		opts, err := s.index.Options(env.Log.Store())
+		if err != nil {
+			return err
+		}
+		return indexupdater.Run(ctx, env, opts)
+	},
+	topology.Generator: func(ctx context.Context, env pipeline.Env, s Settings) error {
+		opts := generator.DefaultOptions()
+		opts.Slots = s.generatorSlots
+		return generator.Run(ctx, env, s.servers, opts)
+	},
+	topology.ToolRunner: func(ctx context.Context, env pipeline.Env, s Settings) error {
+		if err := s.checkRunner(); err != nil {
+			return err
+		}
+		return toolrunner.Run(ctx, env, toolrunner.Options{
+			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
+		})
+	},
+	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
+		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys})
+	},
+	policyPart:  servePolicy,
+	TrainerPart: train,
+	gatewayPart: serveGateway,
+}
+
+// checkRunner checks what a tool runner can be told.
+func (s *Settings) checkRunner() error {
+	if s.capacity < 1 {
+		return fmt.Errorf("--capacity %d: at least 1 sandbox is needed", s.capacity)
+	}
+	for _, label := range s.labels {
+		if !runfile.ValidLabel(label) {
+			return fmt.Errorf("--label %q: %s", label, runfile.LabelRule)
+		}
+	}
+	return nil
+}
+
+func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
+
+// currentNames also takes names that parts had in earlier versions.
+func currentNames(names []string) []string {
+	var current []string
+	for _, n := range names {
+		current = append(current, topology.CurrentName(n))
+	}
+	return current
+}
+
+// NeedSandbox are the parts that run what models and tasks say.
+var NeedSandbox = []string{topology.ToolRunner, topology.Scorer}
+
+// CheckSandbox really runs a command in a sandbox, so that a refusal is seen before any work is lost.
+func CheckSandbox(ctx context.Context, names []string, s Settings) error {
+	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(NeedSandbox, n) }) || s.AllowInsecure {
+		return nil
+	}
+	buildFirstProcess(ctx)
+	if _, err := sandbox.Probe(ctx); err != nil {
+		return fmt.Errorf("this machine gives no sandbox: %w (--allow-insecure runs tools without isolation; only for tasks and models that you trust)", err)
+	}
+	return nil
+}
+
+// RunParts runs the named parts until the context ends or one of them fails.
+func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string, l *slog.Logger, metrics prometheus.Registerer, s Settings) error {
+	if err := CheckSandbox(ctx, names, s); err != nil {
+		return err
+	}
+	var err error
+	if s.keys, err = ReadKeys(s.EndpointKeys); err != nil {
+		return err
+	}
+	if s.servers, err = s.newFleet(l, metrics); err != nil {
+		return err
+	}
+	host, _ := os.Hostname()
+	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, name := range names {
+		g.Go(func() error {
+			if err := parts[name](ctx, env, s); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// serveHTTP serves a handler until the context ends.
+func serveHTTP(ctx context.Context, listener net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	})
+	defer stop()
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// ServeOpen serves a handler that asks for no keys.
+func (s *Settings) ServeOpen(ctx context.Context, listener net.Listener, h http.Handler) error {
+	return serveHTTP(ctx, listener, browser.Guard(listener.Addr(), s.hosts, h))
+}
+
+// New makes the command `rondo service`.
+func New(g *app.Global) *cobra.Command {
+	s := DefaultSettings()
+	var metricsListen string
+	cmd := &cobra.Command{
+		Use:   "service NAME...",
+		Short: "Run chosen services against an external NATS server and store",
+		Long:  "Run chosen services, or the built-in policy, the reference trainer and the gateway for harnesses: " + fmt.Sprint(partNames()) + ".",
+		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
+  rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
+  rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, names []string) error {
+			return cobra.OnlyValidArgs(cmd, currentNames(names))
+		}),
+		ValidArgs: partNames(),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			names = currentNames(names)
+			if g.NATS == "" || g.Store == "" {
+				return fmt.Errorf("services of their own need --nats and --store; `rondo up` runs everything embedded")
+			}
+			// Only the intake may make the streams; the other services wait for them.
+			g.Follows = true
+			g.AwaitStreams = !slices.Contains(names, topology.Intake)
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			registry := prometheus.NewRegistry()
+			if s.Health, err = p.Watch(cmd.Context(), app.Logger(slog.LevelInfo), registry); err != nil {
+				return err
+			}
+			if metricsListen != "" {
+				listener, err := net.Listen("tcp", metricsListen)
+				if err != nil {
+					return fmt.Errorf("serve metrics: %w", err)
+				}
+				go s.ServeOpen(cmd.Context(), listener, plane.StatusHandler(registry, s.Health))
+			}
+			app.Logger(slog.LevelInfo).Info("services started", "names", names, "nats", p.Conn.ConnectedUrlRedacted())
+			return RunParts(cmd.Context(), names, p.Log, g.Dir, app.Logger(slog.LevelInfo), registry, s)
+		},
+	}
+	s.AddFlags(cmd)
+	s.Gateway.AddFlags(cmd, "127.0.0.1:8790")
+	cmd.Flags().StringVar(&s.Builtin, "builtin-endpoint", s.Builtin, "where the generator finds the built-in policy")
+	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", s.PolicyListen, "where the built-in policy listens")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz, for example :9100")
+	return cmd
+}
+
+// AddSandboxFlags adds the flags of services that run sandboxes.
+func (s *Settings) AddSandboxFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.AllowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
+	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches")
+}
+
+// ParseDurability reads "always" as 0.
+func ParseDurability(text string) (time.Duration, error) {
+	if text == "always" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("--durability %q: use always, or an interval such as 100ms", text)
+	}
+	return d, nil
+}
+
+// FreePolicyAddress finds a port for the built-in policy. Runs name it "builtin", so it may change.
+func FreePolicyAddress() (listen, baseURL string, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	defer listener.Close()
+	listen = listener.Addr().String()
+	return listen, "http://" + listen + "/v1", nil
+}

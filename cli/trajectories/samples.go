@@ -1,0 +1,51 @@
+package trajectories
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// causeText is why a segment begins.
+var causeText = map[string]string{
+	events.CauseThoughts: ": the chat template leaves out thoughts",
+	events.CauseDrift:    ": an answer came back as other tokens than were sampled",
+	events.CauseHistory:  ": an earlier prompt came back as other tokens",
+}
+
+// causeOf is why a turn begins a segment, "" where nobody recorded it.
+func (s *shownRollout) causeOf(turn int32) string {
+	for _, t := range s.rollout.Turns {
+		if t.Turn == int(turn) {
+			return t.SegmentCause
+		}
+	}
+	return ""
+}
+
+// samples is like "3: thoughts 2", how many samples the rollout is and what began the later ones; "" for one that is one sample, or none.
+func (s *shownRollout) samples() string {
+	n, causes := 0, map[string]int{}
+	for _, t := range s.rollout.Turns {
+		if !t.NewSegment {
+			continue
+		}
+		if n++; t.SegmentCause != "" {
+			causes[t.SegmentCause]++
+		}
+	}
+	if n < 2 {
+		return ""
+	}
+	var counts []string
+	for _, cause := range []string{events.CauseThoughts, events.CauseDrift, events.CauseHistory} {
+		if causes[cause] > 0 {
+			counts = append(counts, fmt.Sprintf("%s %d", cause, causes[cause]))
+		}
+	}
+	if len(counts) == 0 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d: new ones began as prompts did not repeat %s", n, strings.Join(counts, ", "))
+}

@@ -1,0 +1,28 @@
+package trajectories
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+// TestSamplesAreExplained: a rollout of several samples says how many they are and why the later ones began.
+func TestSamplesAreExplained(t *testing.T) {
+	s := &shownRollout{trajectory: &storage.Trajectory{Rollout: "g1-0"}}
+	for i, cause := range []string{"", events.CauseThoughts, "-", events.CauseDrift, events.CauseThoughts} {
+		s.rollout.Turns = append(s.rollout.Turns, events.TurnSampled{Turn: i, NewSegment: cause != "-", SegmentCause: strings.Trim(cause, "-")})
+	}
+	if text := fmt.Sprint(s.header()); !strings.Contains(text, "4: new ones began as prompts did not repeat thoughts 2, drift 1") {
+		t.Errorf("the header is %s", text)
+	}
+	if s.causeOf(3) != events.CauseDrift || s.causeOf(9) != "" {
+		t.Errorf("turn 3 began a segment by %q", s.causeOf(3))
+	}
+	s.rollout.Turns = s.rollout.Turns[:1]
+	if text := fmt.Sprint(s.header()); strings.Contains(text, "samples") {
+		t.Errorf("the header of one sample is %s", text)
+	}
+}

@@ -1,0 +1,75 @@
+// Package up is the command that runs the whole plane in one process.
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/cli/service"
+)
+
+// New makes the command `rondo up`.
+func New(g *app.Global) *cobra.Command {
+	s := service.DefaultSettings()
+	var durability, listen string
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run all services with an embedded log and store, until interrupted",
+		Example: `  rondo up
+  rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
+  rondo up --gateway-listen 127.0.0.1:8790`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			every, err := service.ParseDurability(durability)
+			if err != nil {
+				return err
+			}
+			p, err := plane.Hold(cmd.Context(), g.Dir, plane.HoldOptions{StoreURL: g.Store, Listen: true, Durability: every})
+			if errors.Is(err, plane.ErrInUse) {
+				return fmt.Errorf("%w: does another `rondo up` or `rondo demo` run there?", err)
+			}
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			return up(cmd.Context(), p, s, listen)
+		},
+	}
+	s.AddFlags(cmd)
+	s.Gateway.AddFlags(cmd, "")
+	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
+		"then take of the facts; no run that was answered as open is lost")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
+	return cmd
+}
+
+// up runs everything until the context ends.
+func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string) error {
+	registry := prometheus.NewRegistry()
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	l := app.Logger(slog.LevelInfo)
+	if s.Health, err = p.Watch(ctx, l, registry); err != nil {
+		listener.Close()
+		return err
+	}
+	go s.ServeOpen(ctx, listener, plane.StatusHandler(registry, s.Health))
+	if err := p.AnnounceStatus(listener.Addr().String()); err != nil {
+		return err
+	}
+	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
+		return err
+	}
+	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin)
+	return service.RunParts(ctx, service.EveryPart(s), p.Log, p.Dir, l, registry, s)
+}
