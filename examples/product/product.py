@@ -2,8 +2,8 @@
 
     python3 product.py [RUN]
 
-Everything about Rondo is in the class Product. PLANE is the directory of `rondo up`, GATEWAY the address of its gateway, and MODEL the
-inference server itself, which answers the users who are left out.
+Everything about Rondo is in the class Product. PLANE is the directory of `rondo up`, where its gateway's key lies, GATEWAY the address of
+that gateway, and MODEL the inference server itself, which answers the users who are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import rondo
@@ -27,7 +28,10 @@ TASK = "shell-slugify"  # the task of the run whose workspace the agent works in
 
 def post(url: str, body: dict[str, Any]) -> Any:
     """Ask a server; what it answers."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    if url.startswith(GATEWAY + "/"):  # nobody else is shown the key
+        headers["Authorization"] = "Bearer " + Path(PLANE, "gateway.key").read_text().strip()
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=600) as response:
         return json.load(response)
 

@@ -19,6 +19,7 @@ difficulty = "easy"
 
 [metadata.rondo]
 snapshot = "environment/repo"
+verifier = "separate"
 
 [verifier]
 timeout_sec = 20
@@ -34,13 +35,15 @@ reward() {
 	echo "{\\"reward\\": $1}" >/logs/verifier/reward.json
 	exit
 }
+workspace() {
+	if command -v under-test >/dev/null; then under-test -t 5 "$@"; else timeout 5 "$@"; fi
+}
 cd /app
-[ -f answer.txt ] || {
-	set -- *
-	[ $# -gt 1 ] && reward 0.1
+workspace test -f answer.txt || {
+	[ "$(workspace ls | wc -l)" -gt 1 ] && reward 0.1
 	reward 0
 }
-answer=$(head -c 1000 answer.txt)
+answer=$(workspace head -c 1000 answer.txt)
 set -f
 set -- $answer
 given=$# right=0

@@ -1,0 +1,3 @@
+# Rent: an empty text says what the account is.
+$5 == "" { $5 = "rent" }
+{ print }

@@ -1,0 +1,3 @@
+# Insurance: an empty text says what the account is.
+$5 == "" { $5 = "insurance" }
+{ print }

@@ -1,0 +1,3 @@
+# Insurance: entries without a key get that of the house bank.
+$2 == "" { $2 = "V" }
+{ print }

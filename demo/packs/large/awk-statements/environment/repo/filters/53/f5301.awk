@@ -1,0 +1,3 @@
+# Energy: an empty text says what the account is.
+$5 == "" { $5 = "energy" }
+{ print }

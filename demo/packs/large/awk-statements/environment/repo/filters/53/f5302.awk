@@ -1,0 +1,3 @@
+# Energy: key M stands for entries of the branch; its number comes first.
+$2 == "M" { $5 = "47 " $5 }
+{ print }

@@ -1,0 +1,3 @@
+# Water: an empty text says what the account is.
+$5 == "" { $5 = "water" }
+{ print }

@@ -1,0 +1,3 @@
+# Water: the tax of 7 per cent is part of the amount.
+$2 == "V" { $4 = $3 * 7 / 100 }
+{ print }

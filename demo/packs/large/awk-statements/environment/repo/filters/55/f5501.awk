@@ -1,0 +1,3 @@
+# Telephone: an empty text says what the account is.
+$5 == "" { $5 = "telephone" }
+{ print }

@@ -1,0 +1,3 @@
+# Telephone: amounts of less than 40 are written off.
+$3 < 40 { $4 = $3; $3 = 0 }
+{ print }

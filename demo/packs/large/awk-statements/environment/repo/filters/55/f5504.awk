@@ -1,0 +1,3 @@
+# Telephone: the fee of the clearing house, key B, is shown apart.
+$2 == "B" { $4 = $4 + 14 }
+{ print }

@@ -1,0 +1,3 @@
+# Wages: an empty text says what the account is.
+$5 == "" { $5 = "wages" }
+{ print }

@@ -1,0 +1,3 @@
+# Taxes: an empty text says what the account is.
+$5 == "" { $5 = "taxes" }
+{ print }

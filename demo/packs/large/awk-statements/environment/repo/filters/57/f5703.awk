@@ -1,0 +1,3 @@
+# Taxes: the fee of the clearing house, key J, is shown apart.
+$2 == "J" { $4 = $4 + 18 }
+{ print }

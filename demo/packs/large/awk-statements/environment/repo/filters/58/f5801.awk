@@ -1,0 +1,3 @@
+# Customs: an empty text says what the account is.
+$5 == "" { $5 = "customs" }
+{ print }

@@ -1,0 +1,3 @@
+# Freight: an empty text says what the account is.
+$5 == "" { $5 = "freight" }
+{ print }

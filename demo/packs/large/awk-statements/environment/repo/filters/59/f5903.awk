@@ -1,0 +1,3 @@
+# Freight: entries without a key get that of the house bank.
+$2 == "" { $2 = "D" }
+{ print }

@@ -1,0 +1,3 @@
+# Freight: the fee of the clearing house, key P, is shown apart.
+$2 == "P" { $4 = $4 + 9 }
+{ print }

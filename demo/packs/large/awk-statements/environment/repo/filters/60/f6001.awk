@@ -1,0 +1,3 @@
+# Advertising: an empty text says what the account is.
+$5 == "" { $5 = "advertising" }
+{ print }

@@ -1,0 +1,3 @@
+# Repairs: an empty text says what the account is.
+$5 == "" { $5 = "repairs" }
+{ print }

@@ -1,0 +1,3 @@
+# Repairs: entries without a key get that of the house bank.
+$2 == "" { $2 = "C" }
+{ print }

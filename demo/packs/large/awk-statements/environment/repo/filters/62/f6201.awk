@@ -1,0 +1,3 @@
+# Leasing: an empty text says what the account is.
+$5 == "" { $5 = "leasing" }
+{ print }

@@ -1,0 +1,3 @@
+# Leasing: key M stands for entries of the branch; its number comes first.
+$2 == "M" { $5 = "37 " $5 }
+{ print }

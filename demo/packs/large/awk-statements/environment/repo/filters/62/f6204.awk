@@ -1,0 +1,3 @@
+# Leasing: the fee of the clearing house, key T, is shown apart.
+$2 == "T" { $4 = $4 + 17 }
+{ print }

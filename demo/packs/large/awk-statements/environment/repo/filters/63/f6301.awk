@@ -1,0 +1,3 @@
+# Loans: an empty text says what the account is.
+$5 == "" { $5 = "loans" }
+{ print }

@@ -1,0 +1,3 @@
+# Securities: key M stands for entries of the branch; its number comes first.
+$2 == "M" { $5 = "87 " $5 }
+{ print }

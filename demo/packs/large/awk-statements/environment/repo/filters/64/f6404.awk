@@ -1,0 +1,3 @@
+# Securities: entries without a key get that of the house bank.
+$2 == "" { $2 = "V" }
+{ print }

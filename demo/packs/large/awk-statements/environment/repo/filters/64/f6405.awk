@@ -1,0 +1,3 @@
+# Securities: the fee of the clearing house, key P, is shown apart.
+$2 == "P" { $4 = $4 + 8 }
+{ print }

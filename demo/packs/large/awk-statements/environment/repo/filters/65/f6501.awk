@@ -1,0 +1,3 @@
+# Foreign exchange: an empty text says what the account is.
+$5 == "" { $5 = "foreign exchange" }
+{ print }

@@ -1,0 +1,3 @@
+# Foreign exchange: entries without a key get that of the house bank.
+$2 == "" { $2 = "G" }
+{ print }

@@ -1,0 +1,3 @@
+# Card payments: an empty text says what the account is.
+$5 == "" { $5 = "card payments" }
+{ print }

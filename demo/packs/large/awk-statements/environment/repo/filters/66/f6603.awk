@@ -1,0 +1,3 @@
+# Card payments: the fee of the clearing house, key J, is shown apart.
+$2 == "J" { $4 = $4 + 7 }
+{ print }

@@ -1,0 +1,3 @@
+# Direct debits: an empty text says what the account is.
+$5 == "" { $5 = "direct debits" }
+{ print }

@@ -1,0 +1,3 @@
+# Direct debits: entries without a key get that of the house bank.
+$2 == "" { $2 = "P" }
+{ print }

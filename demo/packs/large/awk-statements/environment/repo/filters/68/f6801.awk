@@ -1,0 +1,3 @@
+# Donations: an empty text says what the account is.
+$5 == "" { $5 = "donations" }
+{ print }

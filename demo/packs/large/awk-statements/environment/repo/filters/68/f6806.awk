@@ -1,0 +1,3 @@
+# Donations: the tax of 9 per cent is part of the amount.
+$2 == "N" { $4 = $3 * 9 / 100 }
+{ print }

@@ -1,0 +1,3 @@
+# Donations: notes in brackets are for the clerk alone.
+{ sub(/ *\[[^]]*\]/, "", $5) }
+{ print }

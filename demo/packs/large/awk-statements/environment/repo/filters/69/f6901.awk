@@ -1,0 +1,3 @@
+# Deposits: an empty text says what the account is.
+$5 == "" { $5 = "deposits" }
+{ print }

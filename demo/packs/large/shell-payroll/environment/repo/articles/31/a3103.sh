@@ -1,0 +1,6 @@
+# Salary: trainees in grade 1 have four fifths.
+a3103() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

@@ -1,0 +1,6 @@
+# Salary: months with more than 166 hours count the rest one and a half times.
+a3104() {
+	if [ "$h" -gt 166 ]; then
+		a=$((a + (h - 166) * 600))
+	fi
+}

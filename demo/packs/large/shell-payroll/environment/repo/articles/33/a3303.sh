@@ -1,0 +1,6 @@
+# Piece work: trainees in grade 1 have four fifths.
+a3303() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

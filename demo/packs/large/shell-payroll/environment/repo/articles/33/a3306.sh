@@ -1,0 +1,6 @@
+# Piece work: half of it in the first month of employment.
+a3306() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,6 @@
+# Weekend work: trainees in grade 1 have four fifths.
+a3603() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

@@ -1,0 +1,4 @@
+# Weekend work: each dependant adds a little.
+a3607() {
+	a=$((a + k * 250))
+}

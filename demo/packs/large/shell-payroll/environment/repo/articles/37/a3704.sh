@@ -1,0 +1,6 @@
+# Shift change: trainees in grade 1 have four fifths.
+a3704() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

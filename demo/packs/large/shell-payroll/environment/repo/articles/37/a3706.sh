@@ -1,0 +1,6 @@
+# Shift change: months with more than 170 hours count the rest one and a half times.
+a3706() {
+	if [ "$h" -gt 170 ]; then
+		a=$((a + (h - 170) * 750))
+	fi
+}

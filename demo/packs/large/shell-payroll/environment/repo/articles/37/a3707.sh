@@ -1,0 +1,6 @@
+# Shift change: half of it in the first month of employment.
+a3707() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,4 @@
+# Shift change: each dependant adds a little.
+a3708() {
+	a=$((a + k * 2150))
+}

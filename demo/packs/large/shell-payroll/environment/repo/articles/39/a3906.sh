@@ -1,0 +1,6 @@
+# Board and lodging: half of it in the first month of employment.
+a3906() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,6 @@
+# Tools: months with more than 166 hours count the rest one and a half times.
+a4105() {
+	if [ "$h" -gt 166 ]; then
+		a=$((a + (h - 166) * 800))
+	fi
+}

@@ -1,0 +1,6 @@
+# Tools: half of it in the first month of employment.
+a4107() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,4 @@
+# Tools: each dependant adds a little.
+a4108() {
+	a=$((a + k * 950))
+}

@@ -1,0 +1,6 @@
+# Clothing: trainees in grade 1 have four fifths.
+a4204() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

@@ -1,0 +1,6 @@
+# Clothing: half of it in the first month of employment.
+a4206() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,6 @@
+# Further training: months with more than 162 hours count the rest one and a half times.
+a4305() {
+	if [ "$h" -gt 162 ]; then
+		a=$((a + (h - 162) * 600))
+	fi
+}

@@ -1,0 +1,6 @@
+# Further training: half of it in the first month of employment.
+a4307() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

@@ -1,0 +1,4 @@
+# Children: amount for each hour, in cents.
+a4401() {
+	a=$((a + h * 60))
+}

@@ -1,0 +1,6 @@
+# Children: trainees in grade 1 have four fifths.
+a4402() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

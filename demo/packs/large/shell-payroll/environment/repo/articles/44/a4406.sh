@@ -1,0 +1,6 @@
+# Children: half of it in the first month of employment.
+a4406() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

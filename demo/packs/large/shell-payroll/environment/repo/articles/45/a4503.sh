@@ -1,0 +1,6 @@
+# Sick pay: trainees in grade 1 have four fifths.
+a4503() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

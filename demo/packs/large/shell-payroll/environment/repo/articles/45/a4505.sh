@@ -1,0 +1,6 @@
+# Sick pay: months with more than 180 hours count the rest one and a half times.
+a4505() {
+	if [ "$h" -gt 180 ]; then
+		a=$((a + (h - 180) * 800))
+	fi
+}

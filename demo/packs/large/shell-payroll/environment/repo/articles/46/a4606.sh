@@ -1,0 +1,6 @@
+# Parental leave: half of it in the first month of employment.
+a4606() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

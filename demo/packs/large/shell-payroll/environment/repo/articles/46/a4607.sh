@@ -1,0 +1,4 @@
+# Parental leave: each dependant adds a little.
+a4607() {
+	a=$((a + k * 2450))
+}

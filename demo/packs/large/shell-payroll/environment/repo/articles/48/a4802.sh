@@ -1,0 +1,6 @@
+# Union dues: trainees in grade 1 have four fifths.
+a4802() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

@@ -1,0 +1,6 @@
+# Union dues: half of it in the first month of employment.
+a4806() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

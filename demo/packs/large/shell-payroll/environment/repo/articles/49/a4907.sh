@@ -1,0 +1,6 @@
+# Canteen: half of it in the first month of employment.
+a4907() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

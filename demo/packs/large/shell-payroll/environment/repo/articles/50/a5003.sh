@@ -1,0 +1,6 @@
+# Standby duty: trainees in grade 1 have four fifths.
+a5003() {
+	if [ "$g" -eq 1 ]; then
+		a=$((a * 4 / 5))
+	fi
+}

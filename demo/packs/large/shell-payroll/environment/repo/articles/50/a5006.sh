@@ -1,0 +1,6 @@
+# Standby duty: half of it in the first month of employment.
+a5006() {
+	if [ "$y" -eq 0 ]; then
+		a=$((a / 2))
+	fi
+}

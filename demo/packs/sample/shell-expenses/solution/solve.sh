@@ -1,0 +1,2 @@
+#!/bin/sh
+sed -i 's/note = $3/note = $4/' awk/biggest.awk

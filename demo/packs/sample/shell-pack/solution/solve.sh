@@ -1,0 +1,2 @@
+#!/bin/sh
+sed -i 's/^print_list $@$/print_list "$@"/' pack.sh

@@ -1,0 +1,2 @@
+#!/bin/sh
+sed -i '/elif/s/-lt/-gt/' clamp.sh

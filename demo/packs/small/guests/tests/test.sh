@@ -1,0 +1,43 @@
+#!/bin/sh
+# The reward is the share of the broken cases that work now, and 0 when a case that worked before does not.
+verdict=/logs/verifier/reward.json
+echo '{"reward": 0}' >"$verdict"
+broken=0
+mended=0
+spoilt=0
+
+# under_test COMMAND...: runs it where the code under test is, for 5 seconds at most
+under_test() {
+	if command -v under-test >/dev/null; then under-test -t 5 "$@"; else timeout 5 "$@"; fi
+}
+
+# right WANT ARGUMENT...: whether the program prints that
+right() {
+	want=$1
+	shift
+	got=$(under_test sh guests.sh "$@" 2>/dev/null)
+	[ $? -lt 124 ] || exit 0
+	[ "$got" = "$want" ] && return
+	echo "guests.sh $*: want '$want', got '$got'"
+	return 1
+}
+
+# mends is a case that the fault breaks, keeps one that it does not.
+mends() {
+	broken=$((broken + 1))
+	if right "$@"; then mended=$((mended + 1)); fi
+}
+keeps() {
+	right "$@" || spoilt=$((spoilt + 1))
+}
+
+mends "3 guests, longest: Grace Hopper" Ada "Grace Hopper" Alan
+mends "1 guests, longest: a b c" "a b c"
+mends "2 guests, longest: Jean Sammet" Al "Jean Sammet"
+keeps "2 guests, longest: Alan" Ada Alan
+keeps "0 guests, longest: "
+keeps "3 guests, longest: Barbara" Ada Barbara Frances
+
+share=$((100 * mended / broken))
+[ "$spoilt" -eq 0 ] || share=0
+printf '{"reward": %d.%02d, "mended": %d, "broken": %d, "spoilt": %d}\n' $((share / 100)) $((share % 100)) "$mended" "$broken" "$spoilt" >"$verdict"

@@ -1,0 +1,2 @@
+#!/bin/sh
+sed -i 's/items + size))/items + size - 1))/' pages.sh

@@ -1,0 +1,46 @@
+#!/bin/sh
+# The reward is the share of the broken cases that work now, and 0 when a case that worked before does not.
+verdict=/logs/verifier/reward.json
+echo '{"reward": 0}' >"$verdict"
+broken=0
+mended=0
+spoilt=0
+
+# under_test COMMAND...: runs it where the code under test is, for 5 seconds at most
+under_test() {
+	if command -v under-test >/dev/null; then under-test -t 5 "$@"; else timeout 5 "$@"; fi
+}
+
+# right WANT ARGUMENT...: whether the program prints that
+right() {
+	want=$1
+	shift
+	got=$(under_test sh range.sh "$@" 2>/dev/null)
+	[ $? -lt 124 ] || exit 0
+	[ "$got" = "$want" ] && return
+	echo "range.sh $*: want '$want', got '$got'"
+	return 1
+}
+
+# mends is a case that the fault breaks, keeps one that it does not.
+mends() {
+	broken=$((broken + 1))
+	if right "$@"; then mended=$((mended + 1)); fi
+}
+keeps() {
+	right "$@" || spoilt=$((spoilt + 1))
+}
+
+mends 5 length 3 7
+mends 1 length 4 4
+mends 21 length -10 10
+mends yes has 5 3 7
+mends no has 9 3 7
+mends yes has 3 3 7
+keeps no has 2 3 7
+keeps yes has 7 3 7
+keeps no has -1 0 3
+
+share=$((100 * mended / broken))
+[ "$spoilt" -eq 0 ] || share=0
+printf '{"reward": %d.%02d, "mended": %d, "broken": %d, "spoilt": %d}\n' $((share / 100)) $((share % 100)) "$mended" "$broken" "$spoilt" >"$verdict"
