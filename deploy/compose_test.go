@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/auth"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -76,13 +76,13 @@ func compose(t *testing.T, profiles string) map[string]service {
 }
 
 // runners are the services that make sandboxes.
-var runners = []string{events.ToolRunner, events.Scorer}
+var runners = []string{topology.ToolRunner, topology.Scorer}
 
 func TestOneContainerForEachService(t *testing.T) {
 	services := compose(t, "demo,gateway")
 	rondo := program.Binary(t)
 	names := []string{"policy", "trainer", "gateway"}
-	for _, s := range events.Services {
+	for _, s := range topology.Services {
 		names = append(names, s.Name)
 	}
 	for _, name := range names {
@@ -91,8 +91,8 @@ func TestOneContainerForEachService(t *testing.T) {
 			t.Errorf("%s has no container", name)
 			continue
 		}
-		if s.HealthCheck == nil {
-			t.Errorf("%s has no health check", name)
+		if s.HealthCheck == nil || !strings.HasSuffix(s.HealthCheck.Test[len(s.HealthCheck.Test)-1], "/readyz") {
+			t.Errorf("%s is not asked whether log and store answer: %+v", name, s.HealthCheck)
 		}
 		if len(s.Command) < 2 || s.Command[0] != "service" || s.Command[1] != name {
 			t.Errorf("%s runs %v", name, s.Command)
@@ -157,6 +157,10 @@ var makers = []string{"keys", "access"}
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
 	services := compose(t, "demo,gateway,gpu,cli")
+	// With a query, such as js-enabled-only, a NATS server says nothing of streams that refuse writes.
+	if check := services["nats"].HealthCheck; check == nil || !strings.HasSuffix(check.Test[len(check.Test)-1], ":8222/healthz") {
+		t.Errorf("the log is not asked how its streams are: %+v", check)
+	}
 	waits := func(name, before, until string) {
 		t.Helper()
 		if got := services[name].DependsOn[before].Condition; got != until {
@@ -178,7 +182,7 @@ func TestServicesWaitForLogAndStore(t *testing.T) {
 		}
 		waits(name, "nats", "service_healthy")
 		waits(name, "access", "service_completed_successfully")
-		if s.Environment["RONDO_NATS"] == nil || s.Environment["RONDO_STORE"] == nil {
+		if s.Environment["RONDO_NATS"] == nil || s.Environment["RONDO_STORE"] == nil || s.Environment["RONDO_NATS_MONITOR"] == nil {
 			t.Errorf("%s does not know the log and the store: %v", name, s.Environment)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
@@ -34,7 +34,7 @@ func TestNATSConfiguration(t *testing.T) {
 	if err := auth.EnsureTLS(keys, []string{"127.0.0.1"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Ensure(auth.User{Name: events.Intake, Services: []string{events.Intake}}); err != nil {
+	if _, err := a.Ensure(auth.User{Name: topology.Intake, Services: []string{topology.Intake}}); err != nil {
 		t.Fatal(err)
 	}
 	options, err := server.ProcessConfigFile(filepath.Join(folder, "nats.conf"))
@@ -55,12 +55,12 @@ func TestNATSConfiguration(t *testing.T) {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server did not get ready")
 	}
-	folder = filepath.Dir(a.Creds(events.Intake))
+	folder = filepath.Dir(a.Creds(topology.Intake))
 	believes := nats.RootCAs(filepath.Join(folder, "ca.crt"))
 	if _, err := nats.Connect(s.ClientURL(), believes); err == nil {
 		t.Error("it lets strangers in")
 	}
-	conn, err := nats.Connect(s.ClientURL(), believes, nats.UserCredentials(a.Creds(events.Intake)), nats.CustomInboxPrefix(events.ServiceInbox(events.Intake)))
+	conn, err := nats.Connect(s.ClientURL(), believes, nats.UserCredentials(a.Creds(topology.Intake)), nats.CustomInboxPrefix(topology.ServiceInbox(topology.Intake)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
 // attempt is a subject, and who of the plane may publish to it.
@@ -22,8 +23,8 @@ const (
 	route = "pool-a"
 )
 
-func serviceNames(of func(events.ServiceSpec) bool) (names []string) {
-	for _, s := range events.Services {
+func serviceNames(of func(topology.ServiceSpec) bool) (names []string) {
+	for _, s := range topology.Services {
 		if of(s) {
 			names = append(names, s.Name)
 		}
@@ -38,29 +39,29 @@ func attempts() []attempt {
 	stated(add)
 	consumed(add)
 	managed(add)
-	for _, p := range events.Participants {
+	for _, p := range topology.Participants {
 		for _, t := range p.States {
 			place := run
 			if strings.HasPrefix(string(t), "weights.") {
 				place = events.Catalogue
 			}
 			var owners []string
-			for _, other := range events.Participants {
+			for _, other := range topology.Participants {
 				if slices.Contains(other.States, t) {
 					owners = append(owners, other.Name)
 				}
 			}
-			add(events.DoorSubject(place, t, "x1"), owners...)
+			add(events.IntakeSubject(place, t, "x1"), owners...)
 		}
 	}
-	for _, s := range events.Services {
+	for _, s := range topology.Services {
 		var owners []string
 		if s.Deciding {
 			owners = []string{s.Name}
 		}
-		add("$KV."+events.LeaseBucket+"."+run+"."+s.Name, owners...)
+		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name, owners...)
 	}
-	add(events.AliveSubject+"x", events.ToolRunner)
+	add(topology.AliveSubject+"x", topology.ToolRunner)
 	add("$SYS.REQ.SERVER.PING")
 	return all
 }
@@ -77,7 +78,7 @@ func stated(add func(string, ...string)) {
 			}
 			var owners []string
 			if slices.Contains(both, t) || catalogue == (place == events.Catalogue) {
-				owners = serviceNames(func(s events.ServiceSpec) bool { return slices.Contains(s.Emits, t) })
+				owners = serviceNames(func(s topology.ServiceSpec) bool { return slices.Contains(s.Emits, t) })
 			}
 			add(e.Subject(), owners...)
 		}
@@ -86,7 +87,7 @@ func stated(add func(string, ...string)) {
 
 // consumed: the consumers of each service.
 func consumed(add func(string, ...string)) {
-	for _, spec := range events.Consumers {
+	for _, spec := range topology.Consumers {
 		c := spec.For(run, route)
 		add("$JS.API.CONSUMER.MSG.NEXT."+c.Stream+"."+c.Name, c.Service)
 		add("$JS.ACK."+c.Stream+"."+c.Name+".1.2.3.4.5", c.Service)
@@ -97,7 +98,7 @@ func consumed(add func(string, ...string)) {
 		case c.Type.Routed():
 			add(create+"."+f, c.Service)
 			// Who folds runs makes consumers of whole runs under names of his own; which of them are a tool runner's no wildcard can tell.
-			add(create, serviceNames(func(s events.ServiceSpec) bool { return s.Deciding || s.Folds })...)
+			add(create, serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds })...)
 		default:
 			add(create+"."+f, c.Service)
 			add(create)
@@ -112,18 +113,18 @@ func consumed(add func(string, ...string)) {
 
 // managed: the streams themselves.
 func managed(add func(string, ...string)) {
-	for _, stream := range []string{events.RunStream(run), events.CatalogueStream, events.DoorStream, events.DeadStream} {
-		add("$JS.API.STREAM.CREATE."+stream, events.Intake)
+	for _, stream := range []string{events.RunStream(run), events.CatalogueStream, events.IntakeStream, events.DeadStream} {
+		add("$JS.API.STREAM.CREATE."+stream, topology.Intake)
 		for _, forbidden := range []string{"UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			add("$JS.API.STREAM." + forbidden + "." + stream)
 		}
 		var deletes, reads []string
 		switch stream {
-		case events.DoorStream:
-			deletes, reads = []string{events.Undertaker}, []string{events.Undertaker}
+		case events.IntakeStream:
+			deletes, reads = []string{topology.DeadLetters}, []string{topology.DeadLetters}
 		case events.DeadStream:
 		default:
-			reads = append(serviceNames(func(events.ServiceSpec) bool { return true }), events.Policy, events.Trainer, events.Gateway)
+			reads = append(serviceNames(func(topology.ServiceSpec) bool { return true }), topology.Policy, topology.Trainer, topology.Gateway)
 		}
 		add("$JS.API.STREAM.MSG.DELETE."+stream, deletes...)
 		add("$JS.API.STREAM.MSG.GET."+stream, reads...)
@@ -147,14 +148,14 @@ func differences(t *testing.T, u user, service string) (wrong []string) {
 func listening(t *testing.T, u user, service string) (wrong []string) {
 	t.Helper()
 	for _, other := range append(auth.Everybody(), "outside", "greedy") {
-		subject := events.ServiceInbox(other) + ".>"
+		subject := topology.ServiceInbox(other) + ".>"
 		if got := u.maySubscribe(t, subject); got != (other == service) {
 			wrong = append(wrong, fmt.Sprintf("%s may hear %s: %v", service, subject, got))
 		}
 	}
 	for subject, owners := range map[string][]string{
 		">": nil, "_INBOX.>": nil, "rondo.>": nil, "rondo.in.>": nil, "$JS.>": nil, "$KV.>": nil, "$SYS.>": nil,
-		events.AliveSubject + "*": {events.ToolRunner},
+		topology.AliveSubject + "*": {topology.ToolRunner},
 	} {
 		if got := u.maySubscribe(t, subject); got != slices.Contains(owners, service) {
 			wrong = append(wrong, fmt.Sprintf("%s may hear %s: %v", service, subject, got))
@@ -172,7 +173,7 @@ func TestEverybodyAtEveryDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range auth.Everybody() {
-		if name == events.Admin {
+		if name == topology.Admin {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -186,10 +187,10 @@ func TestEverybodyAtEveryDoor(t *testing.T) {
 // TestOneRightTooMany gives a user more than its service has, each time one more thing, and sees the matrix find it.
 func TestOneRightTooMany(t *testing.T) {
 	dir := initKeys(t)
-	command(t, "auth", "user", "greedy", "--out", dir, "--service", events.Generator, "--service", events.Scorer)
+	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator, "--service", topology.Scorer)
 	s := serve(t, dir, auth.ConfigFile)
 	adminLog(t, s, dir)
-	wrong := differences(t, connect(t, s, creds(dir, "greedy")), events.Generator)
+	wrong := differences(t, connect(t, s, creds(dir, "greedy")), topology.Generator)
 	for _, what := range []string{"rollout.x1.scored", "CONSUMER.MSG.NEXT.RONDO_r.scorer-v1", "$JS.ACK.RONDO_r.scorer-v1.", "CONSUMER.CREATE.RONDO_r.scorer-v1.", "_INBOX.greedy.>"} {
 		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, what) }) {
 			t.Errorf("the matrix does not see that the user has %s: %q", what, wrong)

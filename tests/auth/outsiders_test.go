@@ -12,9 +12,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -28,11 +29,11 @@ func TestOutsiderAtTheDoor(t *testing.T) {
 	for _, name := range []string{run, "other"} {
 		servicetest.OpenRun(t, admin, name, cfg)
 	}
-	door, err := eventlog.New(connect(t, s, creds(dir, events.Intake)).Conn, admin.Store())
+	intakeLog, err := eventlog.New(connect(t, s, creds(dir, topology.Intake)).Conn, admin.Store())
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := servicetest.Env(t, door)
+	env := servicetest.Env(t, intakeLog)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
 	// The server knows who is made while it runs.
 	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", run, "--feed", "main", "--policy", "small")
@@ -82,24 +83,28 @@ func TestOutsiderAtTheDoor(t *testing.T) {
 		"_INBOX.outside.operator.x":                   false,
 		"rondo.live.toolrunner.x":                     false,
 	} {
-		if got := torch.mayPublish(t, subject); got != want {
-			t.Errorf("a trainer may publish %s: %v", subject, got)
-		}
+		t.Run(subject, func(t *testing.T) {
+			if got := torch.mayPublish(t, subject); got != want {
+				t.Errorf("a trainer may publish %s: %v", subject, got)
+			}
+		})
 	}
 	for subject, want := range map[string]bool{
 		"_INBOX.outside.torch.>": true, "_INBOX.outside.operator.>": false, "_INBOX.>": false, ">": false, "rondo.v1.>": false,
 		"rondo.v1.r.batch.main.ready": true, "rondo.v1.r.batch.second.ready": false, "rondo.v1.other.batch.main.ready": false,
 		"rondo.in.>": false, "$SYS.>": false,
 	} {
-		if got := torch.maySubscribe(t, subject); got != want {
-			t.Errorf("a trainer may hear %s: %v", subject, got)
-		}
+		t.Run(subject, func(t *testing.T) {
+			if got := torch.maySubscribe(t, subject); got != want {
+				t.Errorf("a trainer may hear %s: %v", subject, got)
+			}
+		})
 	}
 	answersGoNowhereElse(t, admin, torch)
 	hears(t, admin, torch)
 }
 
-// answersGoNowhereElse asks the server, over subjects that a trainer may publish to, to put its answers onto the log and into the door.
+// answersGoNowhereElse asks the server, over subjects that a trainer may publish to, to put its answers onto the log and into the intake's stream.
 func answersGoNowhereElse(t *testing.T, admin *eventlog.Log, torch user) {
 	t.Helper()
 	last := func(run string) uint64 {
@@ -158,21 +163,21 @@ func TestRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := filepath.Join(t.TempDir(), "old.creds")
-	copyFile(t, creds(dir, events.Scorer), old)
+	copyFile(t, creds(dir, topology.Scorer), old)
 	if !may(old) {
 		t.Fatal("the scorer's first credentials are refused")
 	}
-	if err := a.Rotate(events.Scorer); err != nil {
+	if err := a.Rotate(topology.Scorer); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if may(old) || !may(creds(dir, events.Scorer)) || !may(creds(dir, events.Generator)) {
-		t.Errorf("after the rotation: old %v, new %v, another user %v", may(old), may(creds(dir, events.Scorer)), may(creds(dir, events.Generator)))
+	if may(old) || !may(creds(dir, topology.Scorer)) || !may(creds(dir, topology.Generator)) {
+		t.Errorf("after the rotation: old %v, new %v, another user %v", may(old), may(creds(dir, topology.Scorer)), may(creds(dir, topology.Generator)))
 	}
-	copyFile(t, creds(dir, events.Scorer), old)
-	if err := a.Revoke(events.Scorer); err != nil {
+	copyFile(t, creds(dir, topology.Scorer), old)
+	if err := a.Revoke(topology.Scorer); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Reload(); err != nil {
@@ -182,10 +187,10 @@ func TestRevocation(t *testing.T) {
 		t.Error("revoked credentials are taken")
 	}
 	command(t, "auth", "init", "--out", dir)
-	if u, err := a.User(events.Scorer); err != nil || u.Revoked.IsZero() {
+	if u, err := a.User(topology.Scorer); err != nil || u.Revoked.IsZero() {
 		t.Errorf("init brought a revoked user back: %+v, %v", u, err)
 	}
-	o := events.Outsider{Name: "late", Role: events.RoleProduct, Run: run}
+	o := topology.Outsider{Name: "late", Role: topology.RoleProduct, Run: run}
 	if _, err := a.Ensure(auth.User{Name: "late", Outsider: &o, Expires: time.Now().Add(-time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
@@ -228,13 +233,13 @@ func TestInitKeepsWhatExists(t *testing.T) {
 			t.Errorf("%s does not know whom to believe", name)
 		}
 	}
-	said := command(t, "auth", "list", "--out", dir) + command(t, "auth", "show", events.Generator) + fmt.Sprint(made)
+	said := command(t, "auth", "list", "--out", dir) + command(t, "auth", "show", topology.Generator) + fmt.Sprint(made)
 	for path, content := range before {
 		if strings.HasSuffix(path, ".nk") && strings.Contains(said, content) {
 			t.Errorf("a command prints the seed of %s", path)
 		}
 	}
-	if !strings.Contains(said, "rondo.v1.*.rollout.*.turn_sampled.*") || !strings.Contains(said, events.Undertaker) {
+	if !strings.Contains(said, "rondo.v1.*.rollout.*.turn_sampled.*") || !strings.Contains(said, topology.DeadLetters) {
 		t.Errorf("list and show say %s", said)
 	}
 }

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -71,13 +70,13 @@ func TestPlaneUnderLock(t *testing.T) {
 	}
 	processes := map[string]*program.Process{}
 	for _, name := range auth.Everybody() {
-		if name == events.Admin || name == events.Gateway {
+		if name == topology.Admin || name == topology.Gateway {
 			continue
 		}
 		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1", "--policy-listen", address}
 		processes[name] = start(t, storeEnv(t, dir, name), as(name, args...)...)
 	}
-	for _, variable := range storeEnv(t, dir, events.Admin) { // of the commands below
+	for _, variable := range storeEnv(t, dir, topology.Admin) { // of the commands below
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
@@ -94,20 +93,16 @@ func TestPlaneUnderLock(t *testing.T) {
 		State   string
 		Rewards []float64
 	}
-	deadline := time.Now().Add(5 * time.Minute)
-	for {
+	program.Eventually(t, func() error {
 		out := command(t, as("admin", "run", "show", "locked", "--json")...)
 		if err := json.Unmarshal([]byte(out), &state); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if state.State == "closed" && len(state.Rewards) >= 2 && strings.Contains(processes[events.Archiver].String(), "sealed a part") {
-			break
+		if state.State != "closed" || len(state.Rewards) < 2 || !strings.Contains(processes[topology.Archiver].String(), "log segment sealed") {
+			return fmt.Errorf("%s\n%s", out, said())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s\n%s", out, said())
-		}
-		time.Sleep(time.Second)
-	}
+		return nil
+	})
 	command(t, as("admin", "audit", "locked")...)
 	command(t, as("admin", "archive", "verify", "locked")...)
 	for name, p := range processes {

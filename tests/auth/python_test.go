@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -19,6 +19,8 @@ import (
 // harness brings a group as a user of the Python client does, and tries what is not its to state.
 const harness = `
 import os
+import sys
+
 import rondo
 
 with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=60) as client:
@@ -26,10 +28,23 @@ with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.en
     client.state("r", "group.opened", "xmine", {"task": "fix", "size": 2, "policy_version": 0})
     print("stated")
 try:
-    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=7) as client:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
         client.state("r", "run.closed", "r", {"reason": "no"})
-except TimeoutError:
+except rondo.PermissionDenied as error:
+    assert "rondo.in.r.run.r.closed" in str(error), error
     print("refused")
+try:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
+        client.config("other")
+except rondo.PermissionDenied as error:
+    print("refused")
+sys.modules["nkeys"] = None  # as where it is not installed
+try:
+    with rondo.Client(nats=os.environ["URL"], store=os.environ["STORE"], creds=os.environ["CREDS"], ca=os.environ["CA"], timeout=600) as client:
+        client.config("r")
+except rondo.ConnectError as error:
+    assert "pip install nkeys" in str(error), error
+    print("told")
 `
 
 // TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers in the inbox that they name.
@@ -49,11 +64,11 @@ func TestPythonClient(t *testing.T) {
 	cfg := servicetest.Config("fix")
 	cfg.External = true
 	servicetest.OpenRun(t, admin, run, cfg)
-	door, err := eventlog.New(connect(t, s, creds(dir, events.Intake), rootCA(ca)).Conn, admin.Store())
+	intakeLog, err := eventlog.New(connect(t, s, creds(dir, topology.Intake), rootCA(ca)).Conn, admin.Store())
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := servicetest.Env(t, door)
+	env := servicetest.Env(t, intakeLog)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
 	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", run)
 	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", "-c", harness)
@@ -65,7 +80,7 @@ func TestPythonClient(t *testing.T) {
 	var complaints strings.Builder // asyncio says there that it cannot keep a half-closed connection under TLS
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
-	if err != nil || string(out) != "stated\nrefused\n" {
+	if err != nil || string(out) != "stated\nrefused\nrefused\ntold\n" {
 		t.Errorf("%v\n%s\n%s", err, out, complaints.String())
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/auth"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/s3"
 	"github.com/rondo-rl/rondo/storage/storagetest"
@@ -101,13 +101,13 @@ func openWith(t *testing.T, url, access, secret string) *s3.Store {
 // place is a folder of the store, and the row of the table that it belongs to.
 type place struct {
 	prefix            string
-	spec              events.ObjectSpec
+	spec              topology.ObjectSpec
 	run, feed, policy string
 }
 
 // places are all rows of the table with two runs, feeds and policies each, and a folder of nobody's.
 func places() (all []place) {
-	for _, spec := range events.Objects {
+	for _, spec := range topology.Objects {
 		seen := map[string]bool{}
 		for _, run := range []string{"r", "s"} {
 			for _, feed := range []string{"f", "g"} {
@@ -128,15 +128,15 @@ func places() (all []place) {
 }
 
 // everything is the row of the whole store.
-var everything = events.Objects[len(events.Objects)-1]
+var everything = topology.Objects[len(topology.Objects)-1]
 
 // may says what the table says: of services by their names, of outsiders by their roles and the names in the place.
-func (p place) may(service string, o *events.Outsider, verb string) bool {
-	for _, row := range []events.ObjectSpec{p.spec, everything} {
+func (p place) may(service string, o *topology.Outsider, verb string) bool {
+	for _, row := range []topology.ObjectSpec{p.spec, everything} {
 		named := func(names []string) bool {
-			return slices.Contains(names, service) || service != events.Admin && slices.Contains(names, events.Anybody)
+			return slices.Contains(names, service) || service != topology.Admin && slices.Contains(names, topology.Anybody)
 		}
-		role := func(roles []events.Role) bool {
+		role := func(roles []topology.Role) bool {
 			return o != nil && slices.Contains(roles, o.Role) && (!strings.Contains(row.Prefix, "<run>") || o.Run == p.run) &&
 				(!strings.Contains(row.Prefix, "<feed>") || o.Feed == p.feed) && (!strings.Contains(row.Prefix, "<policy>") || o.Policy == p.policy)
 		}
@@ -170,7 +170,7 @@ var tries = map[string]func(t *testing.T, s *s3.Store, prefix, who string) error
 }
 
 // storeDifferences tries everything everywhere as a user, and lists what the server does otherwise than the table says of a service or outsider.
-func storeDifferences(t *testing.T, s *s3.Store, service string, o *events.Outsider) (wrong []string) {
+func storeDifferences(t *testing.T, s *s3.Store, service string, o *topology.Outsider) (wrong []string) {
 	t.Helper()
 	for _, p := range places() {
 		for verb, try := range tries {
@@ -184,7 +184,7 @@ func storeDifferences(t *testing.T, s *s3.Store, service string, o *events.Outsi
 		}
 	}
 	for _, prefix := range []string{"", "runs/", "weights/"} {
-		if err := tries["list"](t, s, prefix, service); (err == nil) != (service == events.Admin) {
+		if err := tries["list"](t, s, prefix, service); (err == nil) != (service == topology.Admin) {
 			wrong = append(wrong, fmt.Sprintf("%s lists %q: %v", service, prefix, err))
 		}
 	}
@@ -205,9 +205,9 @@ func seed(t *testing.T, url string) {
 // TestEverybodyAtEveryPrefix tries every user's keys on every place of the store.
 func TestEverybodyAtEveryPrefix(t *testing.T) {
 	dir := initKeys(t)
-	outsiders := []events.Outsider{
-		{Name: "torch", Role: events.RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, {Name: "swe", Role: events.RoleHarness, Run: "r"},
-		{Name: "vllm", Role: events.RoleServer, Run: "r", Policy: "q"},
+	outsiders := []topology.Outsider{
+		{Name: "torch", Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, {Name: "swe", Role: topology.RoleHarness, Run: "r"},
+		{Name: "vllm", Role: topology.RoleServer, Run: "r", Policy: "q"},
 	}
 	for _, o := range outsiders {
 		args := []string{"auth", "user", o.Name, "--out", dir, "--role", string(o.Role), "--run", o.Run}
@@ -239,16 +239,18 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 // TestOnePrefixTooMany gives users more than they have, and sees the matrix find it.
 func TestOnePrefixTooMany(t *testing.T) {
 	dir := initKeys(t)
-	command(t, "auth", "user", "greedy", "--out", dir, "--service", events.Generator, "--service", events.TrainerFeeder)
+	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator, "--service", topology.TrainerFeeder)
 	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", "r", "--feed", "g", "--policy", "q")
 	url := lockBucket(t, dir)
 	seed(t, url)
-	greedy := storeDifferences(t, openAs(t, dir, url, "greedy"), events.Generator, nil)
-	torch := storeDifferences(t, openAs(t, dir, url, "torch"), "torch", &events.Outsider{Role: events.RoleTrainer, Run: "r", Feed: "f", Policy: "q"})
+	greedy := storeDifferences(t, openAs(t, dir, url, "greedy"), topology.Generator, nil)
+	torch := storeDifferences(t, openAs(t, dir, url, "torch"), "torch", &topology.Outsider{Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "q"})
 	for what, wrong := range map[string][]string{"may put runs/s/batches/g/: true": greedy, "may get runs/r/batches/f/: true": greedy, "may get runs/r/batches/g/: true": torch, "may get runs/r/batches/f/: false": torch} {
-		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, what) }) {
-			t.Errorf("the matrix does not see that a user %s: %q", what, wrong)
-		}
+		t.Run(what, func(t *testing.T) {
+			if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, what) }) {
+				t.Errorf("the matrix does not see that a user %s: %q", what, wrong)
+			}
+		})
 	}
 }
 
@@ -308,7 +310,7 @@ func TestTwoPlanesInABucket(t *testing.T) {
 	elsewhere := strings.Replace(url, "/plane?", "/other?", 1)
 	// ext4 has room for one plane's policy in full; of the other a service is enough.
 	for _, name := range auth.Everybody() {
-		if name != events.Generator {
+		if name != topology.Generator {
 			command(t, "auth", "revoke", "--out", other, name)
 		}
 	}
@@ -316,7 +318,7 @@ func TestTwoPlanesInABucket(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for dir, at := range map[string]string{one: url, other: elsewhere} {
-		s := openAs(t, dir, at, events.Generator)
+		s := openAs(t, dir, at, topology.Generator)
 		if err := s.Put(t.Context(), "runs/r/trajectories/x", nil); err != nil {
 			t.Error(err)
 		}
@@ -324,7 +326,7 @@ func TestTwoPlanesInABucket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := storeEnv(t, dir, events.Generator)
+		env := storeEnv(t, dir, topology.Generator)
 		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="), strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
 		if _, err := s3.Open(t.Context(), c); err == nil || errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("the generator of one plane opens the other one's store: %v", err)
@@ -377,7 +379,7 @@ func TestServersWithoutUsers(t *testing.T) {
 			t.Errorf("%s: keys were made that open nothing", what)
 		}
 	}
-	if out, err := authStore(t, dir, t.TempDir()); err == nil || !strings.Contains(out, "no S3 bucket") {
+	if out, err := authStore(t, dir, t.TempDir()); err == nil || !strings.Contains(out, "not an S3 bucket") {
 		t.Errorf("a directory: %v: %s", err, out)
 	}
 	out, err := authStore(t, dir, "s3://rondo", "--print")

@@ -9,13 +9,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/projection"
-	"github.com/rondo-rl/rondo/tests/checker"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
 
@@ -45,13 +46,13 @@ func says(t *testing.T, paused events.RunPaused, words ...string) {
 // findings are what the checker has against the poisoned run: about the sequences from first on, and about none before. Its books add up.
 func (p *plane) findings(first uint64, want ...string) {
 	p.t.Helper()
-	report, err := checker.Check(p.t.Context(), p.log, poison)
+	report, err := audit.Check(p.t.Context(), p.log, poison)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	var rules []string
 	for _, f := range report.Findings {
-		if rules = append(rules, f.Rule); f.Rule == checker.RuleLedger || f.Sequence < first {
+		if rules = append(rules, f.Rule); f.Rule == audit.RuleLedger || f.Sequence < first {
 			p.t.Error(f)
 		}
 	}
@@ -89,7 +90,7 @@ func TestNonsenseOnTheLog(t *testing.T) {
 		}
 		seq := p.raw(e.Message())
 		says(t, p.goesOn(), "is stuck", "fold sequence "+events.Ordinal(int64(seq)), "reward")
-		p.findings(seq, checker.RuleIdentity)
+		p.findings(seq, audit.RuleIdentity)
 		p.untouched()
 	})
 }
@@ -102,14 +103,14 @@ func TestNoEventAtAll(t *testing.T) {
 		p.open(poison, "xbad", 20*time.Second)
 		seq := p.raw(&nats.Msg{Subject: events.Event{Run: poison, Type: events.RolloutFinishedType, Entity: "xbad-1"}.Subject(), Data: []byte("{")})
 		p.step(poison) // others of the same run go on until then
-		says(t, p.goesOn(), events.QuerySampler+" is stuck", "rollout.xbad-1", "sequence "+events.Ordinal(int64(seq)), "malformed")
-		p.findings(seq, checker.RuleIdentity)
+		says(t, p.goesOn(), topology.QuerySampler+" is stuck", "rollout.xbad-1", "sequence "+events.Ordinal(int64(seq)), "malformed")
+		p.findings(seq, audit.RuleIdentity)
 		p.untouched()
 	})
 }
 
-// TestHostileTrajectories: at the door a file that is cut off, is none, claims more than there is, or is too large is refused, and its
-// rollout has had its time.
+// TestHostileTrajectories: the intake refuses a file that is cut off, is none, claims more than there is, or is too large, and its
+// rollout fails at its deadline.
 func TestHostileTrajectories(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := start(t)
@@ -135,7 +136,7 @@ func TestHostileTrajectories(t *testing.T) {
 			}
 			f := servicetest.Finished(t, p.log.Store(), poison, "xbad-0", servicetest.Trajectory(poison, "xbad-0", "theirs"))
 			f.Trajectory = ref
-			if err := p.knock(poison, events.RolloutFinishedType, "xbad-0", f); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := p.submit(poison, events.RolloutFinishedType, "xbad-0", f); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -181,8 +182,8 @@ func TestTrajectoryChangesLater(t *testing.T) {
 				}
 				put(change(good))
 				p.score(poison, "xbad-1", 0)
-				says(t, p.goesOn(), events.TrainerFeeder, "batch 2", "trajectory of xbad-0", ref.Key)
-				p.findings(1, checker.RuleObject)
+				says(t, p.goesOn(), topology.TrainerFeeder, "batch 2", "trajectory of xbad-0", ref.Key)
+				p.findings(1, audit.RuleObject)
 				p.untouched()
 				put(good)
 				p.must(poison, events.RunResumedType, poison, events.RunResumed{})
@@ -200,7 +201,7 @@ func TestFeedPanics(t *testing.T) {
 		p := start(t)
 		p.jammed.Store(true)
 		p.step(poison) // of the other feed
-		says(t, p.goesOn(), events.TrainerFeeder+"/second is stuck", "panicked: the second feed is jammed")
+		says(t, p.goesOn(), topology.TrainerFeeder+"/second is stuck", "panicked: the second feed is jammed")
 		p.findings(0)
 		p.untouched()
 		p.jammed.Store(false)

@@ -15,13 +15,15 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/deadletters"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/services/undertaker"
 	"github.com/rondo-rl/rondo/storage"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
@@ -44,7 +46,7 @@ type plane struct {
 	log   *eventlog.Log
 	told  *told
 	steps map[string]int64 // that a run has made
-	said  int              // at the door
+	said  int              // submissions
 	// jammed: the poisoned run's second feed panics.
 	jammed atomic.Bool
 }
@@ -57,13 +59,13 @@ func start(t *testing.T) *plane {
 		cfg := servicetest.Config()
 		cfg.External, cfg.Endpoint, cfg.Policy, cfg.Steps = true, "", "policy-of-"+run, steps
 		cfg.Staleness.Max = 100
-		cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+		cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 		if run == poison {
-			cfg.Feeds = append(cfg.Feeds, events.Feed{Name: "second", GroupsPerBatch: 1})
+			cfg.Feeds = append(cfg.Feeds, runfile.Feed{Name: "second", GroupsPerBatch: 1})
 		}
 		servicetest.OpenRun(t, p.log, run, cfg)
 	}
-	for _, service := range []planes.Service{intake.Run, querysampler.Run, advantagecalculator.Run, p.feed, undertaker.Run} {
+	for _, service := range []planes.Service{intake.Run, querysampler.Run, advantagecalculator.Run, p.feed, deadletters.Run} {
 		env := servicetest.Env(t, p.log)
 		env.Logger = slog.New(p.told)
 		servicetest.Start(t, func(ctx context.Context) error { return service(ctx, env) })
@@ -75,10 +77,10 @@ func start(t *testing.T) *plane {
 }
 
 // feed is the trainer feeder, of which one feed can be jammed.
-func (p *plane) feed(ctx context.Context, env runtime.Env) error {
-	return runtime.RunDeciding(ctx, env, runtime.Deciding{
-		Name: events.TrainerFeeder,
-		New: func(run string, cfg events.RunConfig) (map[string]runtime.Decider, error) {
+func (p *plane) feed(ctx context.Context, env pipeline.Env) error {
+	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{
+		Name: topology.TrainerFeeder,
+		New: func(run string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
 			deciders := trainerfeeder.Deciders(run, cfg, p.log.Store())
 			if d, ok := deciders["second"]; ok {
 				deciders["second"] = jam{d.(*trainerfeeder.Decider), &p.jammed}
@@ -88,8 +90,8 @@ func (p *plane) feed(ctx context.Context, env runtime.Env) error {
 	})
 }
 
-// knock states a fact at the door.
-func (p *plane) knock(run string, t events.Type, entity string, data any) error {
+// submit sends an event to the intake.
+func (p *plane) submit(run string, t events.Type, entity string, data any) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	p.said++
@@ -99,7 +101,7 @@ func (p *plane) knock(run string, t events.Type, entity string, data any) error 
 
 func (p *plane) must(run string, t events.Type, entity string, data any) {
 	p.t.Helper()
-	if err := p.knock(run, t, entity, data); err != nil {
+	if err := p.submit(run, t, entity, data); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -195,7 +197,7 @@ func (p *plane) goesOn() events.RunPaused {
 	if len(all) != 1 || all[0].Class != events.PauseStuck {
 		p.t.Fatalf("the poisoned run was paused %+v, want once", all)
 	}
-	if err := p.knock(poison, events.GroupOpenedType, "xlate", events.GroupOpened{Task: "theirs", Size: 2}); err == nil || !strings.Contains(err.Error(), "is paused") {
+	if err := p.submit(poison, events.GroupOpenedType, "xlate", events.GroupOpened{Task: "theirs", Size: 2}); err == nil || !strings.Contains(err.Error(), "is paused") {
 		p.t.Errorf("a new group of the paused run: %v", err)
 	}
 	return all[0]

@@ -1,16 +1,21 @@
 // Package boundary holds the packages to the direction in which imports may point:
 //
-//	cmd → services → {sandbox, index, inference, weights, advantage, evaluation, policy, tasks} → {storage, events, schemas}
+//	cmd → cli → {bench, replay} → services → {pipeline, demo, gc} → {tasks, evaluation, …} → {sandbox, ledger, …} → events → storage
+//
+// and to a size that a reader can take in.
 package boundary
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -20,32 +25,32 @@ const module = "github.com/rondo-rl/rondo/"
 // folders only where peers says so, and every layer below.
 var layers = [][]string{
 	{"cmd"},
+	{"cli"},
+	{"bench", "replay"},
 	{"services"},
-	{"sandbox", "index", "inference", "weights", "advantage", "evaluation", "policy", "tasks"},
-	{"storage", "events", "schemas"},
+	{"demo", "pipeline", "gc"},
+	{"tasks", "index", "audit", "evaluation", "export"},
+	{"sandbox", "inference", "weights", "advantage", "ledger", "health", "auth"},
+	{"schemas", "redact"},
+	{"events"},
+	{"storage"},
+	{"retry"},
 }
 
-// peers are the imports within a layer: a task is checked in a sandbox, an index may have the model of a safetensors file or of a
-// server, the policy writes and reads safetensors, events refer to objects, schemas describe events.
-var peers = map[string][]string{
-	"tasks":   {"sandbox"},
-	"index":   {"weights", "inference"},
-	"policy":  {"weights"},
-	"events":  {"storage"},
-	"schemas": {"events"},
-}
+// peers are the imports within a layer.
+var peers = map[string][]string{}
 
-// exceptions are single packages with a rule of their own. The audit command prints what the checker finds, and a
-// checker knows the log and the store alone.
+// exceptions are single packages with a rule of their own. A checker knows the log and the store alone.
 var exceptions = map[string][]string{
-	"cmd/rondo":     {"tests/checker"},
-	"tests/checker": {"advantage", "events", "events/eventlog", "events/ledger", "storage"},
+	"audit": {"advantage", "events", "events/eventlog", "events/runfile", "events/topology", "ledger", "storage"},
 }
 
-// goPackage is what `go list -json` says of a package. Tests may import what they like.
+// goPackage is what `go list -json` says of a package.
 type goPackage struct {
-	ImportPath string
-	Imports    []string
+	Dir, ImportPath                    string
+	GoFiles, CgoFiles, IgnoredGoFiles  []string
+	TestGoFiles, XTestGoFiles          []string
+	Imports, TestImports, XTestImports []string
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -60,9 +65,81 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"cmd", "services", "sandbox", "policy", "storage", "events", "schemas"} {
+	for _, folder := range []string{"cmd", "cli", "services", "pipeline", "sandbox", "demo", "bench", "storage", "events", "schemas"} {
 		if !checked[folder] {
 			t.Errorf("no package below %s was looked at", folder)
+		}
+	}
+}
+
+// helpers are the packages that tests of every layer may import. Only tests and other helpers import them.
+var helpers = []string{
+	"cli/clitest", "events/natstest", "index/segmenttest", "inference/probe/probetest", "pipeline/decidertest", "sandbox/sandboxtest", "services/servicetest",
+	"storage/storagetest", "tests/plane", "tests/program", "tests/smalldisk",
+}
+
+// wholes are folders with tests of the whole program.
+var wholes = []string{"tests", "examples", "deploy"}
+
+// testExceptions are single packages whose tests import upward, or another service.
+var testExceptions = map[string][]string{
+	"audit":               {"services/trainerfeeder"}, // it checks the batches that the feeder makes
+	"services/toolrunner": {"services/generator"},     // it answers the next turn's message as the generator reads it
+	"tasks":               {"demo/packs"},             // it loads the pack that a user begins with
+}
+
+func TestTestsImportDown(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		for _, imported := range p.Imports {
+			if to := strings.TrimPrefix(imported, module); slices.Contains(helpers, to) && !slices.Contains(helpers, from) && top(from) != "tests" {
+				t.Errorf("%s, which is no test, imports %s", from, to)
+			}
+		}
+		for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+			to, ours := strings.CutPrefix(imported, module)
+			switch {
+			case !ours:
+			case slices.Contains(testExceptions[from], to):
+				used[from+" "+to] = true
+			case !testMay(from, to):
+				t.Errorf("a test of %s imports %s", from, to)
+			}
+			used[to] = true
+		}
+	}
+	for from, list := range testExceptions {
+		for _, to := range list {
+			if !used[from+" "+to] {
+				t.Errorf("no test of %s imports %s any more", from, to)
+			}
+		}
+	}
+	for _, helper := range helpers {
+		if !used[helper] {
+			t.Errorf("no test imports %s", helper)
+		}
+	}
+}
+
+// testMay says whether the tests of a package may import another, both named from the module's root.
+func testMay(from, to string) bool {
+	return allowed(from, to) || slices.Contains(helpers, to) || slices.Contains(wholes, top(from))
+}
+
+// TestTheRuleForTestsRefuses shows that it can be broken, too.
+func TestTheRuleForTestsRefuses(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"services/scorer", "services/generator"}, {"storage", "events"}, {"events", "services/scorer"}, {"ledger", "cli/plane"}, {"gc", "cli/gc"}, {"pipeline", "tests/e2e"},
+	} {
+		if testMay(pair[0], pair[1]) {
+			t.Errorf("a test of %s may import %s", pair[0], pair[1])
+		}
+	}
+	for _, pair := range [][2]string{{"export", "cli/clitest"}, {"events/eventlog", "services/servicetest"}, {"deploy", "auth"}, {"cli/gc", "gc"}} {
+		if !testMay(pair[0], pair[1]) {
+			t.Errorf("a test of %s may not import %s", pair[0], pair[1])
 		}
 	}
 }
@@ -74,19 +151,23 @@ func TestTheRuleRefuses(t *testing.T) {
 		{"services/scorer", "cmd/rondo"},
 		{"sandbox", "services/scorer"},
 		{"storage", "events"},
-		{"events/runtime", "policy"},
+		{"pipeline", "demo/policy"},
 		{"advantage", "sandbox"},
-		{"services/scorer", "tests/checker"},
-		{"tests/checker", "services/scorer"},
+		{"services/scorer", "cli/run"},
+		{"audit", "services/scorer"},
 		{"newfolder", "events"},
+		{"export", "gc"},
+		{"evaluation", "replay"},
+		{"services/scorer", "replay"},
+		{"replay", "cli/opening"},
 	} {
 		if allowed(pair[0], pair[1]) {
 			t.Errorf("%s may import %s", pair[0], pair[1])
 		}
 	}
 	for _, pair := range [][2]string{
-		{"cmd/rondo", "services/scorer"}, {"services/scorer", "sandbox/verifier"}, {"services/scorer", "events/runtime"},
-		{"services/scorer", "services/scorer/internal/x"}, {"tasks", "sandbox"}, {"cmd/rondo", "tests/checker"}, {"tests/e2e", "sandbox"},
+		{"cmd/rondo", "services/scorer"}, {"services/scorer", "sandbox/verifier"}, {"services/scorer", "pipeline"},
+		{"services/scorer", "services/scorer/internal/x"}, {"tasks", "sandbox"}, {"cli/audit", "audit"}, {"tests/e2e", "sandbox"},
 	} {
 		if !allowed(pair[0], pair[1]) {
 			t.Errorf("%s may not import %s", pair[0], pair[1])
@@ -96,25 +177,34 @@ func TestTheRuleRefuses(t *testing.T) {
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	list, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// listed asks the go command once.
+var listed = sync.OnceValues(func() (list []goPackage, err error) {
+	const fields = "Dir,ImportPath,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"
+	out, err := exec.Command("go", "list", "-json="+fields, module+"...").Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
-			t.Fatalf("go list: %v\n%s", err, failed.Stderr)
+			err = fmt.Errorf("go list: %w\n%s", err, failed.Stderr)
 		}
-		t.Fatal(err)
+		return nil, err
 	}
-	var list []goPackage
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p goPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return list
+			return list, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		list = append(list, p)
 	}
-}
+})
 
 // allowed says whether a package may import another, both named from the module's root.
 func allowed(from, to string) bool {

@@ -11,8 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/auth"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage/s3"
 )
 
@@ -55,7 +56,7 @@ func (s *stack) locked() {
 	s.compose("run", "--rm", "--no-TTY", "access")
 	info := "$JS.API.STREAM.INFO." + events.RunStream(run)
 	for user, others := range map[string]struct{ subjects, keys []string }{
-		events.Generator: {
+		topology.Generator: {
 			[]string{"rondo.v1." + run + ".batch.trainer.ready", "rondo.v1." + run + ".rollout.none-0.scored", "rondo.in." + run + ".run." + run + ".closed", "$JS.API.STREAM.DELETE." + events.RunStream(run)},
 			[]string{"runs/" + run + "/batches/trainer/of-the-test", "weights/my-model/of-the-test", "of-the-test"},
 		},
@@ -96,7 +97,7 @@ func (s *stack) locked() {
 		}
 	}
 	s.strangers()
-	if seen := s.compose("exec", "--no-TTY", events.Generator, "busybox", "find", "/keys", "/auth", "-type", "f"); strings.Contains(seen, ".nk") ||
+	if seen := s.compose("exec", "--no-TTY", topology.Generator, "busybox", "find", "/keys", "/auth", "-type", "f"); strings.Contains(seen, ".nk") ||
 		strings.Count(seen, "\n") != 5 || !strings.Contains(seen, "/keys/nats.creds") {
 		s.t.Errorf("the generator sees the files\n%s", seen)
 	}
@@ -105,7 +106,7 @@ func (s *stack) locked() {
 // strangers have no keys, or those that everybody knows.
 func (s *stack) strangers() {
 	s.t.Helper()
-	ca := filepath.Join(s.keysOf(events.Admin), "ca.crt")
+	ca := filepath.Join(s.keysOf(topology.Admin), "ca.crt")
 	for _, options := range [][]nats.Option{nil, {nats.UserInfo("rondo", "change-me-log")}} {
 		if nc, err := nats.Connect("nats://"+publish+":4222", append(options, nats.RootCAs(ca), nats.Timeout(30*time.Second))...); err == nil {
 			nc.Close()

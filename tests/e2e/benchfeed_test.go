@@ -18,9 +18,11 @@ func TestBenchFeed(t *testing.T) {
 	}
 	mustRun(t, &r, "bench", "feed", "--lengths", "1024", "--tokens", "65536", "--backlogs", "100,2000", "--quiet", "--json")
 	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush, "pull's ratio": r.OfPull, "bytes": r.Bytes, "memory": r.RSS100} {
-		if figure <= 0 {
-			t.Errorf("%s: %g", name, figure)
-		}
+		t.Run(name, func(t *testing.T) {
+			if figure <= 0 {
+				t.Errorf("%s: %g", name, figure)
+			}
+		})
 	}
 	if len(r.Memory) != 2 || r.Memory[1].Feeder > 1.5*r.Memory[0].Feeder {
 		t.Errorf("memory grows with the backlog: %+v", r.Memory)

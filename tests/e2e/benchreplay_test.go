@@ -16,8 +16,10 @@ func TestBenchReplay(t *testing.T) {
 		t.Errorf("%d events of 64 rollouts", r.Events)
 	}
 	for name, figure := range map[string]float64{"the stream's ratio": r.Replay, "the archive's ratio": r.Archive, "rollouts a second": r.Verify, "memory": r.Peak} {
-		if figure <= 0 {
-			t.Errorf("%s: %g", name, figure)
-		}
+		t.Run(name, func(t *testing.T) {
+			if figure <= 0 {
+				t.Errorf("%s: %g", name, figure)
+			}
+		})
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +25,7 @@ import (
 type harness struct {
 	t        *testing.T
 	url      string
+	key      string
 	answered *atomic.Int64 // turns that it was told
 }
 
@@ -58,6 +61,7 @@ func (h harness) try(ctx context.Context, path string, data []byte) (int, []byte
 	if err != nil {
 		return 0, nil, err
 	}
+	req.Header.Set("Authorization", "Bearer "+h.key)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, err
@@ -65,6 +69,15 @@ func (h harness) try(ctx context.Context, path string, data []byte) (int, []byte
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, answer, err
+}
+
+func readKey(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 type gatewayMessage struct {
@@ -113,7 +126,9 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*program.Patience)
 	defer cancel()
-	h := harness{t, "http://" + address, new(atomic.Int64)}
+	keyFile := filepath.Join(dir, "gateway.key") // it outlives the plane's restarts
+	program.Eventually(t, func() error { _, err := os.Stat(keyFile); return err })
+	h := harness{t, "http://" + address, readKey(t, keyFile), new(atomic.Int64)}
 	const groups, kills = 12, 8
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -154,7 +169,7 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			Turns   int
 			Samples int
 		}
-		program.Eventually(t, func() error { return get(h.url+"/rollouts/"+id, &rollout) })
+		program.Eventually(t, func() error { return h.get("/rollouts/"+id, &rollout) })
 		if len(turns) != 4 || rollout.State != "scored" || rollout.Turns < 4 || rollout.Samples > 1+rollout.Turns-4 {
 			t.Errorf("%s was told %v and is %+v", id, turns, rollout)
 		}
@@ -182,14 +197,19 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	recompute(t, "theirs", []string{"advantagecalculator", "trainerfeeder/trainer"}, "--dir", dir)
 }
 
-func get(url string, into any) error {
-	resp, err := http.Get(url)
+func (h harness) get(path string, into any) error {
+	req, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.url+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+h.key)
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s answered %s", url, resp.Status)
+		return fmt.Errorf("GET %s answered %s", path, resp.Status)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
 }

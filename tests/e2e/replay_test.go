@@ -11,7 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 

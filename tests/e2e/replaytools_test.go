@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/ledger"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -143,7 +144,7 @@ func TestReplayScores(t *testing.T) {
 	follows("mended", mended)
 
 	opened, outcomes := openingOf(t.Context(), t, dir, "mended")
-	if !slices.Contains(opened.Replays.Decided, events.Scorer) || opened.Replays.Run != "demo-9" || outcomes == 0 {
+	if !slices.Contains(opened.Replays.Decided, topology.Scorer) || opened.Replays.Run != "demo-9" || outcomes == 0 {
 		t.Errorf("%+v, %d outcomes of the scorer", opened.Replays, outcomes)
 	}
 }
@@ -168,7 +169,7 @@ func openingOf(ctx context.Context, t *testing.T, dir, name string) (opened even
 			if err := json.Unmarshal(e.Data, &opened); err != nil {
 				t.Fatal(err)
 			}
-		case strings.HasSuffix(e.Type, string(events.RolloutScoredType)) && e.Source == events.Scorer:
+		case strings.HasSuffix(e.Type, string(events.RolloutScoredType)) && e.Source == topology.Scorer:
 			outcomes++
 		}
 	}

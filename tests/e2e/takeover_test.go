@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage/dir"
@@ -94,7 +95,7 @@ func TestRunnerKilledInATurn(t *testing.T) {
 	sampled(killed, 0, cfg.Pool, first)
 	held := answered(killed, 0).Runner
 	other := runner()
-	sampled(killed, 1, events.RunnerRoute(held, events.Needs{}), second)
+	sampled(killed, 1, runfile.RunnerRoute(held, runfile.Needs{}), second)
 	program.Eventually(t, func() error {
 		if len(running(t, slow)) == 0 {
 			return errors.New("the second turn does not run\n" + doomed.String())
@@ -116,7 +117,7 @@ func TestRunnerKilledInATurn(t *testing.T) {
 
 	servicetest.StartRollout(t, log, "r", unhurt, "a")
 	sampled(unhurt, 0, cfg.Pool, first)
-	sampled(unhurt, 1, events.RunnerRoute(answered(unhurt, 0).Runner, events.Needs{}), second)
+	sampled(unhurt, 1, runfile.RunnerRoute(answered(unhurt, 0).Runner, runfile.Needs{}), second)
 	want := finish(unhurt)
 	if after.Reward != 1 || want.Reward != 1 || *again.Workspace != *answered(unhurt, 1).Workspace || again.Results[0].Content != answered(unhurt, 1).Results[0].Content {
 		t.Errorf("the rollout whose runner was killed has reward %g and workspace %v, the other one %g and %v", after.Reward, again.Workspace, want.Reward, answered(unhurt, 1).Workspace)

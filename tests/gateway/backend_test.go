@@ -33,7 +33,11 @@ type ask struct {
 	Logprobs    bool      `json:"logprobs"`
 	IDs         bool      `json:"return_token_ids"`
 	TopP        *float64  `json:"top_p"`
+	TopK        *int      `json:"top_k"`
+	MinP        *float64  `json:"min_p"`
+	Repetition  *float64  `json:"repetition_penalty"`
 	Stop        any       `json:"stop"`
+	Template    any       `json:"chat_template_kwargs"`
 
 	leave <-chan struct{} // closed when the client is gone
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -93,7 +94,7 @@ func TestSlowServer(t *testing.T) {
 	m := p.start(nil)
 	p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 
-	hasty := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Timeout = events.Duration(8 * time.Second) })
+	hasty := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.Timeout = runfile.Duration(8 * time.Second) })
 	m = hasty.start(nil)
 	hasty.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 	servicetest.Wait(t, hasty.log, "r", events.RolloutFailedType, m.Rollout, 1)
@@ -108,7 +109,7 @@ func TestSlowServer(t *testing.T) {
 // TestBudgets: a rollout has the turns and the tokens that its run allows.
 func TestBudgets(t *testing.T) {
 	b := newBackend(t, counts)
-	p := newPlane(t, b.url, func(c *events.RunConfig) { c.Limits.Turns, c.Limits.Tokens, c.Sampling.MaxTokens = 3, 100, 50 })
+	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.Turns, c.Limits.Tokens, c.Sampling.MaxTokens = 3, 100, 50 })
 	m := p.start(nil)
 	talk := p.say(m, user(strings.Repeat("x", 100)))
 	got := p.post(m.chat(), map[string]any{"messages": append(talk, user("b"))}, http.StatusBadRequest, nil)
@@ -122,7 +123,7 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("the answer is %s", got.body)
 	}
 	seen := b.seen()
-	if a := seen[1]; a.MaxTokens != 7 || a.Temperature != 1 || a.TopP != nil || a.Stop == nil {
+	if a := seen[1]; a.MaxTokens != 7 || a.Temperature != 1 || a.TopP == nil || *a.TopP != 1 || a.Stop == nil {
 		t.Errorf("the run samples as it says, but asked %+v", a)
 	}
 	if a := seen[2]; a.MaxTokens != 50 {

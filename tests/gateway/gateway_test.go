@@ -161,7 +161,7 @@ func TestBranches(t *testing.T) {
 	p.prove(0)
 }
 
-// TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and the door refuses none.
+// TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and the intake refuses none.
 func TestManyAtOnce(t *testing.T) {
 	const n = 12
 	all := make(chan struct{})
@@ -224,7 +224,7 @@ func TestTextOnly(t *testing.T) {
 	p.prove(0)
 }
 
-// TestStartedByEvent: who starts a rollout at the door needs the gateway for its calls alone.
+// TestStartedByEvent: a harness that submits rollout.started needs the gateway for its calls alone.
 func TestStartedByEvent(t *testing.T) {
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)

@@ -1,12 +1,16 @@
 package gateway
 
 import (
+	"bufio"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
@@ -70,19 +74,21 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		"finish: stop reason":  {"/rollouts/" + m.ID + "/finish", `{"reward":1,"stop_reason":"a b"}`, 400, "stop_reason"},
 		"finish: long failure": {"/rollouts/" + m.ID + "/finish", map[string]any{"failure": strings.Repeat("x", 5000)}, 400, "4000"},
 	} {
-		got, err := p.do(t.Context(), http.MethodPost, c.path, c.body)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		var told struct {
-			Error struct {
-				Message, Type, Code string
+		t.Run(name, func(t *testing.T) {
+			got, err := p.do(t.Context(), http.MethodPost, c.path, c.body)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
 			}
-		}
-		if err := json.Unmarshal(got.body, &told); err != nil || got.status != c.status || !strings.Contains(told.Error.Message, c.want) || told.Error.Type == "" {
-			t.Errorf("%s: %d %s (want %d, %q)", name, got.status, got.body, c.status, c.want)
-		}
+			var told struct {
+				Error struct {
+					Message, Type, Code string
+				}
+			}
+			if err := json.Unmarshal(got.body, &told); err != nil || got.status != c.status || !strings.Contains(told.Error.Message, c.want) || told.Error.Type == "" {
+				t.Errorf("%s: %d %s (want %d, %q)", name, got.status, got.body, c.status, c.want)
+			}
+		})
 	}
 	if n := len(b.seen()); n != 0 {
 		t.Errorf("the server was asked %d times", n)
@@ -170,11 +176,36 @@ func TestLimits(t *testing.T) {
 		_, err := q.do(t.Context(), http.MethodPost, m.chat(), map[string]any{"messages": []message{user("slow")}})
 		done <- err
 	}()
-	p.eventually("the slow call is under way", func() bool { return len(b.seen()) == 4 })
+	natstest.Eventually(t, "the slow call is under way", func() bool { return len(b.seen()) == 4 })
 	refused(m)
 	close(wait)
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+	p.say(m, user("a"))
+}
+
+// TestSlowRequestsHoldNoSlot: clients that begin a request and never end it keep nobody from the inference servers, nor from their own
+// number of calls at once.
+func TestSlowRequestsHoldNoSlot(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	anna := gateway.WithKey("anna", "a-key")
+	anna.Concurrent = 1
+	p.url, p.key = p.serve(func(o *gateway.Options) { o.Slots, o.Waiting, o.Tenants = 1, 0, []gateway.Tenant{anna} }), "a-key"
+	m := p.start(nil)
+	for range 20 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-key\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", m.chat())
+		line, err := bufio.NewReader(conn).ReadString('\n') // it is reading
+		if err != nil || !strings.Contains(line, "100") {
+			t.Fatalf("it says %q: %v", line, err)
+		}
+		fmt.Fprint(conn, `{"messages":`)
 	}
 	p.say(m, user("a"))
 }

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -31,11 +31,11 @@ type plane struct {
 }
 
 // newPlane opens a run at an inference server.
-func newPlane(t *testing.T, endpoint string, change func(*events.RunConfig)) *plane {
+func newPlane(t *testing.T, endpoint string, change func(*runfile.RunConfig)) *plane {
 	t.Helper()
 	p := &plane{t: t, log: natstest.Log(t)}
 	cfg := servicetest.Config()
-	cfg.External, cfg.Endpoint, cfg.Feeds = true, endpoint, []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.External, cfg.Endpoint, cfg.Feeds = true, endpoint, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -206,7 +206,7 @@ func (p *plane) trajectory(m member) *storage.Trajectory {
 	return tr
 }
 
-// prove holds the run to all that Rondo promises, and counts what the door has refused.
+// prove holds the run to all that Rondo promises, and counts the submissions that the intake has refused.
 func (p *plane) prove(refusals int) {
 	p.t.Helper()
 	planes.Prove(p.t, p.log, "r")
@@ -215,18 +215,7 @@ func (p *plane) prove(refusals int) {
 		for _, e := range letters {
 			p.t.Logf("%s", e.Data)
 		}
-		p.t.Errorf("the door has refused %d messages, want %d", len(letters), refusals)
-	}
-}
-
-// eventually waits for what no event tells of.
-func (p *plane) eventually(what string, ok func() bool) {
-	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("in vain: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
+		p.t.Errorf("the intake has refused %d messages, want %d", len(letters), refusals)
 	}
 }
 

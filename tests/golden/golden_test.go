@@ -12,15 +12,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/ledger"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/tests/checker"
 )
 
 var rewrite = flag.String("rewrite", "", "record testdata/NAME.zip by a demo, instead of testing")
@@ -79,9 +81,9 @@ func (r *recording) whole() {
 	}
 }
 
-func (r *recording) audit(run string) checker.Report {
+func (r *recording) audit(run string) audit.Report {
 	r.Helper()
-	report, err := checker.Check(r.Context(), r.log, run)
+	report, err := audit.Check(r.Context(), r.log, run)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -89,9 +91,9 @@ func (r *recording) audit(run string) checker.Report {
 }
 
 // verify makes decisions of services again.
-func (r *recording) verify(services ...string) (checked map[string]int, differences []runtime.Difference) {
+func (r *recording) verify(services ...string) (checked map[string]int, differences []pipeline.Difference) {
 	r.Helper()
-	v := &runtime.Verification{Log: r.log, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d runtime.Difference) { differences = append(differences, d) }}
+	v := &pipeline.Verification{Log: r.log, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d pipeline.Difference) { differences = append(differences, d) }}
 	checked, err := v.Verify(r.Context())
 	if err != nil {
 		r.Fatal(err)
@@ -99,7 +101,7 @@ func (r *recording) verify(services ...string) (checked map[string]int, differen
 	return checked, differences
 }
 
-func (r *recording) config() events.RunConfig {
+func (r *recording) config() runfile.RunConfig {
 	r.Helper()
 	cfg, err := r.log.RecordedConfig(r.Context(), r.run)
 	if err != nil {
@@ -108,17 +110,17 @@ func (r *recording) config() events.RunConfig {
 	return cfg
 }
 
-func (r *recording) deciders(run string, services ...string) map[string]map[string]runtime.Decider {
+func (r *recording) deciders(run string, services ...string) map[string]map[string]pipeline.Decider {
 	r.Helper()
-	cfg, all := r.config(), map[string]map[string]runtime.Decider{}
+	cfg, all := r.config(), map[string]map[string]pipeline.Decider{}
 	for _, name := range services {
 		var err error
 		switch name {
-		case events.QuerySampler:
+		case topology.QuerySampler:
 			all[name], err = querysampler.Deciders(run, cfg)
-		case events.AdvantageCalculator:
+		case topology.AdvantageCalculator:
 			all[name], err = advantagecalculator.Deciders(run, cfg)
-		case events.TrainerFeeder:
+		case topology.TrainerFeeder:
 			all[name] = trainerfeeder.Deciders(run, cfg, r.log.Store())
 		}
 		if err != nil {
@@ -131,9 +133,9 @@ func (r *recording) deciders(run string, services ...string) map[string]map[stri
 // replay makes a new run of the recorded one, under the same configuration, and compares the two.
 func (r *recording) replay() ledger.Diff {
 	r.Helper()
-	again := runtime.Rerun{
+	again := pipeline.Rerun{
 		Log: r.log, From: r.run, To: "again", Config: r.config(),
-		Deciders: r.deciders("again", events.AdvantageCalculator, events.TrainerFeeder),
+		Deciders: r.deciders("again", topology.AdvantageCalculator, topology.TrainerFeeder),
 	}
 	if _, err := again.Run(r.Context()); err != nil {
 		r.Fatal(err)
@@ -152,8 +154,8 @@ func TestRecorded(t *testing.T) {
 	if report := r.audit(r.run); len(report.Findings) > 0 || len(report.Feeds) == 0 || report.Feeds[0].Trained == 0 {
 		t.Errorf("the audit: %+v", report)
 	}
-	checked, differences := r.verify(events.QuerySampler, events.AdvantageCalculator, events.TrainerFeeder)
-	if len(differences) > 0 || checked[events.QuerySampler] == 0 || checked[events.AdvantageCalculator] == 0 || checked[events.TrainerFeeder+"/trainer"] == 0 {
+	checked, differences := r.verify(topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder)
+	if len(differences) > 0 || checked[topology.QuerySampler] == 0 || checked[topology.AdvantageCalculator] == 0 || checked[topology.TrainerFeeder+"/trainer"] == 0 {
 		t.Errorf("checked %v: %+v", checked, differences)
 	}
 	if d := r.replay(); d.Both == 0 || d.Changed > 0 || d.OnlyA+d.OnlyB > 0 {
@@ -187,15 +189,15 @@ func TestOlderForm(t *testing.T) {
 	}
 	report := r.audit(r.run)
 	for _, f := range report.Findings {
-		if f.Rule != checker.RuleObject || !strings.Contains(f.Message, `schema version is "1"`) {
+		if f.Rule != audit.RuleObject || !strings.Contains(f.Message, `schema version is "1"`) {
 			t.Errorf("the audit: %v", f)
 		}
 	}
 	if len(report.Feeds) != 1 || report.Feeds[0].Trained != 8 || report.Feeds[0].Steps != 2 || len(report.Findings) != 2 {
 		t.Errorf("the books: %+v", report)
 	}
-	checked, differences := r.verify(events.QuerySampler, events.AdvantageCalculator)
-	if len(differences) > 0 || checked[events.QuerySampler] == 0 || checked[events.AdvantageCalculator] != 4 {
+	checked, differences := r.verify(topology.QuerySampler, topology.AdvantageCalculator)
+	if len(differences) > 0 || checked[topology.QuerySampler] == 0 || checked[topology.AdvantageCalculator] != 4 {
 		t.Errorf("checked %v: %+v", checked, differences)
 	}
 	if d := r.replay(); d.Both != 8 || d.Changed > 0 || d.TrainedBoth != 8 {

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
-	"github.com/rondo-rl/rondo/tests/checker"
 )
 
 // enough is more time than any of it takes.
@@ -18,8 +19,8 @@ const enough = 9 * time.Minute
 func TestExternalRun(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.Steps = true, "", 2
-	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 2}}
-	cfg.Features = []string{events.FeatureFeedbackRewards}
+	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2}}
+	cfg.Features = []string{runfile.FeatureFeedbackRewards}
 	p := newPlane(t, cfg)
 
 	p.open("x1", "theirs", enough, enough)
@@ -50,7 +51,7 @@ func TestExternalRun(t *testing.T) {
 	if failed.Class != events.ClassDeadline || failed.Stage != events.StageSampler {
 		t.Errorf("the silent member failed as %+v", failed)
 	}
-	if err := p.knock(events.RolloutFinishedType, "x3-1", servicetest.Finished(t, p.log.Store(), "r", "x3-1", servicetest.Trajectory("r", "x3-1", "theirs"))); err == nil || !strings.Contains(err.Error(), "has failed already: sampler: deadline") {
+	if err := p.submit(events.RolloutFinishedType, "x3-1", servicetest.Finished(t, p.log.Store(), "r", "x3-1", servicetest.Trajectory("r", "x3-1", "theirs"))); err == nil || !strings.Contains(err.Error(), "has failed already: sampler: deadline") {
 		t.Errorf("an end after the deadline: %v", err)
 	}
 	p.must(events.GroupOpenedType, "x5", events.GroupOpened{Task: "theirs", Size: 2})
@@ -77,8 +78,8 @@ func TestQueriesBecomeBatches(t *testing.T) {
 	cfg.External = true // but for queries it opens nothing
 	url, asked := endpoint(t)
 	cfg.Endpoint = url
-	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
-	cfg.Features, cfg.Traffic = events.Features, events.Traffic{Rate: 0.5}
+	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.Features, cfg.Traffic = runfile.Features, runfile.Traffic{Rate: 0.5}
 	p := newPlane(t, cfg)
 
 	p.must(events.QuerySubmittedType, "q-anna", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a", Session: "anna", Consent: true})
@@ -103,7 +104,7 @@ func TestQueriesBecomeBatches(t *testing.T) {
 func TestOutcomesRaceWithDeadlines(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.GroupSize = true, "", 1
-	cfg.Feeds = []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	p := newPlane(t, cfg)
 	const size = 24
 	p.must(events.GroupOpenedType, "x1", events.GroupOpened{Task: "theirs", Size: size})
@@ -113,7 +114,7 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 		id := events.RolloutID("x1", i)
 		p.must(events.RolloutStartedType, id, events.RolloutStarted{Group: "x1", Member: i, Task: "theirs", Deadline: late.UTC()})
 		f := servicetest.Finished(t, p.log.Store(), "r", id, servicetest.Trajectory("r", id, "theirs"))
-		if i%2 == 0 && p.knock(events.RolloutFinishedType, id, f) == nil { // on a slow machine it is too late for that already
+		if i%2 == 0 && p.submit(events.RolloutFinishedType, id, f) == nil { // on a slow machine it is too late for that already
 			refs[id] = events.RolloutScored{Reward: 1, Trajectory: f.Trajectory}
 		}
 	}
@@ -123,10 +124,10 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 		id := events.RolloutID("x1", i)
 		go func() {
 			if scored, ok := refs[id]; ok {
-				done <- p.knock(events.RolloutScoredType, id, scored)
+				done <- p.submit(events.RolloutScoredType, id, scored)
 				return
 			}
-			done <- p.knock(events.RolloutFailedType, id, events.RolloutFailed{Stage: "harness", Class: events.ClassInternal})
+			done <- p.submit(events.RolloutFailedType, id, events.RolloutFailed{Stage: "harness", Class: events.ClassInternal})
 		}()
 	}
 	stated := 0
@@ -134,7 +135,7 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 		err := <-done
 		if err == nil {
 			stated++
-		} else if !strings.Contains(err.Error(), "failed already") && !strings.Contains(err.Error(), "says something else") {
+		} else if !strings.Contains(err.Error(), "failed already") && !strings.Contains(err.Error(), "with other content") {
 			t.Error(err)
 		}
 	}
@@ -146,7 +147,7 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 	if len(servicetest.All(t, p.log, "r", events.RolloutScoredType, events.RolloutFailedType)) != size {
 		t.Error("not every rollout has one outcome")
 	}
-	report, err := checker.Check(t.Context(), p.log, "r")
+	report, err := audit.Check(t.Context(), p.log, "r")
 	if err != nil || len(report.Findings) > 0 {
 		t.Errorf("%v, %v", report.Findings, err)
 	}

@@ -1,4 +1,4 @@
-// Package outsiders hands rollouts, queries and feedback in at the door of a plane with all its services, and looks at what
+// Package outsiders submits rollouts, queries and feedback to a plane with all its services, and looks at what
 // becomes of them.
 package outsiders
 
@@ -12,14 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/tests/checker"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
 
@@ -29,21 +30,21 @@ type plane struct {
 	log *eventlog.Log
 }
 
-func newPlane(t *testing.T, cfg events.RunConfig) *plane {
+func newPlane(t *testing.T, cfg runfile.RunConfig) *plane {
 	t.Helper()
 	p := &plane{t: t, log: natstest.Log(t)}
 	for i := range cfg.Tasks {
 		cfg.Tasks[i].Snapshot = servicetest.Blob(t, p.log.Store(), []byte("snapshot"))
 		cfg.Tasks[i].Tests = servicetest.Blob(t, p.log.Store(), []byte("tests"))
 	}
-	planes.Start(t, p.log, "r", cfg, func(ctx context.Context, env runtime.Env) error {
+	planes.Start(t, p.log, "r", cfg, func(ctx context.Context, env pipeline.Env) error {
 		return generator.Run(ctx, env, servicetest.Fleet(t, env, nil), generator.DefaultOptions())
 	})
 	return p
 }
 
-// knock states a fact at the door.
-func (p *plane) knock(t events.Type, entity string, data any) error {
+// submit sends an event to the intake.
+func (p *plane) submit(t events.Type, entity string, data any) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	_, err := p.log.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data, ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
@@ -52,7 +53,7 @@ func (p *plane) knock(t events.Type, entity string, data any) error {
 
 func (p *plane) must(t events.Type, entity string, data any) {
 	p.t.Helper()
-	if err := p.knock(t, entity, data); err != nil {
+	if err := p.submit(t, entity, data); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -96,7 +97,7 @@ func (p *plane) batch(step int) events.BatchReady {
 }
 
 // prove holds the run to all that Rondo promises, and makes its decisions again.
-func (p *plane) prove() checker.Report {
+func (p *plane) prove() audit.Report {
 	p.t.Helper()
 	return planes.Prove(p.t, p.log, "r")
 }

@@ -5,26 +5,27 @@ import (
 	"context"
 	"testing"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/tests/checker"
 )
 
 // Service is how a service is run.
-type Service func(context.Context, runtime.Env) error
+type Service func(context.Context, pipeline.Env) error
 
-// Start opens a run and starts the door, the deciding services and a scorer, and others beside them, until the test ends.
-func Start(t testing.TB, log *eventlog.Log, run string, cfg events.RunConfig, others ...Service) {
+// Start opens a run and starts the intake, the deciding services and a scorer, and others beside them, until the test ends.
+func Start(t testing.TB, log *eventlog.Log, run string, cfg runfile.RunConfig, others ...Service) {
 	t.Helper()
 	servicetest.OpenRun(t, log, run, cfg)
-	scores := func(ctx context.Context, env runtime.Env) error {
+	scores := func(ctx context.Context, env pipeline.Env) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: 2})
 	}
 	for _, service := range append(others, intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run, scores) {
@@ -34,9 +35,9 @@ func Start(t testing.TB, log *eventlog.Log, run string, cfg events.RunConfig, ot
 }
 
 // Prove holds a run to all that Rondo promises, and makes its decisions again.
-func Prove(t testing.TB, log *eventlog.Log, run string) checker.Report {
+func Prove(t testing.TB, log *eventlog.Log, run string) audit.Report {
 	t.Helper()
-	report, err := checker.Check(t.Context(), log, run)
+	report, err := audit.Check(t.Context(), log, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,10 +56,10 @@ func Prove(t testing.TB, log *eventlog.Log, run string) checker.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := runtime.Verification{
-		Log: log, Run: run, Report: func(d runtime.Difference) { t.Errorf("decided again, %+v", d) },
-		Deciders: map[string]map[string]runtime.Decider{
-			events.QuerySampler: samplers, events.AdvantageCalculator: calculators, events.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
+	again := pipeline.Verification{
+		Log: log, Run: run, Report: func(d pipeline.Difference) { t.Errorf("decided again, %+v", d) },
+		Deciders: map[string]map[string]pipeline.Decider{
+			topology.QuerySampler: samplers, topology.AdvantageCalculator: calculators, topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
 		},
 	}
 	checked, err := again.Verify(t.Context())

@@ -16,17 +16,17 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
-	"github.com/rondo-rl/rondo/tests/checker"
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
@@ -103,18 +103,16 @@ func up(t *testing.T, rondo, plane string) (gateway string) {
 			t.Errorf("the plane ended: %v\n%s", err, &said)
 		}
 	})
-	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	program.Eventually(t, func() error {
 		resp, err := http.Get("http://" + listen + "/healthz")
-		if err == nil {
-			resp.Body.Close()
-			if _, err = os.Stat(filepath.Join(plane, "endpoint.json")); err == nil {
-				return "http://" + listen
-			}
+		if err != nil {
+			return err
 		}
-		if time.Since(start) > 2*time.Minute {
-			t.Fatalf("the plane does not come up: %v", err)
-		}
-	}
+		resp.Body.Close()
+		_, err = os.Stat(filepath.Join(plane, "endpoint.json"))
+		return err
+	})
+	return "http://" + listen
 }
 
 // TestProduct: users' verdicts come to a batch as rewards, the books close, and nothing is anywhere of those who are left out.
@@ -132,7 +130,7 @@ func TestProduct(t *testing.T) {
 	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("http://127.0.0.1:8000/v1"), []byte(url)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, rondo, "run", "open", "product", "--dir", plane, "--file", file, "--tasks", root+"/tasks/sample")
+	command(t, nil, rondo, "run", "open", "product", "--dir", plane, "--file", file, "--tasks", root+"/demo/packs/sample")
 	said := command(t, []string{"PLANE=" + plane, "GATEWAY=" + gateway, "MODEL=" + url, "PYTHONPATH=" + root + "/clients/python"}, py, root+"/examples/product/product.py", "product")
 	readme, err := os.ReadFile(root + "/examples/product/README.md")
 	if err != nil {
@@ -152,9 +150,11 @@ func TestProduct(t *testing.T) {
 		t.Errorf("the batch is %+v", batch)
 	}
 	for rollout, want := range map[string]float64{"xc6-0": 1, "xc8-0": 0, "g000001-0": 0.25, "g000002-0": 1} {
-		if scored := servicetest.WaitData[events.RolloutScored](t, log, "product", events.RolloutScoredType, rollout); scored.Reward != want || scored.Components[events.FeedbackComponent] != want {
-			t.Errorf("%s is scored %+v, want %g", rollout, scored, want)
-		}
+		t.Run(rollout, func(t *testing.T) {
+			if scored := servicetest.WaitData[events.RolloutScored](t, log, "product", events.RolloutScoredType, rollout); scored.Reward != want || scored.Components[runfile.FeedbackComponent] != want {
+				t.Errorf("%s is scored %+v, want %g", rollout, scored, want)
+			}
+		})
 	}
 	command(t, nil, rondo, "events", "publish", "batch.consumed", "trainer", "--run", "product", "--dir", plane, "--data", `{"step":1}`)
 	if shown := command(t, nil, rondo, "run", "show", "product", "--dir", plane); !strings.Contains(shown, "features: user_traffic, feedback_rewards\n") {
@@ -162,7 +162,7 @@ func TestProduct(t *testing.T) {
 	}
 	command(t, nil, rondo, "run", "close", "product", "--dir", plane)
 	command(t, nil, rondo, "audit", "product", "--dir", plane)
-	report, err := checker.Check(t.Context(), log, "product")
+	report, err := audit.Check(t.Context(), log, "product")
 	if err != nil {
 		t.Fatal(err)
 	}

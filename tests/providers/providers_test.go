@@ -16,19 +16,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/ledger"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/servicetest"
-	"github.com/rondo-rl/rondo/tests/checker"
 )
 
 // TestOneBackend: it fails half of its calls, limits the rest, and restarts cold. The run has no other one.
@@ -91,13 +92,19 @@ type plane struct {
 // newPlane opens an evaluation of two tasks, each tried 4 times in every group, at the servers.
 func newPlane(t *testing.T, epochs int, servers ...*server) *plane {
 	t.Helper()
+	return newPlaneOf(t, func(c *runfile.RunConfig) { c.Feeds, c.Epochs, c.GroupSize = nil, epochs, 4 }, servers...)
+}
+
+// newPlaneOf opens a run that the test configures.
+func newPlaneOf(t *testing.T, change func(*runfile.RunConfig), servers ...*server) *plane {
+	t.Helper()
 	p := &plane{t: t, log: natstest.Log(t), servers: servers, outside: &sync.WaitGroup{}}
-	p.open("r", func(c *events.RunConfig) { c.Feeds, c.Epochs, c.GroupSize = nil, epochs, 4 })
+	p.open("r", change)
 	env := servicetest.Env(t, p.log)
 	p.fleet = servicetest.Fleet(t, env, nil)
-	for _, run := range []func(context.Context, runtime.Env) error{
+	for _, run := range []func(context.Context, pipeline.Env) error{
 		intake.Run, querysampler.Run, advantagecalculator.Run,
-		func(ctx context.Context, env runtime.Env) error {
+		func(ctx context.Context, env pipeline.Env) error {
 			opts := generator.DefaultOptions()
 			opts.RequestTimeout = 2 * time.Second
 			return generator.Run(ctx, env, p.fleet, opts)
@@ -110,16 +117,16 @@ func newPlane(t *testing.T, epochs int, servers ...*server) *plane {
 	return p
 }
 
-func (p *plane) open(run string, change func(*events.RunConfig)) {
+func (p *plane) open(run string, change func(*runfile.RunConfig)) {
 	p.t.Helper()
 	cfg := servicetest.Config("a", "b")
 	for i := range cfg.Tasks {
 		cfg.Tasks[i].Snapshot = servicetest.Blob(p.t, p.log.Store(), []byte("snapshot"))
 		cfg.Tasks[i].Tests = servicetest.Blob(p.t, p.log.Store(), []byte("tests"))
 	}
-	cfg.Endpoint, cfg.Limits.Tries, cfg.Limits.Timeout = "", 20, events.Duration(3*time.Minute)
+	cfg.Endpoint, cfg.Limits.Tries, cfg.Limits.Timeout = "", 20, runfile.Duration(3*time.Minute)
 	for _, s := range p.servers {
-		cfg.Endpoints = append(cfg.Endpoints, events.Endpoint{URL: s.url(), Slots: s.slots})
+		cfg.Endpoints = append(cfg.Endpoints, runfile.Endpoint{URL: s.url(), Slots: s.slots})
 	}
 	change(&cfg)
 	if err := cfg.Validate(); err != nil {
@@ -129,7 +136,7 @@ func (p *plane) open(run string, change func(*events.RunConfig)) {
 }
 
 // sandboxes answers tool calls and scores rollouts.
-func (p *plane) sandboxes(ctx context.Context, _ runtime.Env) error {
+func (p *plane) sandboxes(ctx context.Context, _ pipeline.Env) error {
 	return p.log.Follow(ctx, "r", 1, "", func(e events.Event) error {
 		switch e.Type {
 		case events.TurnSampledType:
@@ -153,16 +160,17 @@ func (p *plane) sandboxes(ctx context.Context, _ runtime.Env) error {
 
 // restart restarts a server when it has been asked so often.
 func (p *plane) restart(s *server, when ...int) *sync.WaitGroup {
+	var reached []<-chan struct{}
+	for _, n := range when {
+		reached = append(reached, s.after(n))
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for _, n := range when {
-			for reached := false; !reached; time.Sleep(5 * time.Millisecond) {
-				s.mu.Lock()
-				reached = s.asked >= n
-				s.mu.Unlock()
-				if p.t.Context().Err() != nil {
-					return
-				}
+		for _, enough := range reached {
+			select {
+			case <-enough:
+			case <-p.t.Context().Done():
+				return
 			}
 			s.restart(700*time.Millisecond, 1500*time.Millisecond)
 		}
@@ -173,8 +181,8 @@ func (p *plane) restart(s *server, when ...int) *sync.WaitGroup {
 // harness samples rollouts of a run of its own through a gateway that shares the fleet, and comes again as OpenAI's clients do.
 func (p *plane) harness(rollouts int) {
 	p.t.Helper()
-	p.open("h", func(c *events.RunConfig) {
-		c.External, c.Tasks, c.Feeds = true, nil, []events.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	p.open("h", func(c *runfile.RunConfig) {
+		c.External, c.Tasks, c.Feeds = true, nil, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	})
 	opts := gateway.DefaultOptions()
 	opts.CallTimeout = 12 * time.Second // a server that hangs must not take the rollout's time; of three, each has a third
@@ -252,7 +260,7 @@ func (p *plane) prove() {
 	}
 	turns := 0
 	for _, run := range runs {
-		found, err := checker.Check(p.t.Context(), p.log, run)
+		found, err := audit.Check(p.t.Context(), p.log, run)
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -66,8 +66,9 @@ type server struct {
 
 	mu       sync.Mutex
 	http     *http.Server
-	asked    int // over all its lives
-	answered int // turns, over all its lives
+	asked    int                   // over all its lives
+	reached  map[int]chan struct{} // closed when it was asked so often
+	answered int                   // turns, over all its lives
 	life     *life
 }
 
@@ -90,6 +91,17 @@ func newServer(t *testing.T, d dialect, slots int, model func(ask) spoken, fault
 	s.start(0)
 	t.Cleanup(s.stop)
 	return s
+}
+
+// after is closed when the server has been asked n times. Call it before the first request.
+func (s *server) after(n int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reached == nil {
+		s.reached = map[int]chan struct{}{}
+	}
+	s.reached[n] = make(chan struct{})
+	return s.reached[n]
 }
 
 func (s *server) url() string { return "http://" + s.addr + "/v1" }
@@ -142,7 +154,9 @@ func (s *server) refuse(w http.ResponseWriter, status int, message string) {
 func (s *server) enter(l *life) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked++
+	if s.asked++; s.reached[s.asked] != nil {
+		close(s.reached[s.asked])
+	}
 	l.inFlight++
 	l.most = max(l.most, l.inFlight)
 	steps := 0

@@ -2,6 +2,7 @@ package readme
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,8 +35,8 @@ func shellCommands(t *testing.T, path string) [][]string {
 	return commands
 }
 
-// TestCommands runs every command of README.md that ends by itself, on a plane that has run a demo. Of the others it checks
-// that the command and its flags exist.
+// TestCommands runs every command of README.md, ARCHITECTURE.md, the guide and the benchmarks that ends by itself, each once, on one plane
+// that has run a demo. Of the others it checks that the command and its flags exist.
 func TestCommands(t *testing.T) {
 	program.NeedSandbox(t)
 	dir := t.TempDir()
@@ -47,53 +48,73 @@ func TestCommands(t *testing.T) {
 	if err := os.Rename(tasks, filepath.Join(dir, "my-tasks")); err != nil {
 		t.Fatal(err)
 	}
-	fix := filepath.Join(dir, "my-fix")
-	if err := os.CopyFS(fix, os.DirFS(filepath.Join(dir, "my-tasks/shell-slugify/environment/repo"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(filepath.Join(dir, "shop"), os.DirFS(fix)); err != nil {
-		t.Fatal(err)
+	for name, repository := range map[string]string{"my-fix": "demo/packs/small/password", "shop": "demo/packs/sample/shell-slugify"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, repository, "environment/repo"))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// Keys and caches of indexes are the test's own.
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	ran := 0
-	for _, args := range shellCommands(t, filepath.Join(root, "README.md")) {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			if strings.HasPrefix(strings.Join(args, " "), "go run ./cmd/rondo ") {
-				args = slices.Concat([]string{"rondo"}, args[3:])
+	seen := map[string]bool{}
+	for _, document := range commandDocuments(t) {
+		for _, args := range shellCommands(t, document) {
+			line := strings.Join(args, " ")
+			if seen[line] {
+				continue
 			}
-			if args[0] != "rondo" {
-				checkOther(t, args)
-				return
-			}
-			ran++
-			args = args[1:]
-			if needsAnother(args) {
-				args = append(args, "--help") // last, so that the flags before it are read
-			}
-			_, err := command(dir, rondo, args...)
-			var exit *exec.ExitError
-			if slices.Contains(args, "--tools") && errors.As(err, &exit) && exit.ExitCode() == 2 {
-				return // what a policy writes need not be deterministic
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+			seen[line] = true
+			t.Run(line, func(t *testing.T) { checkCommand(t, dir, args) })
+		}
 	}
-	if ran < 15 {
-		t.Errorf("README.md has %d rondo commands", ran)
+	if len(seen) < 70 {
+		t.Errorf("the documents have %d commands", len(seen))
 	}
 	t.Run("snippet", func(t *testing.T) { checkSnippet(t, dir) })
 }
 
-// checkSnippet runs README.md's snippet on a trajectory that the commands before have exported.
+// commandDocuments are the documents whose commands are run, in this order.
+func commandDocuments(t *testing.T) []string {
+	t.Helper()
+	guide, err := filepath.Glob(filepath.Join(root, "docs/guide/*.md"))
+	if err != nil || len(guide) < 10 {
+		t.Fatalf("guide %v: %v", guide, err)
+	}
+	list := []string{filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")}
+	return append(append(list, guide...), filepath.Join(root, "docs/benchmarks.md"))
+}
+
+// checkCommand runs a command of a document, or checks that its command and flags exist.
+func checkCommand(t *testing.T, dir string, args []string) {
+	t.Helper()
+	switch {
+	case strings.HasPrefix(strings.Join(args, " "), "go run ./cmd/rondo "):
+		args = args[3:]
+	case args[0] == "rondo" || args[0] == "bin/rondo":
+		args = args[1:]
+	default:
+		checkOther(t, args)
+		return
+	}
+	if needsAnother(args) {
+		args = append(args, "--help") // last, so that the flags before it are read
+	}
+	_, err := command(dir, rondo, args...)
+	var exit *exec.ExitError
+	if slices.Contains(args, "--tools") && errors.As(err, &exit) && exit.ExitCode() == 2 {
+		return // what a policy writes need not be deterministic
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// checkSnippet runs the guide's snippet on a trajectory that the commands before have exported.
 func checkSnippet(t *testing.T, dir string) {
-	_, rest, found := strings.Cut(read(t, filepath.Join(root, "README.md")), "```python\nimport pyarrow")
+	_, rest, found := strings.Cut(read(t, filepath.Join(root, "docs/guide/trainers.md")), "```python\nimport pyarrow")
 	code, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("README.md has no snippet that imports pyarrow")
+		t.Fatal("docs/guide/trainers.md has no snippet that imports pyarrow")
 	}
 	out, err := command(dir, python(t), "-c", "import pyarrow"+code)
 	if err != nil || !strings.Contains(out, "'role': 'assistant'") {
@@ -104,8 +125,10 @@ func checkSnippet(t *testing.T, dir string) {
 // needsAnother: the command does not end by itself, is one of a plane that another command holds, or reads files that only a reader has.
 func needsAnother(args []string) bool {
 	switch args[0] {
-	case "demo", "up", "service", "fork":
+	case "demo", "up", "service", "fork", "bench":
 		return true
+	case "doctor":
+		return slices.Contains(args, "--endpoint") // TestDoctorOfAnEndpoint asks one
 	case "sandbox":
 		return !slices.Contains(args, "--") // a shell
 	case "events":
@@ -131,32 +154,39 @@ func checkOther(t *testing.T, args []string) {
 		read(t, filepath.Join(root, args[1]))
 	case args[0] == "pip":
 		read(t, filepath.Join(root, strings.TrimSuffix(args[2], "[torch]"), "pyproject.toml"))
-	case line == "python3 -m pytest clients/python": // tests/python runs it
-	case args[0] == "curl":
-		// tests/gateway asks the same paths.
-		if !regexp.MustCompile(`^http://127\.0\.0\.1:8790/rollouts(/[\w.-]+/(v1/chat/completions|finish))?$`).MatchString(args[2]) {
-			t.Errorf("the gateway has no %s", args[2])
+	case line == "CGO_ENABLED=0 go build -o bin/ ./cmd/...":
+		if !strings.Contains(read(t, filepath.Join(root, "Taskfile.yml")), "go build -o bin/ ./cmd/...") {
+			t.Errorf("Taskfile.yml does not run %s", line)
 		}
+	case args[0] == "curl":
+		// tests/gateway asks the same paths, and tests/e2e with the key of the plane's directory.
+		if len(args) < 5 || !slices.Equal(args[1:4], []string{"-s", "-H", `"$key"`}) || !regexp.MustCompile(`^http://127\.0\.0\.1:8790/rollouts(/[\w.-]+/(v1/chat/completions|finish))?$`).MatchString(args[4]) {
+			t.Errorf("the gateway has no %s", line)
+		}
+	case line == `key="Authorization: Bearer $(cat .rondo/gateway.key)"`: // TestKilledGatewayLosesNoAnswer reads the file
 	case args[0] == "python3":
 		if used := "examples/trainer.py"; args[1] != used { // TestTrainerOfYourOwn runs it
 			t.Errorf("no test runs %s", args[1])
 		}
-	case strings.HasPrefix(line, "go test"):
-		// What .ci/run runs says more: how many packages at a time, and a limit of time.
-		if want := strings.Replace(line, "go test -race", "go test -race -p 3 -vet=off -timeout 20m", 1); !strings.Contains(read(t, filepath.Join(root, ".ci/run")), want) {
-			t.Errorf(".ci/run does not run %s", line)
+	case line == "go test ./..." || line == "go test -race ./...": // tests/lanes: all of these packages are in the lanes of .ci/run
+	case args[0] == "task":
+		for _, name := range args[1:] {
+			if !strings.Contains(read(t, filepath.Join(root, "Taskfile.yml")), "\n  "+name+":\n") {
+				t.Errorf("Taskfile.yml has no task %s", name)
+			}
 		}
 	default:
 		t.Errorf("nothing checks this command")
 	}
 }
 
-// TestTaskfile: its commands are those that README.md and .ci/run have, or rondo's own.
+// TestTaskfile: its commands are the lanes that .ci/run has, or rondo's own.
 func TestTaskfile(t *testing.T) {
 	tasks, ci := read(t, filepath.Join(root, "Taskfile.yml")), read(t, filepath.Join(root, ".ci/run"))
-	linter := regexp.MustCompile(`honnef\.co/go/tools/cmd/staticcheck@\S+`)
-	if a, b := linter.FindString(tasks), linter.FindString(ci); a == "" || a != b {
-		t.Errorf("Taskfile.yml lints with %q, .ci/run with %q", a, b)
+	for _, lane := range []string{"lint", "test", "sandbox", "e2e", "compose"} {
+		if script := ".ci/" + lane; !regexp.MustCompile(`\n  `+lane+`:\n.*\n +cmds:[ \n-]*\[?`+script+`\b`).MatchString(tasks) || !strings.Contains(ci, "\n"+script) {
+			t.Errorf("Taskfile.yml or .ci/run does not run %s", script)
+		}
 	}
 	found := regexp.MustCompile(`go run \./cmd/rondo ([a-z ]+)`).FindAllStringSubmatch(tasks, -1)
 	for _, m := range found {
@@ -185,4 +215,70 @@ func checkCompose(t *testing.T, args []string) {
 			t.Error(err)
 		}
 	}
+}
+
+var (
+	inlineCommand = regexp.MustCompile("`rondo ([a-z][^`\n]*)`")
+	usage         = regexp.MustCompile(`(?m)^Usage:\n  rondo(.*)$`)
+	plainWord     = regexp.MustCompile(`^[a-z]+$`)
+)
+
+// TestInlineCommands: every command that a document names in a sentence exists, and has the flags that stand there.
+func TestInlineCommands(t *testing.T) {
+	seen := map[string]bool{}
+	for _, document := range documents(t) {
+		for _, m := range inlineCommand.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {
+			if seen[m[1]] || strings.Contains(m[1], "…") || strings.Contains(m[1], "|") {
+				continue
+			}
+			seen[m[1]] = true
+			if err := checkInline(m[1]); err != nil {
+				t.Errorf("%s: %v", document, err)
+			}
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("the documents name %d commands in sentences", len(seen))
+	}
+	for _, wrong := range []string{"frobnicate", "index frobnicate", "audit demo-1 --frobnicate"} {
+		if checkInline(wrong) == nil {
+			t.Errorf("this check would not find that there is no rondo %s", wrong)
+		}
+	}
+}
+
+// checkInline asks the program for help on a command: its usage begins with the command's verbs, and its help names the flags.
+func checkInline(line string) error {
+	args := strings.Fields(line)
+	end := slices.IndexFunc(args, func(arg string) bool { return arg[0] == '-' })
+	if end < 0 {
+		end = len(args)
+	}
+	out, err := command(root, rondo, append(slices.Clone(args[:end]), "--help")...)
+	if err != nil {
+		return err
+	}
+	m := usage.FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("rondo %s --help shows no usage", line)
+	}
+	words := strings.Fields(m[1])
+	for i, arg := range args[:end] {
+		if i < len(words) && words[i] == "[command]" && plainWord.MatchString(arg) {
+			return fmt.Errorf("there is no command rondo %s", line)
+		}
+		if i >= len(words) || words[i] != arg {
+			break
+		}
+	}
+	for _, arg := range args[end:] {
+		flag, _, _ := strings.Cut(arg, "=")
+		if flag == "--" {
+			break
+		}
+		if strings.HasPrefix(flag, "--") && !regexp.MustCompile(regexp.QuoteMeta(flag)+`(\s|$)`).MatchString(out) {
+			return fmt.Errorf("rondo %s: there is no flag %s", line, flag)
+		}
+	}
+	return nil
 }

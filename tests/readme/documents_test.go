@@ -1,23 +1,18 @@
 package readme
 
 import (
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/rondo-rl/rondo/events"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the diagram into ARCHITECTURE.md")
 
 // documents are the files that this package's tests hold to the truth.
 func documents(t *testing.T) []string {
 	t.Helper()
-	list := []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md"}
+	list := []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".md") {
 			relative, _ := filepath.Rel(root, path)
@@ -31,84 +26,99 @@ func documents(t *testing.T) []string {
 	return list
 }
 
-// TestDiagram: the diagram in ARCHITECTURE.md is the topology table's. After a change of the table:
-//
-//	go test ./tests/readme -run Diagram -rewrite
-func TestDiagram(t *testing.T) {
-	const begin, end = "<!-- diagram -->\n```mermaid\n", "```\n<!-- /diagram -->"
-	path := filepath.Join(root, "ARCHITECTURE.md")
-	text := read(t, path)
-	before, rest, found := strings.Cut(text, begin)
-	drawn, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatal("ARCHITECTURE.md has no place for the diagram")
-	}
-	if drawn == events.Diagram() {
-		return
-	}
-	if !*rewrite {
-		t.Fatal("the diagram in ARCHITECTURE.md is not that of events/topology.go: go test ./tests/readme -run Diagram -rewrite")
-	}
-	if err := os.WriteFile(path, []byte(before+begin+events.Diagram()+end+after), 0o644); err != nil {
-		t.Fatal(err)
+// TestSizes: README.md sells and starts, and ARCHITECTURE.md is a map of two screens.
+func TestSizes(t *testing.T) {
+	for document, limit := range map[string]int{"README.md": 8 << 10, "ARCHITECTURE.md": 12 << 10} {
+		if size := len(read(t, filepath.Join(root, document))); size > limit {
+			t.Errorf("%s has %d bytes, more than %d: move what a user needs to docs/guide", document, size, limit)
+		}
 	}
 }
 
-// TestExcerpts: what README.md shows of an example stands in the example.
+// TestExcerpts: what a document shows of an example stands in the example.
 func TestExcerpts(t *testing.T) {
-	readme := read(t, filepath.Join(root, "README.md"))
-	found := 0
-	for _, c := range []struct{ block, file string }{
-		{"```python\nstep = ", "examples/trainer.py"},
-		{"```yaml\npolicy: ", "examples/run.yaml"},
+	for _, c := range []struct{ document, block, file string }{
+		{"README.md", "```yaml\npolicy: ", "examples/run.yaml"},
+		{"docs/guide/engines.md", "```yaml\npolicy: ", "examples/run.yaml"},
+		{"docs/guide/trainers.md", "```python\nstep = ", "examples/trainer.py"},
 	} {
-		_, rest, ok := strings.Cut(readme, c.block)
+		_, rest, ok := strings.Cut(read(t, filepath.Join(root, c.document)), c.block)
 		excerpt, _, _ := strings.Cut(rest, "```")
 		_, head, _ := strings.Cut(c.block, "\n")
 		if !ok || !strings.Contains(read(t, filepath.Join(root, c.file)), head+excerpt) {
-			t.Errorf("README.md shows what is not in %s", c.file)
-			continue
+			t.Errorf("%s shows what is not in %s", c.document, c.file)
 		}
-		found++
-	}
-	if found != 2 {
-		t.Errorf("%d excerpts", found)
 	}
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
-// TestLinks: links within the repository lead somewhere.
+// others are documents beside the code that they are about.
+var others = []string{"clients/python/README.md", "examples/product/README.md", "examples/torch_grpo/README.md", "schemas/arrow.md", "tests/adapters/README.md"}
+
+// TestLinks: links within the repository lead to a file, and to a heading where they name one.
 func TestLinks(t *testing.T) {
-	for _, document := range documents(t) {
+	for _, document := range append(documents(t), others...) {
 		for _, m := range link.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {
-			if _, err := os.Stat(filepath.Join(root, filepath.Dir(document), m[1])); err != nil {
+			target := filepath.Join(root, filepath.Dir(document), m[1])
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", document, err)
+				continue
+			}
+			if m[2] != "" && !headings(t, target)[m[2][1:]] {
+				t.Errorf("%s: %s has no heading %s", document, m[1], m[2])
 			}
 		}
 	}
 }
 
-var (
-	namedTest = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]+)`")
-	namedFile = regexp.MustCompile("`((?:advantage|cmd|deploy|docs|events|examples|policy|sandbox|schemas|services|storage|tasks|tests|tools|weights)/[A-Za-z0-9_./-]*)`")
-)
+var clientCall = regexp.MustCompile(`\b(?:client|feed|version)\.([a-z_]+)\(`)
 
-// TestNamesExist: tests and files that documents name exist.
+// TestClientCalls: the documents call no method that the Python client does not have.
+func TestClientCalls(t *testing.T) {
+	var client strings.Builder
+	for _, file := range []string{"sync.py", "versions.py"} {
+		client.WriteString(read(t, filepath.Join(root, "clients/python/rondo", file)))
+	}
+	called := 0
+	for _, document := range documents(t) {
+		for _, m := range clientCall.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {
+			called++
+			if !strings.Contains(client.String(), "def "+m[1]+"(") {
+				t.Errorf("%s calls %s, which the Python client does not have", document, m[0])
+			}
+		}
+	}
+	if called < 8 {
+		t.Errorf("the documents call %d methods of the Python client", called)
+	}
+}
+
+var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
+
+// headings are the anchors of a document's headings, as forges make them.
+func headings(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	anchors := map[string]bool{}
+	for line := range strings.Lines(read(t, path)) {
+		if hashes, text, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.Trim(hashes, "#") == "" {
+			anchors[strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(text), ""), " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+var namedTest = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]+)`")
+
+// TestNamesExist: tests that documents name exist.
 func TestNamesExist(t *testing.T) {
 	tests := declaredTests(t)
 	named := 0
 	for _, document := range documents(t) {
-		text := read(t, filepath.Join(root, document))
-		for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
+		for _, m := range namedTest.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {
 			named++
 			if !tests[m[1]] {
 				t.Errorf("%s names %s, which is not there", document, m[1])
-			}
-		}
-		for _, m := range namedFile.FindAllStringSubmatch(text, -1) {
-			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
-				t.Errorf("%s: %v", document, err)
 			}
 		}
 	}
@@ -117,7 +127,7 @@ func TestNamesExist(t *testing.T) {
 	}
 }
 
-var declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+var declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 
 // declaredTests are the names of all tests of the repository.
 func declaredTests(t *testing.T) map[string]bool {
@@ -137,17 +147,22 @@ func declaredTests(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestDependencies: ARCHITECTURE.md says of each direct dependency what it is for.
+// TestDependencies: docs/dependencies.md says of each direct dependency what it is for, and of no other.
 func TestDependencies(t *testing.T) {
-	text := read(t, filepath.Join(root, "ARCHITECTURE.md"))
-	direct := 0
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(read(t, filepath.Join(root, "go.mod")), -1) {
-		direct++
+	text := read(t, filepath.Join(root, "docs/dependencies.md"))
+	direct := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require )(\S+) v\S+$`).FindAllStringSubmatch(read(t, filepath.Join(root, "go.mod")), -1) {
+		direct[m[1]] = true
 		if !strings.Contains(text, "`"+m[1]+"`") {
-			t.Errorf("ARCHITECTURE.md does not say what %s is for", m[1])
+			t.Errorf("docs/dependencies.md does not say what %s is for", m[1])
 		}
 	}
-	if direct < 10 {
-		t.Errorf("go.mod has %d direct dependencies", direct)
+	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^` ]+)`").FindAllStringSubmatch(text, -1) {
+		if !direct[m[1]] {
+			t.Errorf("docs/dependencies.md names %s, which go.mod does not require directly", m[1])
+		}
+	}
+	if len(direct) < 10 {
+		t.Errorf("go.mod has %d direct dependencies", len(direct))
 	}
 }

@@ -1,4 +1,4 @@
-// Package readme runs what README.md and the examples say.
+// Package readme holds the documents to the truth: it runs their commands and examples, and generates what follows from the code.
 package readme
 
 import (
@@ -83,7 +83,7 @@ func quickTasks(t *testing.T) string {
 	t.Helper()
 	pack := t.TempDir()
 	for _, name := range []string{"shell-slugify", "shell-invoice"} {
-		if err := os.CopyFS(filepath.Join(pack, name), os.DirFS(filepath.Join(root, "tasks/sample", name))); err != nil {
+		if err := os.CopyFS(filepath.Join(pack, name), os.DirFS(filepath.Join(root, "demo/packs/sample", name))); err != nil {
 			t.Fatal(err)
 		}
 	}

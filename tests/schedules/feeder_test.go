@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
@@ -29,7 +31,7 @@ func (p plane) feeder(ctx context.Context, run, dir string, rng *rand.Rand, died
 	stated := int64(0)
 	for ctx.Err() == nil {
 		life, kill := context.WithCancel(ctx)
-		service := runtime.Deciding{Name: events.TrainerFeeder, New: func(of string, cfg events.RunConfig) (map[string]runtime.Decider, error) {
+		service := pipeline.Deciding{Name: topology.TrainerFeeder, New: func(of string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
 			if of != run {
 				return nil, nil // it has a feeder of its own
 			}
@@ -37,7 +39,7 @@ func (p plane) feeder(ctx context.Context, run, dir string, rng *rand.Rand, died
 			deciders[feedName] = &mortal{Decider: deciders[feedName].(*trainerfeeder.Decider), rng: rng, kill: kill, died: died, stated: &stated}
 			return deciders, nil
 		}}
-		err := runtime.RunDeciding(life, p.env(dir, run), service)
+		err := pipeline.RunDeciding(life, p.env(dir, run), service)
 		kill()
 		if err != nil {
 			return err

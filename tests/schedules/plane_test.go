@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/storage"
@@ -35,7 +36,7 @@ func newPlane(t *testing.T) plane {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
-	for _, service := range []func(context.Context, runtime.Env) error{querysampler.Run, advantagecalculator.Run} {
+	for _, service := range []func(context.Context, pipeline.Env) error{querysampler.Run, advantagecalculator.Run} {
 		env := p.env(t.TempDir(), "shared")
 		go func() { ended <- service(ctx, env) }()
 	}
@@ -50,12 +51,12 @@ func newPlane(t *testing.T) plane {
 	return p
 }
 
-func (p plane) env(dir, instance string) runtime.Env {
-	return runtime.Env{Log: p.log, Dir: dir, Logger: slog.New(slog.DiscardHandler), Instance: instance}
+func (p plane) env(dir, instance string) pipeline.Env {
+	return pipeline.Env{Log: p.log, Dir: dir, Logger: slog.New(slog.DiscardHandler), Instance: instance}
 }
 
 // open opens a run as the intake does.
-func (p plane) open(ctx context.Context, run string, cfg events.RunConfig) error {
+func (p plane) open(ctx context.Context, run string, cfg runfile.RunConfig) error {
 	if err := p.log.EnsureRun(ctx, run); err != nil {
 		return err
 	}

@@ -12,17 +12,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/audit"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
-	"github.com/rondo-rl/rondo/tests/checker"
 )
 
 // atOnce bounds the schedules that run at the same time.
 const atOnce = 4
 
-// TestEveryBatchCountsOnce runs fifty trainings at staleness 1, each with its own deaths of trainer and feeder. Two of them have checkpoints
+// TestEveryBatchCountsOnce runs fifty trainings at a staleness of 0 to 2, each with its own deaths of trainer and feeder. Two of them have checkpoints
 // that are fifty steps apart: what was consumed may be far ahead of them, and the feed must not starve for that.
 func TestEveryBatchCountsOnce(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
@@ -70,17 +71,17 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 	if seed%25 == 0 {
 		tr.steps, tr.every = 52, 50
 	}
-	cfg := events.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.Seed, cfg.Steps, cfg.GroupSize = "policy", events.BuiltinEndpoint, int64(seed), tr.steps, 2
+	cfg := runfile.DefaultRunConfig()
+	cfg.Policy, cfg.Endpoint, cfg.Seed, cfg.Steps, cfg.GroupSize = "policy", runfile.BuiltinEndpoint, int64(seed), tr.steps, 2
 	// Groups have eight tokens, four where a member failed: a batch is two groups, or as many as twenty tokens hold.
-	cfg.Feeds = []events.Feed{{Name: feedName, GroupsPerBatch: 2, Ranks: 1 + rng.IntN(2), TokensPerBatch: 20 * rng.Int64N(2), MicroBatch: &events.MicroBatch{Tokens: 8}}}
+	cfg.Feeds = []runfile.Feed{{Name: feedName, GroupsPerBatch: 2, Ranks: 1 + rng.IntN(2), TokensPerBatch: 20 * rng.Int64N(2), MicroBatch: &runfile.MicroBatch{Tokens: 8}}}
 	if passed := 1.0; seed%5 == 0 { // somebody else's feed at its own pace, and one that nobody consumes
-		cfg.Feeds = append(cfg.Feeds, events.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed}, events.Feed{Name: "shadow", GroupsPerBatch: 1})
+		cfg.Feeds = append(cfg.Feeds, runfile.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed}, runfile.Feed{Name: "shadow", GroupsPerBatch: 1})
 	}
 	cfg.Limits.HopelessGroups = 0 // groups of two fail often enough here to look hopeless
-	cfg.Staleness = events.Staleness{Max: 1, Policy: []string{events.StaleDrop, events.StaleWait, events.StaleKeep}[rng.IntN(3)]}
+	cfg.Staleness = runfile.Staleness{Max: rng.Int64N(3), Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
 	cfg.Filters.ZeroVariance = rng.IntN(4) == 0
-	cfg.Tasks = []events.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob}}
+	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob}}
 	if err := p.open(ctx, run, cfg); err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func alive(ctx context.Context, err error) error {
 }
 
 // verify holds the final weights against the log, the log against its promises, and every batch against a feeder that decides it anew.
-func (p plane) verify(ctx context.Context, run string, cfg events.RunConfig, tr *trainer, final weights) error {
+func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr *trainer, final weights) error {
 	want := weights{}.clone()
 	for step := range tr.steps {
 		digest, ok := tr.seen[step+1]
@@ -138,17 +139,17 @@ func (p plane) verify(ctx context.Context, run string, cfg events.RunConfig, tr 
 	if len(final.Batches) != int(tr.steps) || final.Chain != want.Chain {
 		return fmt.Errorf("the final weights are made of %d batches in another order than %d undisturbed steps", len(final.Batches), tr.steps)
 	}
-	report, err := checker.Check(ctx, p.log, run)
+	report, err := audit.Check(ctx, p.log, run)
 	if err != nil {
 		return err
 	}
 	if len(report.Findings) > 0 {
 		return fmt.Errorf("the log breaks its promises: %v", report.Findings)
 	}
-	var differs []runtime.Difference
-	again := runtime.Verification{
-		Log: p.log, Run: run, Deciders: map[string]map[string]runtime.Decider{events.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.log.Store())},
-		Report: func(d runtime.Difference) { differs = append(differs, d) },
+	var differs []pipeline.Difference
+	again := pipeline.Verification{
+		Log: p.log, Run: run, Deciders: map[string]map[string]pipeline.Decider{topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.log.Store())},
+		Report: func(d pipeline.Difference) { differs = append(differs, d) },
 	}
 	checked, err := again.Verify(ctx)
 	if err != nil {

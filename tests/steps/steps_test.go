@@ -17,8 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
-	"github.com/rondo-rl/rondo/events/runtime"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/generator"
@@ -35,6 +36,10 @@ const run = "r"
 // token for each message and those that it sampled.
 func obedient(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost { // the list of models, say
+			http.NotFound(w, r)
+			return
+		}
 		var asked inference.Request
 		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 			t.Errorf("request: %v", err)
@@ -93,10 +98,14 @@ var tasks = map[string]struct {
 		{"echo one > a.txt", reads("grep -q one a.txt && ! test -e b.txt", `{"reward": 1, "style": 1}`), map[string]float64{"reward": 1, "style": 0.5}, nil},
 		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil, nil},
 	}, []float64{1, 0.5}, 0.75, ""},
-	"final": {events.StrategyFinal, []said{
+	"final": {runfile.StrategyFinal, []said{
 		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
 		{"echo two > b.txt", reads("grep -q one a.txt && grep -q two b.txt", `{"reward": 0.5}`), nil, nil},
 	}, []float64{1, 0.5}, 0.5, ""},
+	"separate": {"", []said{
+		{"echo one > a.txt", reads("under-test grep -q one a.txt && ! test -e a.txt", `{"reward": 1}`), nil, nil},
+		{"echo two > b.txt", reads("under-test sh -c 'grep -q one a.txt && ! test -e /tests' && under-test grep -q two b.txt", `{"reward": 0.5}`), nil, nil},
+	}, []float64{1, 0.5}, 0.75, ""},
 	"stops": {"", []said{
 		{"echo one > a.txt", reads("grep -q one a.txt", `{"reward": 0.25}`), map[string]float64{"reward": 0.5}, nil},
 		{"echo never > a.txt", reads("true", `{"reward": 1}`), nil, nil},
@@ -105,7 +114,7 @@ var tasks = map[string]struct {
 		{"echo one > a.txt", reads("true", `{"reward": 1}`), map[string]float64{"style": 0}, nil},
 		{"echo never > a.txt", reads("true", `{"reward": 0}`), nil, nil},
 	}, []float64{1}, 1, ""},
-	"cheats": {events.StrategyFinal, []said{
+	"cheats": {runfile.StrategyFinal, []said{
 		{cheat, reads("grep -q one a.txt", `{"reward": 1}`), nil, nil},
 		{"true", reads("sh check.sh && ! test -e conftest.py", `{"reward": 1}`), nil, nil},
 	}, []float64{0, 0}, 0, ""},
@@ -126,20 +135,23 @@ var tasks = map[string]struct {
 	"unready": {"", []said{
 		{"echo one > a.txt", reads("true", `{"reward": 1}`), nil, nil},
 		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"setup.sh": "echo nothing here is right; exit 3"}},
-	}, nil, 0, "begin the next step: setup.sh of step s1: exit 3; its log ends: nothing here is right"},
+	}, nil, 0, "begin the next step: setup.sh of step s1: exit 3 (and over the task's untouched snapshot: setup.sh of step s1: exit 3); its log ends: nothing here is right"},
 }
 
-func config(t *testing.T, log *eventlog.Log) events.RunConfig {
+func config(t *testing.T, log *eventlog.Log) runfile.RunConfig {
 	cfg := servicetest.Config(slices.Sorted(maps.Keys(tasks))...)
 	cfg.Endpoint, cfg.Epochs, cfg.GroupSize, cfg.Feeds, cfg.Limits.Turns = obedient(t), 1, 1, nil, 6
 	for i := range cfg.Tasks {
 		task := &cfg.Tasks[i]
 		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "zero\n", "check.sh": "exit 1\n"}))
 		task.Protected, task.RewardStrategy, task.Env = []string{"check.sh"}, tasks[task.Name].strategy, map[string]string{"WORD": "two"}
+		if task.Name == "separate" {
+			task.Verifier = runfile.VerifierSeparate
+		}
 		for n, s := range tasks[task.Name].steps {
 			task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": s.tests}))
-			task.Steps = append(task.Steps, events.StepSpec{
-				Name: fmt.Sprint("s", n), Instruction: s.command, VerifierTimeout: events.Duration(20 * time.Second), MinReward: s.least, Tests: task.Tests,
+			task.Steps = append(task.Steps, runfile.StepSpec{
+				Name: fmt.Sprint("s", n), Instruction: s.command, VerifierTimeout: runfile.Duration(20 * time.Second), MinReward: s.least, Tests: task.Tests,
 			})
 			if s.files != nil {
 				task.Steps[n].Files = new(servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, s.files)))
@@ -158,13 +170,13 @@ func TestSteps(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	generates := func(ctx context.Context, env runtime.Env) error {
+	generates := func(ctx context.Context, env pipeline.Env) error {
 		return generator.Run(ctx, env, servicetest.Fleet(t, env, nil), generator.DefaultOptions())
 	}
-	runs := func(ctx context.Context, env runtime.Env) error {
+	runs := func(ctx context.Context, env pipeline.Env) error {
 		return toolrunner.Run(ctx, env, toolrunner.Options{Slots: 2, Pool: cfg.Pool})
 	}
-	scores := func(ctx context.Context, env runtime.Env) error {
+	scores := func(ctx context.Context, env pipeline.Env) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: 1})
 	}
 	plane.Start(t, log, run, cfg, generates, runs)
@@ -195,7 +207,7 @@ func TestSteps(t *testing.T) {
 		if changed, err := scorer.Compare(t.Context(), log, scorer.Options{}, cfg, task, &r); err != nil || len(changed) > 0 {
 			t.Errorf("%s verified again: %+v, %v", r.Started.Task, changed, err)
 		}
-		if again, err := toolrunner.Again(t.Context(), log, toolrunner.Options{}, cfg, task, &r.Rollout); err != nil || len(again.Changed) > 0 || again.Calls != len(tasks[task.Name].rewards) {
+		if again, err := toolrunner.Rerun(t.Context(), log, toolrunner.Options{}, cfg, task, &r.Rollout); err != nil || len(again.Changed) > 0 || again.Calls != len(tasks[task.Name].rewards) {
 			t.Errorf("tools of %s run again: %+v, %v", r.Started.Task, again, err)
 		}
 		other := slices.Clone(task.Steps)
@@ -225,6 +237,13 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 	if r.Scored == nil || r.Finished.Steps != len(task.rewards) || r.Scored.Reward != task.reward || r.Finished.StopReason != stop {
 		t.Errorf("%s: finished %+v, scored %+v, failed %+v", r.Started.Task, r.Finished, r.Scored, r.Failed)
 		return
+	}
+	level := runfile.VerifierInProcess
+	if r.Started.Task == "separate" {
+		level = runfile.VerifierSeparate
+	}
+	if r.Scored.Verifier != level || r.Steps[0].Verdict.Verifier != level {
+		t.Errorf("%s: scored with a verifier %q, its first step with %q", r.Started.Task, r.Scored.Verifier, r.Steps[0].Verdict.Verifier)
 	}
 	for i, want := range task.rewards {
 		if got := r.Steps[i].Verdict.Components["reward"]; got != want || r.Steps[i].Turns != 2*(i+1) {
@@ -270,7 +289,7 @@ func check(t *testing.T, log *eventlog.Log, r *events.Rollout) {
 func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
 	t.Helper()
 	for i, step := range r.Steps {
-		next := i+1 < len(steps) && steps[i+1].files != nil && events.StepSpec{MinReward: steps[i].least}.Passes(step.Verdict.Components)
+		next := i+1 < len(steps) && steps[i+1].files != nil && runfile.StepSpec{MinReward: steps[i].least}.Passes(step.Verdict.Components)
 		if got := step.Verdict.Workspace; next != (got != nil) || next && r.Laid(r.StepBegin(i+1)) != got {
 			t.Errorf("%s: behind step %d the workspace is %+v", r.Started.Task, i, got)
 		}
@@ -299,7 +318,7 @@ func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
 }
 
 // differences recomputes rewards from the verdicts on steps: as they were recorded there is no difference, and a planted one is found.
-func differences(t *testing.T, log *eventlog.Log, cfg events.RunConfig) {
+func differences(t *testing.T, log *eventlog.Log, cfg runfile.RunConfig) {
 	t.Helper()
 	for _, planted := range []bool{false, true} {
 		found := 0

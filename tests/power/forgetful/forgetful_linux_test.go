@@ -1,0 +1,124 @@
+package forgetful
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rondo-rl/rondo/tests/program"
+)
+
+// TestCut: of what programs write a cut keeps what they synced, and only parts of the rest.
+func TestCut(t *testing.T) {
+	at := t.TempDir()
+	d := NewDisk()
+	unmount, err := Mount(d, at)
+	if err != nil {
+		program.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() { _ = unmount() })
+	in := func(name string) string { return filepath.Join(at, name) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	synced := func(name string, flags int) *os.File {
+		t.Helper()
+		f, err := os.OpenFile(in(name), os.O_CREATE|os.O_RDWR|flags, 0o600)
+		must(err)
+		_, err = f.WriteString("synced")
+		must(err)
+		return f
+	}
+	f := synced("file", 0)
+	must(f.Sync())
+	_, err = f.WriteString(", and more")
+	must(err)
+	must(f.Close())
+	must(synced("each", os.O_SYNC).Close())
+	must(synced("never", 0).Close())
+	must(os.Mkdir(in("lost"), 0o755)) // a synced file in a folder that was not
+	f = synced("lost/file", 0)
+	must(f.Sync())
+	must(f.Close())
+	must(os.Mkdir(in("kept"), 0o755))
+	syncFolder(t, at)
+	f = synced("kept/new", 0)
+	must(f.Sync())
+	must(f.Close())
+	must(os.Rename(in("kept/new"), in("kept/renamed"))) // and not synced after that
+	must(os.Remove(in("each")))
+
+	want := func(d *Disk, name, content string) {
+		t.Helper()
+		if got, ok := d.ReadFile(name); !ok || string(got) != content {
+			t.Errorf("%s: %q, %v; want %q", name, got, ok, content)
+		}
+	}
+	want(d, "kept/renamed", "synced")
+	want(d, "file", "synced, and more")
+	left := d.Cut(nil)
+	want(left, "file", "synced")
+	want(left, "each", "synced")
+	want(left, "never", "") // its name was synced with the folder, its content was not
+	want(left, "lost/file", "synced")
+	want(left, "kept/new", "synced")
+	if files := left.Files("*/renamed"); len(files) > 0 {
+		t.Errorf("an unsynced rename is kept: %v", files)
+	}
+	begun := NewDisk() // a folder whose own name was never synced
+	begun.root.set("folder", begun.make(true, 0o755))
+	inner := begun.make(false, 0o600)
+	begun.root.names["folder"].set("file", inner)
+	inner.sync()
+	if files := begun.Cut(nil).Files("*/*"); len(files) > 0 {
+		t.Errorf("the name of an unsynced folder is kept: %v", files)
+	}
+}
+
+// TestChance: a cut by chance keeps what was synced, and now and then all, nothing, or a part of the rest.
+func TestChance(t *testing.T) {
+	d := NewDisk()
+	f := d.make(false, 0o600)
+	d.root.set("f", f)
+	f.write(bytes.Repeat([]byte{1}, pageSize), 0)
+	f.sync()
+	f.write(bytes.Repeat([]byte{2}, 2*pageSize), pageSize)
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		left := d.Cut(rand.New(rand.NewPCG(seed, 0)))
+		data, ok := left.ReadFile("f")
+		if !ok || !bytes.Equal(data[:pageSize], bytes.Repeat([]byte{1}, pageSize)) {
+			t.Fatal("what was synced is gone")
+		}
+		switch rest := data[pageSize:]; {
+		case len(rest) == 0:
+			seen["nothing"] = true
+		case bytes.Count(rest, []byte{2}) == len(rest):
+			seen["all"] = true
+		case bytes.Count(rest, []byte{0}) == len(rest):
+			seen["length"] = true
+		default:
+			seen["part"] = true
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("200 cuts left only %v", seen)
+	}
+}
+
+func syncFolder(t *testing.T, name string) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,166 @@
+package readme
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// guarantee is a promise to users and the tests that would fail if it were broken.
+type guarantee struct {
+	promise string
+	tests   []string
+}
+
+// guarantees are the source of docs/guarantees.md. A test whose name changes is renamed here, too.
+var guarantees = []struct {
+	subject string
+	list    []guarantee
+}{
+	{"Log and services", []guarantee{
+		{"A killed service loses nothing: its outputs are on the log before its input is acknowledged.", names("TestKilledTwentyTimes TestComposeUp TestDeadWorkerLosesNothing TestCrashBeforeTheEpisodeEnds")},
+		{"No event is recorded twice and no chain forks, whoever writes at the same time.", names("TestRacingWriters TestRacingWritersWhileLeadersChange TestTwoOfEveryService TestTwoGenerators")},
+		{"Two processes of a deciding service never disagree. A standby takes over, also when the bucket of leases is lost.", names("TestTwoActives TestStandbyTakesOver TestLeaseBucketIsLost")},
+		{"No rollout vanishes: each one reaches an outcome by its deadline.", names("TestDeadline TestClosing TestGoodRunHasNoFindings")},
+		{"The audit finds a fault in a log or its objects when it is planted there.", names("TestPlantedFaults")},
+		{"A decision can be made again from the log, with the same bits on amd64 and arm64.", names("TestVerify TestVerifyFindsWhatWasPlanted TestVerifyLateFact TestFloatsAreTheSameEverywhere TestBits TestOnArm64")},
+		{"A recorded run stays readable by later versions.", names("TestRecorded TestOlderForm")},
+		{"Local state may be deleted or damaged: it is folded from the log again.", names("TestDamagedFilesBeginAgain TestStreamMadeAgain TestPowerCut")},
+		{"A run on which a deciding service is stuck is paused with the reason, and other runs do not notice.", names("TestStuckRunIsPaused TestWhatIsNoRunsFaultPausesNone TestStuckRunIsTriedAgain TestNonsenseOnTheLog TestNoEventAtAll TestTrajectoryChangesLater TestHostileTrajectories TestFeedPanics")},
+		{"A run that hangs, or whose calls take long, takes no slots from other runs.", names("TestShares TestHangingRunLeavesSlots TestSleepingCallsLeaveSlots TestSlotTimeIsShared")},
+		{"A task runs only on a tool runner that meets its needs.", names("TestTasksGoWhereTheirNeedsAreMet")},
+		{"A command that follows a plane finds it again after a restart. A command that ends by itself does not wait for ever.", names("TestFollowersFindTheRestartedPlane TestLostConnection")},
+	}},
+	{"Crashes, disks and power", []guarantee{
+		{"Acknowledged events, and the objects that they name, survive a power cut. With `--durability 100ms` the last 100 ms may be lost, but never a run that was reported open.", names("TestPowerCuts TestFullBlocksAreCut TestUpIsCut TestObjectsAreCut TestMend TestLogLostWhatWasFolded TestNATSConfiguration")},
+		{"A run's stream exists after a kill in the moment of its creation.", names("TestKilledWhileMaking")},
+		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands")},
+		{"A full disk ends no process: writes of local state wait for room.", names("TestFullDisk")},
+		{"An archived run is the recorded run, byte for byte.", names("TestArchive TestArchiveOfKilledRun TestRestoreElsewhere TestBrokenArchive TestBrokenObjects TestTwoArchivers")},
+		{"`rondo gc` deletes nothing that is reachable.", names("TestGC TestGCWhileThingsHappen TestGCOfAHistoryThatIsNotWhole")},
+		{"Weights appear whole or not at all, and a policy's pointer only moves forward.", names("TestCrashAtEveryWrite TestPointerMovesForwardOnly")},
+	}},
+	{"Batches and rewards", []guarantee{
+		{"A trainer that follows the protocol trains each batch once, and gets it again byte for byte after a crash.", names("TestEveryBatchCountsOnce TestRewind TestFile")},
+		{"No group is more than `staleness.max` versions old when its batch is consumed. This holds in the first feed, with the policy `drop`, but for [exceptions](decisions/0008-staleness.md).", names("TestTooOldWhenConsumed TestNothingAheadOnPolicy TestEveryBatchCountsOnce TestStalenessWhenConsumed TestPlantedFaults")},
+		{"Each sample of a batch is in exactly one rank and micro-batch.", names("TestPackConserves TestBalance TestPlantedFaults")},
+		{"A reward follows from its recorded components, or from feedback that was recorded before it.", names("TestRewardDifferences TestRewardIsTheSameAgain")},
+		{"A machine, a store or a judge that fails is retried and then fails the rollout. It is never scored 0.", names("TestJudge TestObjectsThatAreGone TestVerifiersThatGiveNoVerdict TestClasses")},
+		{"An agent that breaks its sandbox or its tests gets its own outcome: the model reads an answer, or the reward is 0 and the attempt counts.", names("TestWhoseDoing TestForfeits TestBrokenTests TestForfeitedRewards TestExhaustingTurns TestTimeOfTools TestSandboxThatEndsEachTime TestAgainOfLostTurns TestCheatingAttemptsCount")},
+		{"A fork begins with the conversation and workspace of its origin, and is trained on its own turns alone.", names("TestFork TestForkTrainsOnItsOwnTurns TestPlantedFaults")},
+		{"A run whose rollouts mostly fail, or that spends its budget, is paused, also across restarts.", names("TestCircuitBreaker TestLongEpisodes TestBrakeOfSilence TestBudget")},
+		{"A run that yields nothing to train on is paused with what the inference server lacks. Equal rewards have a longer window and their own reason.", names("TestServerWithoutTokens TestNoSignal TestLacks")},
+		{"An evaluation that is killed comes to the result of an undisturbed one.", names("TestEvalKilled")},
+		{"A confidence interval holds the true value as often as it promises.", names("TestCoverage TestOffPolicyIntervals")},
+		{"The verdict \"significantly worse\" is wrong at most one time in twenty.", names("TestVerdictsHoldTheirLevel TestSignFlipOfDarwinsPlants")},
+	}},
+	{"Tokens and inference servers", []guarantee{
+		{"A sample of a harness is exactly what its server was asked and answered.", names("TestSamplesAreWhatWasAsked TestExactContinuation TestBranches")},
+		{"The log holds the ids and log-probabilities of sampled tokens bit by bit, and readers take packed and plain ones.", names("TestPackedRoundTrip TestRecordedColumns TestPlainTokens TestHostileColumns")},
+		{"A token's policy version was reported by the server and published before. Otherwise it is -1, or the turn is refused.", names("TestReportedVersions TestSampledTurns TestFaultsOfTheServer")},
+		{"A conversation that fills the server's context ends its rollout, which is scored as it stands and is no failure.", names("TestContextFull TestContextLimitIsAsked TestOverflow TestContextLimit")},
+		{"A model's reasoning is recorded and goes back in the fields in which the server gave it.", names("TestReasoningGoesBack TestReasoningColumn TestReasoningIsExported")},
+		{"A server that loads its model is waited for and costs no attempts.", names("TestLoadingServer TestServerThatLoads")},
+		{"A run file adds fields to requests, and cannot change those that Rondo sets.", names("TestExtraBody TestExtraBodyReachesTheServer TestOwnFieldsAreRefused")},
+		{"Every sampling parameter is sent and recorded, so the model's generation_config.json decides only where the run says null.", names("TestSamplingIsSent TestSamplingParameters TestSamplingOfARunFile TestStrictServer")},
+		{"No turn is trained on whose log-probabilities come from another distribution, as far as the server tells.", names("TestRawLogprobs TestMeasure")},
+		{"`rondo doctor --endpoint` finds each lack of an inference server before a run does.", names("TestServer TestDoctorOfAnEndpoint")},
+		{"A server gets no more requests than its ramp allows. A run survives a server that fails half of its calls, limits the rest and restarts cold.", names("TestRamp TestOneBackend TestThreeBackends")},
+		{"A harness never sees a turn that is not recorded.", names("TestNothingIsSeenThatIsNotRecorded TestKilledGatewayLosesNoAnswer TestAnotherGatewayGoesOn")},
+		{"Answers of inference servers take at most 320 MiB of live memory in a process, and requests at the gateway at most 384 MiB.", names("TestAnswersAreHeldToTheirMemory TestMemoryOfRequests TestAllThatHoldAndWait")},
+		{"A client that sends or reads slowly holds no slot, and its memory for two minutes at most.", names("TestSlowRequestsHoldNoSlot TestSlowBodies TestBodyThatNobodyReads TestSlowReader")},
+	}},
+	{"Tools and workspaces", []guarantee{
+		{"Finished turns survive the runner: another one has the workspace from the log.", names("TestWorkspaceComesBackFromTheLog TestTheLogsWorkspaceCounts TestRunnerKilledInATurn")},
+		{"Sandboxes that share a snapshot never change each other's workspace, and a change on an overlay equals that of a copy, byte for byte.", names("TestOverlayLikeCopy TestSharedSnapshots")},
+		{"An unpacked snapshot is whole, or is unpacked again.", names("TestSnapshotsInAFolder")},
+		{"The state of a shell and the list of todos are there in the next turn, whichever runner has it.", names("TestShellGoesOn TestToolsRemember TestShellKeepsNoSecrets")},
+		{"An answer from the tool cache is the one that running the call would give.", names("TestKnownAnswersAreTrue TestDeterministicCommands TestWhichCommandsAreKnown TestWhatTreesDoNotTell TestWhichCallsAreKnown TestCacheChangesNothing")},
+		{"A replayed tool call or verdict comes out the same, or is named.", names("TestAgain TestAgainFindsWhatWasPlanted TestReplayTools")},
+		{"The tools of a server follow from the run's opening, whatever the server says later.", names("TestToolServers TestListings")},
+		{"A server of tools that floods, hangs, dies or lies costs bounded memory and time and produces an answer. An unreachable one outside is never scored 0.", names("TestHostilePrograms TestHostileServersOutside TestServersThatCannotBeAsked TestCheckable")},
+		{"The key of a server of tools is sent to that server alone and recorded nowhere.", names("TestOutside TestToolServers")},
+		{"`read_lints` never reports a file as good that was not checked.", names("TestMissingLinters TestReadLints")},
+	}},
+	{"Tasks and verifiers", []guarantee{
+		{"A task that asks for what Rondo does not have is refused by the field's name. No field is ignored in silence.", names("TestHarborTasks TestNoFieldIsIgnored")},
+		{"With separate tests, code under test decides no reward, and a score says whether its tests were separate.", names("TestAttacks TestAttacksOnEveryTask TestUnderTest TestSeparation")},
+		{"A run with `min_verifier: separate` takes no reward of tests in process.", names("TestValidate TestSeparation")},
+		{"Files and processes that an agent leaves (planted rewards, edited tests, hooks, compiled code, links, daemons) win nothing that its work does not. Code that tests in process run can.", names("TestCheats TestAgentCodeCannotChangeTheVerdict TestAttacksOnPython TestSift TestLinksLikeTheKernel")},
+		{"Tests that end by a signal, that fail, or whose reward file was replaced, linked or locked give no reward above 0.", names("TestAgentCodeCannotChangeTheVerdict TestRewardFiles TestFailedTestsGiveNoReward")},
+		{"Graded tests give a reward only by what the test program reported over its own channel.", names("TestAttacksOnPython TestAttacksOnGo TestReadReport TestGrade FuzzGrade TestInstances")},
+		{"A process in an agent's own sandbox takes no kernel resources from its tests where root owns the sandboxes. Elsewhere the score says so.", names("TestAgentsAreAnotherUser TestRoles")},
+		{"A snapshot's repository contains no other commit than its own.", names("TestHistoryIsScrubbed TestInnerRepositories")},
+		{"A task's stage is scored by its own tests before the next instruction, and the reward follows from the verdicts.", names("TestSteps TestPlantedFaults")},
+		{"A task's stage that brings files begins with the same workspace on every runner, and these files do not count as the agent's work.", names("TestSteps TestStateOf TestMeasureStepFiles TestLintOfStepFiles")},
+	}},
+	{"Sandboxes", []guarantee{
+		{"A program in a sandbox stays there and within its limits.", names("TestEscapes TestEveryNumber TestArguments TestRacesAgainstFileOperations TestSetuidFiles TestRulesInsideNamespaces TestLandlockLevel TestMemoryLimit TestProcessorLimit TestForkBomb")},
+		{"No sandbox is set up by another build than its owner's, or shows other files of the host than requested.", names("TestFirstProcess TestSparesOfAKind")},
+		{"The memory limit counts shared memory, page tables, pipes and sockets, with control groups and without.", names("TestMemoryThatIsNoProcesss TestMemoryLimit TestMemoryLimitByPolling")},
+		{"A killed owner of sandboxes leaves no process, mount, control group or folder, and nobody else's are touched.", names("TestKilledOwnerLeavesNothing TestOwnersReapFromTimeToTime TestForeignOwners")},
+		{"A run's tools never run under less isolation than the run demands.", names("TestInfrastructureThatFails")},
+		{"File tools read and write nothing by way of `/proc`, and a sandbox sees nothing of the host's kernel and devices there.", names("TestFileToolsDoNotLookIntoProc TestHostsProc")},
+	}},
+	{"Outsiders and users", []guarantee{
+		{"Bad input changes nothing.", names("TestRefusals TestMalformedInputIsADeadLetter TestTruncatedFilesAreRefused TestHostileFiles")},
+		{"Rollouts of outsiders follow the same rules as others.", names("TestExternalRun TestOutcomesRaceWithDeadlines")},
+		{"A sample that outsiders bring has no holes and no log-probability above 0.", names("TestSamplesWithHoles TestImpossibleFilesAreRefused TestTurnsWithHoles")},
+		{"Nobody learns anything about an object by naming it in a submission.", names("TestForeignObjectsAreNotRead TestOwnObjectsTellNothing TestForeignWeights TestDigestsAreNotTold")},
+		{"While one sender floods, every other role, feed, policy and run gets its submissions through without a retry.", names("TestOneOutsiderFloods TestOneSenderFloods TestInventedNames TestSenders")},
+		{"A flood from the outsiders of one run costs other runs nothing, and dead letters expire.", names("TestFloodOfMessages TestFloodOfBytes TestWhatIsOverTheQuotaComesLater TestDeadLettersExpire TestGapsOfTheCatalogue")},
+		{"A small submission that names huge weights takes the memory of one file.", names("TestSmallStatementsOfHugeWeights TestOneFileInMemory")},
+		{"A reader allocates no more memory for an object than its reference says.", names("TestBlobTakesItsSizeOfMemory")},
+		{"No data of a user who has not agreed reaches log or store.", names("TestProduct TestRefusedUsersLeaveNoTrace TestRunsTakeNothingOfUsersByDefault")},
+		{"A session is sampled as a whole, everywhere alike.", names("TestSampled")},
+	}},
+	{"Keys, rights and secrets", []guarantee{
+		{"Each service and each outsider can do its part on the log and no more.", names("TestEverybodyAtEveryDoor TestOneRightTooMany TestPlaneUnderLock TestOutsiderAtTheDoor TestRevocation")},
+		{"Each service and each outsider reads and writes its part of the bucket and no more.", names("TestEverybodyAtEveryPrefix TestOnePrefixTooMany TestPlaneUnderLock TestStoreKeysChange TestServersWithoutUsers")},
+		{"Each container has its own keys, and there is no password.", names("TestEachContainerHasItsOwnKeys TestComposeUp")},
+		{"Another user of the machine can neither connect to the log of `rondo up`, nor read its directory, nor use its gateway.", names("TestStrangerCannotConnect TestTokenIsNew TestForeignDirectory TestGatewayKeyFile")},
+		{"A page in a browser cannot use the gateway without a key, the built-in policy or a metrics port, also where its own name was made to lead to that server.", names("TestBrowsers TestGuard TestPagesReachNoServer")},
+		{"A run file sends no key to another host.", names("TestKeysStayWithTheirHosts FuzzKeys")},
+		{"No error contains a secret. A server's error is a class and one short quoted line.", names("TestNoSecretInConnectionErrors TestErrorAnswersAreCut TestReason")},
+		{"With `redact_secrets`, no secret that gitleaks's default rules find in a tool answer reaches events, store, prompt or trajectory.", names("TestSecretsStayOut TestRedact TestFindWhereverItStands TestGuards TestRedactIsBounded")},
+		{"A model's text controls no terminal, and no name is markup in a report.", names("TestHostileRollout FuzzClean TestHostileNames")},
+		{"Importing a repository runs no program that its settings name, fetches nothing and reads nothing outside of it.", names("TestHostileRepositories TestTreeBomb")},
+		{"A YAML file takes memory and stack by its own size, whatever its aliases stand for.", names("TestBombs TestAliases")},
+	}},
+	{"Index of code", []guarantee{
+		{"An updated index answers like one that was built at once, bit for bit, up to 200,000 chunks.", names("TestIncrementalEqualsFresh TestIncrementalIsFresh")},
+		{"A crash at any step of an update leaves the old index or the new one, whole.", names("TestCrashAtEveryStep")},
+		{"Of two updaters neither loses anything.", names("TestUpdatersAtOnce TestLoserChangesNothing TestTwoUpdaters")},
+		{"A cold question takes three round trips to the store.", names("TestThreeRoundTrips")},
+		{"`rondo gc` never deletes what an index needs.", names("TestReach TestOldIndexStays")},
+		{"A walk that fails removes nothing from the index.", names("TestPartialWalk TestUnreadableFolder TestVanishingFiles TestMissingMount")},
+		{"Ignore files mean what they mean to Git.", names("TestLikeGit FuzzLikeGit")},
+		{"Code reaches store, log, cache and local state only sealed.", names("TestNothingOfTheCodeIsKept TestNothingInClear TestExchangedPages TestWhoHasNoKey")},
+	}},
+}
+
+// names are the words of a list.
+func names(list string) []string { return strings.Fields(list) }
+
+// TestGuarantees: docs/guarantees.md is the table above, and every test that it names exists.
+func TestGuarantees(t *testing.T) {
+	declared := declaredTests(t)
+	var page strings.Builder
+	promises := map[string]bool{}
+	for _, group := range guarantees {
+		fmt.Fprintf(&page, "\n## %s\n\n| guarantee | tests |\n|---|---|\n", group.subject)
+		for _, g := range group.list {
+			if promises[g.promise] || len(g.tests) == 0 {
+				t.Errorf("%q is promised twice or by no test", g.promise)
+			}
+			promises[g.promise] = true
+			for _, name := range g.tests {
+				if !declared[name] {
+					t.Errorf("%q names %s, which does not exist", g.promise, name)
+				}
+			}
+			fmt.Fprintf(&page, "| %s | `%s` |\n", g.promise, strings.Join(g.tests, "`, `"))
+		}
+	}
+	generated(t, "docs/guarantees.md", "guarantees", page.String()+"\n")
+}
