@@ -1,4 +1,4 @@
-"""Rondo in Python: the batches of a feed, and everything that a trainer, a harness or a product states at the door.
+"""Rondo in Python: the batches of a feed, and everything that a trainer, a harness or a product submits to the intake.
 
     with rondo.Feed("mine", "trainer", dir="/srv/rondo", after=step) as feed:
         for batch in feed:
@@ -11,9 +11,9 @@
 from .batch import Batch, open_batch
 from .client import AsyncClient
 from .columns import Ragged, Spans
-from .door import Answer
-from .errors import ConnectError, Damaged, DoorError, Failed, NotFound, NotTaken, RondoError, WeightsRejected
+from .errors import ConnectError, Damaged, DoorError, Failed, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
 from .feed import AsyncFeed
+from .intake import Answer
 from .sync import Client, Feed
 from .traffic import sampled
 from .trajectory import Message, Trajectory
@@ -35,6 +35,7 @@ __all__ = [
     "Message",
     "NotFound",
     "NotTaken",
+    "PermissionDenied",
     "Ragged",
     "RondoError",
     "Spans",

@@ -40,7 +40,7 @@ class Access:
             try:
                 import nkeys  # noqa: F401
             except ImportError:
-                raise ConnectError("credentials need the package nkeys: pip install 'rondo[auth]'") from None
+                raise ConnectError("credentials of a NATS server need the Python package nkeys, which is not installed: pip install nkeys") from None
             options |= {"user_credentials": self.creds, "inbox_prefix": inbox_prefix(self.creds)}
         if self.ca or self.cert:
             try:

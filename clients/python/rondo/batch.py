@@ -135,7 +135,7 @@ class Batch:
 
     @cached_property
     def token_versions(self) -> Ragged:
-        """Policy version that sampled each token, -1 where not sampled: int64."""
+        """Policy version that sampled each token, -1 where not sampled or not reported: int64."""
         found: Spans = self.column("policy_versions")
         return found.per_token("version", self.offsets)
 

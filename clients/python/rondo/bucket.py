@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from .errors import RondoError
-from .objects import missing, too_large
+from .errors import RondoError, missing, too_large
 
 __all__ = ["Bucket"]
 

@@ -14,11 +14,12 @@ from typing import Any
 from . import outside, publishing, traffic, versions
 from .access import Access
 from .connection import Connection, within
-from .door import Answer, Door
 from .endpoint import find
 from .errors import Failed, NotFound, NotTaken, RondoError
 from .facts import CATALOGUE, Log, subject
-from .objects import open_store
+from .intake import Answer, Intake
+from .objects import Store, open_store
+from .plane import Plane
 from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import Weights
@@ -35,7 +36,7 @@ class AsyncClient:
     creds, ca: files of credentials (`rondo auth user` makes them) and of the certificate authority of a NATS server that is locked.
     Default: RONDO_NATS_CREDS and RONDO_NATS_CA; RONDO_NATS_CERT and RONDO_NATS_KEY name a client certificate.
     source: who states the facts; it stands on the log.
-    timeout: seconds to wait for the plane at first, and for each answer of the door later; None waits for ever.
+    timeout: seconds to wait for the plane at first, and for each answer of the intake later; None waits for ever.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class AsyncClient:
         self._source, self.timeout = source, timeout
         self.connection = Connection(self._locate, Access.of(creds, ca))
         self._opened = asyncio.Lock()
-        self._parts: tuple[Log, Door, Any] | None = None
+        self._plane: Plane | None = None
         self._configs: dict[str, dict[str, Any]] = {}
 
     def _locate(self) -> str:
@@ -67,13 +68,13 @@ class AsyncClient:
     async def open(self) -> AsyncClient:
         """Connect, and open the store. ConnectError when no plane can be reached within the timeout."""
         async with self._opened:
-            if self._parts is None:
+            if self._plane is None:
                 try:
                     await asyncio.wait_for(self.connection.link(), self.timeout)
                 except asyncio.TimeoutError:
                     raise self.connection.problem from None
                 objects = open_store(self._store or find(self._dir).store)
-                self._parts = Log(self.connection, objects), Door(self.connection, objects, self._source), objects
+                self._plane = Plane(Log(self.connection, objects), Intake(self.connection, objects, self._source), objects)
         return self
 
     async def close(self) -> None:
@@ -89,23 +90,28 @@ class AsyncClient:
     @property
     def log(self) -> Log:
         """The facts of the plane."""
-        return self._open_parts[0]
+        return self._opened_plane.log
 
     @property
-    def door(self) -> Door:
-        """Where facts are stated; its calls wait as long as it takes."""
-        return self._open_parts[1]
+    def intake(self) -> Intake:
+        """Where facts are submitted; its calls wait as long as it takes."""
+        return self._opened_plane.intake
 
     @property
-    def objects(self) -> Any:
+    def door(self) -> Intake:
+        """The earlier name of `intake`."""
+        return self.intake
+
+    @property
+    def objects(self) -> Store:
         """The store of the plane."""
-        return self._open_parts[2]
+        return self._opened_plane.objects
 
     @property
-    def _open_parts(self) -> tuple[Log, Door, Any]:
-        if self._parts is None:
+    def _opened_plane(self) -> Plane:
+        if self._plane is None:
             raise RondoError("the client is not open: use it in `async with`, or call open()")
-        return self._parts
+        return self._plane
 
     async def state(self, run: str, type: str, entity: str, data: Mapping[str, Any], *, id: str | None = None) -> Answer:
         """State a fact of any type that outsiders may state (`rondo events schema` lists them) about an entity.
@@ -115,7 +121,7 @@ class AsyncClient:
         DoorError when it is refused; TimeoutError when the outcome is unknown.
         """
         await self.open()
-        return await within(self.door.state(run, type, entity, data, id=id), self.timeout, f"state {type} of {entity}")
+        return await within(self.intake.state(run, type, entity, data, id=id), self.timeout, f"state {type} of {entity}")
 
     async def config(self, run: str) -> dict[str, Any]:
         """The configuration with which a run was opened. NotFound when it was not."""
@@ -155,13 +161,13 @@ class AsyncClient:
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
         """
         await self.open()
-        call = publishing.publish(self, policy, weights, run, version, through_step, dict(metadata or {}))
+        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}))
         return await within(call, timeout, f"publish weights of policy {policy}")
 
     async def published(self, policy: str) -> Version | None:
         """The version of a policy that was published last; None before the first."""
         await self.open()
-        return await within(versions.latest(self, policy), self.timeout, f"look for weights of policy {policy}")
+        return await within(versions.latest(self._opened_plane, policy), self.timeout, f"look for weights of policy {policy}")
 
     async def versions(self, policy: str, after: int = 0) -> AsyncGenerator[Version, None]:
         """The last published version of a policy, if it is behind `after`, and all that follow, without end.
@@ -173,7 +179,7 @@ class AsyncClient:
                 await client.activated("mine", version.version)
         """
         await self.open()
-        async with aclosing(versions.follow(self, policy, after)) as published:
+        async with aclosing(versions.follow(self._opened_plane, policy, after)) as published:
             async for version in published:
                 yield version
 
@@ -216,7 +222,7 @@ class AsyncClient:
         return await self.state(run, "rollout.annotated", rollout, {k: v for k, v in remark.items() if v is not None}, id=id)
 
     async def _user(self, run: str, session: str, consent: bool) -> None:
-        """Refuse here what the door would refuse of a user, so that it never leaves this process."""
+        """Refuse here what the intake would refuse of a user, so that it never leaves this process."""
         config = await self._kept(run)
         if session or consent or traffic.FEATURE in (config.get("features") or ()):
             if why := traffic.refusal(config, session, consent):
@@ -246,9 +252,9 @@ class AsyncClient:
         take traffic; see takes, and NotTaken. The same call may be repeated, in another process too.
         """
         await self._user(run, session, consent)
-        work = outside.open_group(self, run, group, task, len(trajectories), policy_version, session, consent)
+        work = outside.open_group(self._opened_plane, run, group, task, len(trajectories), policy_version, session, consent)
         opened = await within(work, self.timeout, f"open group {group}")
-        members = [outside.bring(self, run, opened, i, task, t) for i, t in enumerate(trajectories)]
+        members = [outside.bring(self._opened_plane, run, opened, i, task, t) for i, t in enumerate(trajectories)]
         return await within(asyncio.gather(*members), self.timeout, f"hand in group {group}")
 
     async def publish_trajectory(
@@ -277,9 +283,9 @@ class AsyncClient:
         """
         await self._user(run, session, consent)
         trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure)
-        opening = outside.open_group(self, run, group, task, size, policy_version, session, consent)
+        opening = outside.open_group(self._opened_plane, run, group, task, size, policy_version, session, consent)
         opened = await within(opening, self.timeout, f"open group {group}")
-        work = outside.bring(self, run, opened, member, task, trajectory)
+        work = outside.bring(self._opened_plane, run, opened, member, task, trajectory)
         return await within(work, self.timeout, f"hand in member {member} of group {group}")
 
     async def takes(self, run: str, session: str, *, consent: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +18,7 @@ from nats.errors import AuthorizationError
 
 from .access import Access
 from .endpoint import redacted
-from .errors import ConnectError, NotFound, RondoError
+from .errors import ConnectError, NotFound, PermissionDenied, RondoError
 
 __all__ = ["Connection", "Link", "end", "pause", "within"]
 
@@ -29,6 +30,8 @@ log = logging.getLogger("rondo")
 PATIENCE = 5.0
 #: Seconds after which waiting for an answer is worth a line.
 COMPLAINT = 30
+#: What the server says when it drops what a client sends, or refuses a subscription.
+VIOLATION = re.compile(r"permissions violation for (publish|subscription) to \"([^\"]*)\"", re.IGNORECASE)
 #: What breaks with a connection, and is tried again on the next one.
 BROKEN = (nats.errors.Error, OSError, asyncio.TimeoutError)
 
@@ -65,9 +68,11 @@ class Link:
         self._nats = NATS()
         self._inbox = ""
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self._asked: dict[str, str] = {}  # by the answer's token, the subject that was asked
+        self._denied: PermissionDenied | None = None  # no answer can be received
         self._error: Exception | None = None
 
-    async def dial(self, urls: str, access: Access) -> None:
+    async def dial(self, urls: str, access: dict[str, Any]) -> None:
         """Connect; what breaks the connection later ends it."""
         options: dict[str, Any] = {
             "servers": [url.strip() for url in urls.split(",")],
@@ -80,7 +85,7 @@ class Link:
             "max_outstanding_pings": 2,
             "error_cb": self._failed,
             "closed_cb": self._lost,
-            **access.options(),
+            **access,
         }
         try:
             await self._nats.connect(**options)
@@ -102,12 +107,17 @@ class Link:
         """Make a subject to which one answer comes."""
         token = secrets.token_hex(8)
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(lambda _: self._waiting.pop(token, None))
+        if self._denied is not None:
+            answer.set_exception(self._denied)
+            return f"{self._inbox}.{token}", answer
+        answer.add_done_callback(lambda _: (self._waiting.pop(token, None), self._asked.pop(token, None)))
         self._waiting[token] = answer
         return f"{self._inbox}.{token}", answer
 
     async def publish(self, subject: str, body: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
         """Send a message."""
+        if reply.startswith(self._inbox + "."):
+            self._asked[reply.rsplit(".", 1)[1]] = subject
         await self._nats.publish(subject, body, reply=reply, headers=headers)
 
     async def watch(self, subject: str, event: asyncio.Event) -> Callable[[], Awaitable[None]]:
@@ -131,6 +141,20 @@ class Link:
 
     async def _failed(self, error: Exception) -> None:
         self._error = error  # the library would print it
+        if found := VIOLATION.search(str(error)):
+            self._refused(found[1].lower(), found[2])
+
+    def _refused(self, what: str, subject: str) -> None:
+        """The server drops what is not allowed and answers nothing, so whoever waits for that is told here."""
+        denied = PermissionDenied(f"permission denied: the credentials do not allow {what} to {subject}")
+        if what == "subscription":
+            if not subject.lower().startswith(self._inbox.lower()):
+                return  # only wakes who waits, who looks by himself, too
+            self._denied = denied
+        for token, answer in list(self._waiting.items()):
+            if not answer.done() and (self._denied or self._asked.get(token, "").lower() == subject.lower()):
+                answer.set_exception(denied)
+                answer.exception()  # nobody may wait for it any more
 
     async def _lost(self) -> None:
         for answer in list(self._waiting.values()):
@@ -168,9 +192,10 @@ class Connection:
         if self._link is not None:
             log.warning("the connection to the log is lost; connecting again")
         link, self._link = Link(), None
+        access = self._access.options()  # what is wrong with these files does not pass by itself
         try:
             urls = self._locate()
-            await link.dial(urls, self._access)
+            await link.dial(urls, access)
         except (ConnectError, *BROKEN) as error:
             if isinstance(error, AuthorizationError) or "authorization" in str(error).lower():
                 raise ConnectError(f"NATS at {redacted(urls)} does not let this client in: check its credentials") from None

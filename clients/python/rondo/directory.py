@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from .objects import missing, too_large
+from .errors import missing, too_large
 
 __all__ = ["Directory"]
 

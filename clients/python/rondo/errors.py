@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "NotFound", "NotTaken", "RondoError", "WeightsRejected"]
+__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
 
 
 class RondoError(Exception):
@@ -11,6 +11,10 @@ class RondoError(Exception):
 
 class ConnectError(RondoError):
     """No plane can be reached, or it does not let this client in."""
+
+
+class PermissionDenied(RondoError):
+    """The credentials do not allow what was asked; the message names the subject. Asking again is of no use."""
 
 
 class NotFound(RondoError):
@@ -30,8 +34,18 @@ class Damaged(RondoError):
 
 
 class DoorError(RondoError):
-    """The door refused a fact. Stating it again unchanged is of no use."""
+    """The intake refused a fact. Stating it again unchanged is of no use."""
 
 
 class WeightsRejected(RondoError):
     """The weight publisher did not publish a version; the message says why."""
+
+
+def missing(key: str) -> NotFound:
+    """The error of both stores for an object that is not there."""
+    return NotFound(f"{key} is not in the store")
+
+
+def too_large(key: str, size: int, limit: int) -> Damaged:
+    """The error of both stores for an object that is larger than the log says."""
+    return Damaged(f"{key}: {size} bytes, expected {limit}")

@@ -13,6 +13,7 @@ from typing import Any
 from .connection import Connection, Link, pause
 from .errors import Damaged, NotFound
 from .objects import Ref, Store, fetch
+from .payload import payload
 
 __all__ = ["CATALOGUE", "Fact", "Log", "subject"]
 
@@ -72,7 +73,7 @@ class Log:
             body = await asyncio.to_thread(fetch, self._store, Ref.parse(json.loads(body)))
         tokens = message["subject"].split(".")
         try:
-            data = json.loads(body)
+            data = payload(body)
         except ValueError as error:
             raise Damaged(f"fact {message['seq']} of run {run}: {error}") from None
         return Fact(int(message["seq"]), f"{tokens[3]}.{tokens[5]}", tokens[4], headers, data)

@@ -200,7 +200,7 @@ class AsyncFeed:
     async def _state(self, type: str, field: str, step: int) -> None:
         if self._speaks:
             identity = f"{self._session}-{type.partition('.')[2]}-{step}"
-            await self._client.door.state(self.run, type, self.feed, {field: step}, id=identity)
+            await self._client.intake.state(self.run, type, self.feed, {field: step}, id=identity)
 
     def _start(self) -> None:
         self._reader = asyncio.get_running_loop().create_task(self._read())

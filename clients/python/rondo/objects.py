@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .errors import Damaged, NotFound, RondoError
+from .errors import Damaged, RondoError
 
 __all__ = ["MAX_OBJECT", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named"]
 
@@ -111,13 +111,3 @@ def _put(store: Store, ref: Ref, data: bytes) -> Ref:
     if held is None or held[0] != ref.size or time.time() - held[1] > REFRESH_AFTER:
         store.put(ref.key, data)
     return ref
-
-
-def missing(key: str) -> NotFound:
-    """The error of both stores for an object that is not there."""
-    return NotFound(f"{key} is not in the store")
-
-
-def too_large(key: str, size: int, limit: int) -> Damaged:
-    """The error of both stores for an object that is larger than the log says."""
-    return Damaged(f"{key}: {size} bytes, expected {limit}")

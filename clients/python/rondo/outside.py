@@ -6,15 +6,13 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import DoorError
 from .facts import subject
 from .objects import Ref, put_named
+from .plane import Plane
 from .trajectory import Trajectory, encode, figures
-
-if TYPE_CHECKING:
-    from .client import AsyncClient
 
 __all__ = ["bring", "open_group"]
 
@@ -24,20 +22,18 @@ PREFIX = "x"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 
 
-async def open_group(
-    client: AsyncClient, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool
-) -> str:
+async def open_group(plane: Plane, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool) -> str:
     """Open a group, unless it is open; its id."""
     if not _NAME.fullmatch(group):
         raise ValueError(f"group {group!r}: use letters, digits and _, at most 48")
     opened: dict[str, Any] = {"task": task, "size": size, "policy_version": policy_version}
     if session or consent:
         opened |= {"session": session, "consent": consent}
-    await _once(client, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
+    await _once(plane, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
     return PREFIX + group
 
 
-async def bring(client: AsyncClient, run: str, group: str, member: int, task: str, trajectory: Trajectory) -> str:
+async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory) -> str:
     """Hand in a member of an open group; the rollout's id. What was handed in before is not handed in again."""
     rollout = f"{group}-{member}"
     started = {
@@ -49,15 +45,15 @@ async def bring(client: AsyncClient, run: str, group: str, member: int, task: st
         "deadline": (datetime.now(timezone.utc) + timedelta(seconds=30)).isoformat(),
     }
     data = b"" if trajectory.failure else await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
-    await _once(client, run, "rollout.started", rollout, started, same=("policy_version",))
+    await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",))
     if trajectory.failure:
         failed = {"stage": "harness", "class": "internal", "message": trajectory.failure[:1000]}
-        await _once(client, run, "rollout.failed", rollout, failed)
+        await _once(plane, run, "rollout.failed", rollout, failed)
         return rollout
-    ref = await asyncio.to_thread(put_named, client.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
-    await _once(client, run, "rollout.finished", rollout, _finished(task, trajectory, ref), same=("trajectory",))
+    ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
+    await _once(plane, run, "rollout.finished", rollout, _finished(task, trajectory, ref), same=("trajectory",))
     if trajectory.reward is not None:
-        await _once(client, run, "rollout.scored", rollout, _scored(trajectory, ref), same=("reward",))
+        await _once(plane, run, "rollout.scored", rollout, _scored(trajectory, ref), same=("reward",))
     return rollout
 
 
@@ -77,11 +73,11 @@ def _scored(trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
     }
 
 
-async def _once(client: AsyncClient, run: str, type: str, entity: str, data: Mapping[str, Any], same: Sequence[str] = ()) -> None:
+async def _once(plane: Plane, run: str, type: str, entity: str, data: Mapping[str, Any], same: Sequence[str] = ()) -> None:
     """State a fact that happens once. One that is on the log must say the same in the fields that matter."""
-    known = await client.log.last(run, subject(run, type, entity))
+    known = await plane.log.last(run, subject(run, type, entity))
     if known is None:
-        await client.door.state(run, type, entity, data)
+        await plane.intake.state(run, type, entity, data)
         return
     for name in same:
         if known.data.get(name) != data[name]:

@@ -1,4 +1,4 @@
-"""Publishing a policy version: its files go to the store, the wish to the door, and the publisher says what became of it."""
+"""Publishing a policy version: its files go to the store, the wish to the intake, and the publisher says what became of it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import asyncio
 import json
 import uuid
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import NotFound, WeightsRejected
 from .facts import CATALOGUE, subject
 from .objects import Ref, put_blob
+from .plane import Plane
 from .weights import Weights, files
-
-if TYPE_CHECKING:
-    from .client import AsyncClient
 
 __all__ = ["publish"]
 
@@ -23,16 +21,16 @@ MAX_MANIFEST = 1 << 20
 
 
 async def publish(
-    client: AsyncClient, policy: str, weights: Weights, run: str, version: int | None, through_step: int, metadata: dict[str, str]
+    plane: Plane, policy: str, weights: Weights, run: str, version: int | None, through_step: int, metadata: dict[str, str]
 ) -> int:
     """Publish a version and wait for its outcome; see AsyncClient.publish_weights."""
-    blobs = await asyncio.to_thread(_store, client.objects, weights, metadata)
-    last = await client.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
+    blobs = await asyncio.to_thread(_store, plane.objects, weights, metadata)
+    last = await plane.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
     newest = int(last.data["version"]) if last else 0
     if version is None:
         version = newest + 1
     if version <= newest:
-        await _same(client, policy, version, newest, blobs)
+        await _same(plane, policy, version, newest, blobs)
         return version
     wish = {
         "version": version,
@@ -40,13 +38,13 @@ async def publish(
         "through_step": through_step,
         "files": [{"name": name, "blob": ref.told()} for name, ref in blobs.items()],
     }
-    answer = await client.door.state(CATALOGUE, "weights.submitted", policy, wish, id=uuid.uuid4().hex)
-    async with aclosing(client.log.follow(CATALOGUE, subject(CATALOGUE, "weights.*", policy), answer.sequence + 1)) as facts:
+    answer = await plane.intake.state(CATALOGUE, "weights.submitted", policy, wish, id=uuid.uuid4().hex)
+    async with aclosing(plane.log.follow(CATALOGUE, subject(CATALOGUE, "weights.*", policy), answer.sequence + 1)) as facts:
         async for fact in facts:
             if fact.type == "weights.rejected" and fact.data["version"] == version:
                 raise WeightsRejected(f"policy {policy}: {fact.data['reason']}")
             if fact.type == "weights.published" and fact.data["version"] == version:
-                await _same(client, policy, version, version, blobs)
+                await _same(plane, policy, version, version, blobs)
                 return version
     raise AssertionError("following the log does not end")
 
@@ -55,11 +53,11 @@ def _store(objects: Any, weights: Weights, metadata: dict[str, str]) -> dict[str
     return {file.name: put_blob(objects, file.data) for file in files(weights, metadata)}
 
 
-async def _same(client: AsyncClient, policy: str, version: int, newest: int, blobs: dict[str, Ref]) -> None:
+async def _same(plane: Plane, policy: str, version: int, newest: int, blobs: dict[str, Ref]) -> None:
     """A version that was published with these files is published; one with others never will be."""
     published: dict[str, str] = {}
     with suppress(NotFound):
-        manifest = await asyncio.to_thread(client.objects.get, f"weights/{policy}/v{version:06}/manifest.json", MAX_MANIFEST)
+        manifest = await asyncio.to_thread(plane.objects.get, f"weights/{policy}/v{version:06}/manifest.json", MAX_MANIFEST)
         published = {f["name"]: f["sha256"] for f in json.loads(manifest)["files"]}
     if published != {name: ref.sha256 for name, ref in blobs.items()}:
         raise WeightsRejected(

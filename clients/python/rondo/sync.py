@@ -9,8 +9,8 @@ from typing import Any
 
 from .batch import Batch
 from .client import AsyncClient
-from .door import Answer
 from .feed import AsyncFeed
+from .intake import Answer
 from .loop import LoopThread
 from .trajectory import Message, Trajectory
 from .versions import Version

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-if TYPE_CHECKING:
-    from .batch import Batch
-    from .columns import Array
+from .columns import Array, Ragged
 
 __all__ = ["Tensors", "packed", "padded"]
 
@@ -28,12 +26,65 @@ class Tensors(dict[str, Any]):
         return Tensors({k: v.to(device, non_blocking=True) if isinstance(v, torch.Tensor) else v for k, v in self.items()})
 
 
+class Samples(Protocol):
+    """The columns of a batch of which tensors are made."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Any column by its name."""
+        ...
+
+    @property
+    def tokens(self) -> Ragged:
+        """Token ids of each sample."""
+        ...
+
+    @property
+    def loss_mask(self) -> Ragged:
+        """Which tokens are trained on."""
+        ...
+
+    @property
+    def sampler_logprobs(self) -> Ragged:
+        """Log-probabilities of the tokens when they were sampled."""
+        ...
+
+    @property
+    def advantages(self) -> Ragged:
+        """Advantage of each token."""
+        ...
+
+    @property
+    def rewards(self) -> Array:
+        """Reward of each sample."""
+        ...
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each sample."""
+        ...
+
+    @property
+    def offsets(self) -> Array:
+        """Where each sample begins."""
+        ...
+
+    @property
+    def groups(self) -> Array:
+        """Group of each sample."""
+        ...
+
+    @property
+    def token_count(self) -> int:
+        """Tokens of all samples."""
+        ...
+
+
 def _tensor(array: Array, kind: Any = None) -> Any:
     # torch does not know read-only memory: it gets an array of its own.
     return torch.from_numpy(np.array(array, dtype=kind))
 
 
-def _per_sample(batch: Batch) -> dict[str, Any]:
+def _per_sample(batch: Samples) -> dict[str, Any]:
     return {
         "rewards": _tensor(batch.rewards),
         "lengths": _tensor(batch.lengths, np.int64),
@@ -43,7 +94,7 @@ def _per_sample(batch: Batch) -> dict[str, Any]:
     }
 
 
-def padded(batch: Batch, device: Any, pad_id: int, width: int | None) -> Tensors:
+def padded(batch: Samples, device: Any, pad_id: int, width: int | None) -> Tensors:
     """Right-padded tensors [B, S]; see Batch.to_torch."""
     ids = batch.tokens.padded(pad_id, width)
     width = ids.shape[1]
@@ -61,7 +112,7 @@ def padded(batch: Batch, device: Any, pad_id: int, width: int | None) -> Tensors
     return tensors if device is None else tensors.to(device)
 
 
-def packed(batch: Batch, device: Any) -> Tensors:
+def packed(batch: Samples, device: Any) -> Tensors:
     """Tensors [N] of all samples one after the other; see Batch.to_torch."""
     lengths, offsets = batch.lengths, batch.offsets
     tensors = Tensors(

@@ -15,7 +15,7 @@ FEATURE = "user_traffic"
 def sampled(session: str, rate: float) -> bool:
     """Whether a session belongs to a share of all sessions, 0 to 1.
 
-    It follows from the id alone, so every process of a product finds the same, as the door does; what is in at one rate is in at every
+    It follows from the id alone, so every process of a product finds the same, as the intake does; what is in at one rate is in at every
     higher one.
     """
     bits = 53  # those of a float: the division is exact

@@ -148,6 +148,8 @@ def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
         raise ValueError(f"message {i}: a token id is not within 0 and 2^31")
     if not np.isfinite(logprobs).all():
         raise ValueError(f"message {i}: a logprob is not finite")
+    if (logprobs[sampled] > 0).any():
+        raise ValueError(f"message {i}: a logprob is above 0")
     version = dispatched if m.policy_version is None else m.policy_version
     return {
         "index": i,

@@ -9,15 +9,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import Damaged, NotFound
 from .facts import CATALOGUE, Fact, subject
 from .objects import Ref, Store, fetch
+from .plane import Plane
 from .weights import NAME
-
-if TYPE_CHECKING:
-    from .client import AsyncClient
 
 __all__ = ["Version", "follow", "latest"]
 
@@ -76,32 +74,32 @@ class Version:
         return place
 
 
-async def latest(client: AsyncClient, policy: str) -> Version | None:
+async def latest(plane: Plane, policy: str) -> Version | None:
     """The version that was published last; None before the first."""
-    fact = await client.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
-    return await _version(client, fact) if fact else None
+    fact = await plane.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
+    return await _version(plane, fact) if fact else None
 
 
-async def follow(client: AsyncClient, policy: str, after: int) -> AsyncGenerator[Version, None]:
+async def follow(plane: Plane, policy: str, after: int) -> AsyncGenerator[Version, None]:
     """The last version behind `after`, and those that follow; of several that were published meanwhile only the last."""
     published, given, place = subject(CATALOGUE, "weights.published", policy), after, 1
     while True:
-        fact = await client.log.last(CATALOGUE, published)
+        fact = await plane.log.last(CATALOGUE, published)
         if fact is not None:
             place = fact.sequence + 1
             if int(fact.data["version"]) > given:
                 given = int(fact.data["version"])
-                yield await _version(client, fact)
+                yield await _version(plane, fact)
                 continue  # another one may have come while this one was loaded
-        async with aclosing(client.log.follow(CATALOGUE, published, place)) as facts:
+        async with aclosing(plane.log.follow(CATALOGUE, published, place)) as facts:
             await anext(facts)
 
 
-async def _version(client: AsyncClient, fact: Fact) -> Version:
+async def _version(plane: Plane, fact: Fact) -> Version:
     told = fact.data
-    manifest = json.loads(await asyncio.to_thread(fetch, client.objects, Ref.parse(told["manifest"])))
+    manifest = json.loads(await asyncio.to_thread(fetch, plane.objects, Ref.parse(told["manifest"])))
     files = {str(f["name"]): Ref.parse(f) for f in manifest["files"]}
     for name in files:  # they become names in a folder of ours
         if not NAME.fullmatch(name):
             raise Damaged(f"version {told['version']} of policy {told['policy']}: file name {name[:140]!r}")
-    return Version(str(told["policy"]), int(told["version"]), str(told["run"]), int(told["through_step"]), files, client.objects)
+    return Version(str(told["policy"]), int(told["version"]), str(told["run"]), int(told["through_step"]), files, plane.objects)

@@ -1,4 +1,4 @@
-"""What the adapters share: cutting prompts from responses, padding on the left, and one advantage for each sample."""
+"""What the adapters share: cutting prompts from responses, padding on the left, one advantage for each sample, tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..batch import Batch
 from ..columns import Array, Ragged
 
-__all__ = ["cut", "left_padded", "one_advantage", "positions", "shifted"]
+__all__ = ["cut", "left_padded", "one_advantage", "positions", "shifted", "tensors", "whole_rollouts"]
 
 
 def positions(column: Ragged) -> npt.NDArray[np.int64]:
@@ -54,6 +54,29 @@ def one_advantage(batch: Batch) -> npt.NDArray[np.float32]:
     if not np.array_equal(first[rows], values[mask]):
         raise ValueError("tokens of one sample have different advantages, and this trainer takes one for each sample")
     return first
+
+
+def whole_rollouts(batch: Batch, trainer: str) -> None:
+    """ValueError where a rollout has several samples.
+
+    A trainer that computes advantages from rewards takes each sample for a rollout of its own: one that was split would count
+    as often as it has samples in the mean of its group.
+    """
+    if len(batch) and int(batch["samples_in_rollout"].max()) > 1:
+        raise ValueError(
+            f"a rollout of this batch has several samples, and {trainer} would count its reward once for each: "
+            "let the trainer use the batch's advantages instead"
+        )
+
+
+def tensors(told: dict[str, Any]) -> dict[str, Any]:
+    """The same with every array as a torch tensor on the CPU, except arrays of objects. torch is imported only here."""
+    import torch
+
+    return {
+        name: torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) and value.dtype != object else value
+        for name, value in told.items()
+    }
 
 
 def _offsets(lengths: Any) -> npt.NDArray[np.int32]:

@@ -1,4 +1,7 @@
-"""prime-rl: micro-batches of samples one after the other, with values for every token; nothing is shifted."""
+"""prime-rl: micro-batches of samples one after the other, with values for every token; nothing is shifted.
+
+Its structs go over the wire as msgpack, which knows lists and no arrays: `MicroBatch(**fields)` takes what is given here as it is.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ __all__ = ["to_prime_rl", "to_prime_rl_samples"]
 def to_prime_rl(batch: Batch) -> list[dict[str, Any]]:
     """The micro-batches of this rank, as many as on every other; each has the fields of a MicroBatch, in their order on the wire.
 
-    For n tokens of m samples: input_ids int32, loss_mask bool, advantages, inference_logprobs float32, position_ids int64 (from 0 in every
-    sample), temperatures float32, env_names (list), all [n]; sequence_lengths and seq_lens int64 [m]. An empty
+    For n tokens of m samples, lists that msgspec can encode: input_ids (integers), loss_mask (booleans), advantages, inference_logprobs,
+    position_ids (from 0 in every sample), temperatures, env_names, all of n entries; sequence_lengths and seq_lens, m integers. An empty
     micro-batch, which only keeps the ranks in step, becomes one token that is not trained on.
     """
     return [_micro_batch(part) for part in batch.micro_batches()]
@@ -25,24 +28,28 @@ def to_prime_rl(batch: Batch) -> list[dict[str, Any]]:
 def _micro_batch(part: Batch) -> dict[str, Any]:
     lengths = part.lengths.astype(np.int64)
     if part.token_count == 0:
-        nothing = np.zeros(1, np.float32)
-        return _fields(
-            np.zeros(1, np.int32), np.zeros(1, np.bool_), nothing, nothing, np.zeros(1, np.int64), np.ones(1, np.int64), nothing + 1, [""]
-        )
+        return _fields([0], [False], [0.0], [0.0], [0], [1], [1.0], [""])
     return _fields(
-        part.tokens.values,
-        part.loss_mask.values,
-        part.advantages.values,
-        part.sampler_logprobs.values,
-        positions(part.tokens),
-        lengths,
-        np.repeat(part["temperature"], lengths),
+        part.tokens.values.tolist(),
+        part.loss_mask.values.tolist(),
+        part.advantages.values.tolist(),
+        part.sampler_logprobs.values.tolist(),
+        positions(part.tokens).tolist(),
+        lengths.tolist(),
+        np.repeat(part["temperature"], lengths).tolist(),
         np.repeat(part["task"], lengths).tolist(),
     )
 
 
 def _fields(
-    ids: Any, mask: Any, advantages: Any, logprobs: Any, places: Any, lengths: Any, temperatures: Any, names: list[str]
+    ids: list[int],
+    mask: list[bool],
+    advantages: list[float],
+    logprobs: list[float],
+    places: list[int],
+    lengths: list[int],
+    temperatures: list[float],
+    names: list[str],
 ) -> dict[str, Any]:
     return {
         "input_ids": ids,
@@ -53,7 +60,7 @@ def _fields(
         "sequence_lengths": lengths,
         "temperatures": temperatures,
         "env_names": names,
-        "seq_lens": lengths.copy(),
+        "seq_lens": list(lengths),
     }
 
 

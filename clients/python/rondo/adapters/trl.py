@@ -1,4 +1,8 @@
-"""TRL's asynchronous GRPO: samples as its rollout workers queue them, and collated as its trainer takes them."""
+"""TRL: the inputs of GRPOTrainer's loss, and samples as a rollout worker queues them for its asynchronous trainer.
+
+The asynchronous trainer's batches are made by TRL's own collator, which packs samples since TRL 1.7 and folds them into
+prefix trees since 1.16: give it samples.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +11,43 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import one_advantage
+from .layout import cut, left_padded, one_advantage, tensors
 
 __all__ = ["to_trl", "to_trl_samples"]
 
 
 def to_trl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
-    """The collated batch of B samples, S tokens wide, padded on the right; nothing is shifted.
+    """torch tensors for `GRPOTrainer.compute_loss`, for B samples, P and C the longest prompt and completion.
 
-    input_ids, attention_mask, position_ids int64 [B, S]; completion_mask (1: sampled), old_log_probs (0 where masked) float32
-    [B, S]; advantages float32 [B]; global_n_tokens float32 [B]: the sampled tokens of the whole step over all ranks, repeated.
+    prompt_ids (padded on the left), prompt_mask int64 [B, P]; completion_ids (padded on the right), completion_mask (1: not padding),
+    tool_mask (1: sampled) int64 [B, C]; advantages, old_per_token_logps, sampling_per_token_logps float32 [B, C];
+    num_items_in_batch int64: the sampled tokens of the whole step over all ranks.
     """
-    ids = batch.tokens.padded(pad_id)
-    places = np.arange(ids.shape[1])
-    present = places < batch.lengths[:, None]
+    before, after = cut(batch, batch.tokens)
+    prompts, completions = left_padded(before, pad_id), after.padded(pad_id)
+    logprobs = cut(batch, batch.sampler_logprobs)[1].padded()
     total = batch.metadata.get("batch_sampled_tokens", batch.loss_mask.values.sum())
-    return {
-        "input_ids": ids.astype(np.int64),
-        "attention_mask": present.astype(np.int64),
-        "position_ids": np.where(present, places, 0),
-        "completion_mask": batch.loss_mask.padded().astype(np.float32),
-        "old_log_probs": batch.sampler_logprobs.padded(),
-        "advantages": one_advantage(batch),
-        "global_n_tokens": np.full(len(batch), total, np.float32),
-    }
+    return tensors(
+        {
+            "prompt_ids": prompts.astype(np.int64),
+            "prompt_mask": (np.arange(prompts.shape[1]) >= prompts.shape[1] - before.lengths[:, None]).astype(np.int64),
+            "completion_ids": completions.astype(np.int64),
+            "completion_mask": (np.arange(completions.shape[1]) < after.lengths[:, None]).astype(np.int64),
+            "tool_mask": cut(batch, batch.loss_mask)[1].padded().astype(np.int64),
+            "advantages": cut(batch, batch.advantages)[1].padded(),
+            "old_per_token_logps": logprobs,
+            "sampling_per_token_logps": logprobs,
+            "num_items_in_batch": np.array(int(total), np.int64),
+        }
+    )
 
 
 def to_trl_samples(batch: Batch) -> list[dict[str, Any]]:
-    """The fields of a RolloutSample for each sample, for a worker's rollout_buffer.
+    """The fields of a RolloutSample for each sample of S tokens, for a worker's rollout_buffer.
 
-    prompt and completion are empty: TRL only prints them, and the text is in the trajectory, not in the batch. model_version is the
+    input_ids, completion_mask (1: sampled) int64 [S] and old_log_probs (0 where not sampled) float32 [S] are numpy arrays, as TRL 1.16
+    wants them; its older collators take them too. prompt and completion are empty: TRL only prints them, and the text is in the
+    trajectory, not in the batch. advantage: one number, ValueError where the tokens of a sample have different ones. model_version is the
     version at dispatch, group_id the group's number in the batch.
     """
     advantages, versions = one_advantage(batch).tolist(), batch["dispatch_version"].tolist()
@@ -45,9 +56,9 @@ def to_trl_samples(batch: Batch) -> list[dict[str, Any]]:
         {
             "prompt": [],
             "completion": [],
-            "input_ids": ids.tolist(),
-            "completion_mask": mask.astype(np.int64).tolist(),
-            "old_log_probs": logprobs.tolist(),
+            "input_ids": ids.astype(np.int64),
+            "completion_mask": mask.astype(np.int64),
+            "old_log_probs": logprobs.copy(),
             "advantage": advantages[i],
             "model_version": versions[i],
             "group_id": int(batch.groups[i]),

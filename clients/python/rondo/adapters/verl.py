@@ -1,34 +1,42 @@
-"""verl: prompts padded on the left, responses on the right, as its agent loops give them."""
+"""verl: prompts padded on the left, responses on the right, as its agent loops give them.
+
+verl's trainer computes advantages from `rm_scores`, and its `grpo` takes every sample for a rollout: one that was split counts as often
+as it has samples. So there are no `rm_scores` unless they are asked for. To train on the advantages of the batch, register
+`keep_advantages` and ask for them:
+
+    from verl.trainer.ppo.core_algos import register_adv_est
+    register_adv_est("rondo")(keep_advantages)  # and algorithm.adv_estimator=rondo in verl's settings
+    DataProto.from_single_dict(to_verl(batch, scores="advantages"))
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded
+from .layout import cut, left_padded, tensors, whole_rollouts
 
-__all__ = ["to_verl"]
+__all__ = ["keep_advantages", "to_verl"]
 
 
-def to_verl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
-    """Tensors of a DataProto for B samples, P and R the longest prompt and response.
+def to_verl(batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None) -> dict[str, Any]:
+    """torch tensors for `DataProto.from_single_dict`, for B samples, P and R the longest prompt and response.
 
     prompts int64 [B, P]; responses, response_mask (1: sampled, 0: tool or padding) int64 [B, R]; input_ids, attention_mask, position_ids
-    int64 [B, P + R]; rollout_log_probs, advantages, returns float32 [B, R]; rm_scores float32 [B, R]: the reward, on the last
-    token of the response. uid (non-tensor): the group, object [B].
+    int64 [B, P + R]; rollout_log_probs, advantages, returns float32 [B, R]. uid (numpy, non-tensor): the group, object [B].
+
+    scores: what rm_scores, float32 [B, R], holds. "advantages": the advantage of each token, for the estimator `keep_advantages`.
+    "rewards": the reward, on the last token of the response, for an estimator of verl's; ValueError where a rollout has several samples.
     """
     before, after = cut(batch, batch.tokens)
     prompts, responses, lengths = left_padded(before, pad_id), after.padded(pad_id), after.lengths
     response_present = np.arange(responses.shape[1]) < lengths[:, None]
     prompt_present = np.arange(prompts.shape[1]) >= prompts.shape[1] - batch["prompt_length"][:, None]
     attention = np.concatenate([prompt_present, response_present], 1).astype(np.int64)
-    scores = np.zeros(responses.shape, np.float32)
-    rows = np.flatnonzero(lengths)
-    scores[rows, lengths[rows] - 1] = batch.rewards[rows]
     advantages = cut(batch, batch.advantages)[1].padded()
-    return {
+    told = {
         "prompts": prompts.astype(np.int64),
         "responses": responses.astype(np.int64),
         "response_mask": cut(batch, batch.loss_mask)[1].padded().astype(np.int64),
@@ -36,8 +44,23 @@ def to_verl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
         "attention_mask": attention,
         "position_ids": np.maximum(np.cumsum(attention, 1) - 1, 0),
         "rollout_log_probs": cut(batch, batch.sampler_logprobs)[1].padded(),
-        "rm_scores": scores,
         "advantages": advantages,
-        "returns": advantages.copy(),
-        "uid": batch["group_id"],
+        "returns": advantages,
+        "uid": batch["group_id"].astype(object),
     }
+    if scores == "advantages":
+        told["rm_scores"] = advantages
+    elif scores == "rewards":
+        whole_rollouts(batch, "verl")
+        told["rm_scores"] = np.zeros(responses.shape, np.float32)
+        rows = np.flatnonzero(lengths)
+        told["rm_scores"][rows, lengths[rows] - 1] = batch.rewards[rows]
+    elif scores is not None:
+        raise ValueError(f"scores is {scores!r}: use 'advantages', 'rewards' or None")
+    return tensors(told)
+
+
+def keep_advantages(token_level_rewards: Any, response_mask: Any, **_: Any) -> tuple[Any, Any]:
+    """An advantage estimator of verl that takes each token's score for its advantage: advantages and returns, float32 [B, R]."""
+    kept = token_level_rewards * response_mask
+    return kept, kept

@@ -1,0 +1,135 @@
+"""Facts at the intake of a live plane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rondo
+
+from .conftest import Plane, bring
+
+
+def test_one_id_is_one_fact(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    first = client.state(run, "run.paused", run, {"reason": "noon"}, id="pause-1")
+    assert client.state(run, "run.paused", run, {"reason": "noon"}, id="pause-1") == first
+    assert client.resume(run).sequence > first.sequence
+    assert client.pause(run, "night").sequence > client.state(run, "run.paused", run, {"reason": "noon"}, id="pause-1").sequence
+    with pytest.raises(rondo.DoorError, match="was used for another"):
+        client.state(run, "run.paused", run, {"reason": "midnight"}, id="pause-1")
+
+
+def test_what_the_door_refuses_it_says(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    refused: list[tuple[str, str, str, dict[str, Any], str]] = [
+        (run, "batch.consumed", "trainer", {"step": 7}, "has only reached step 0"),
+        (run, "batch.consumed", "trainer", {"step": "x"}, "step"),
+        (run, "batch.ready", "trainer", {}, "only Rondo's own services"),
+        ("nothing", "batch.consumed", "trainer", {"step": 1}, "there is no run"),
+        (run, "rollout.invalidated", "g000001-0", {"reason": "x"}, "has no rollout"),
+        (run, "no.such", "thing", {}, "unknown event type"),
+    ]
+    for where, type, entity, data, why in refused:
+        with pytest.raises(rondo.DoorError, match=why):
+            client.state(where, type, entity, data)
+
+
+@pytest.mark.parametrize(
+    ("run", "type", "entity", "data"),
+    [
+        ("a.b", "run.paused", "a", {}),
+        ("a", "paused", "a", {}),
+        ("a", "run.paused", "a b", {}),
+        ("a", "run.paused", "x" * 65, {}),
+        ("a", "run.paused", "a", {"reward": float("nan")}),
+    ],
+)
+def test_what_never_reaches_the_door(client: rondo.Client, run: str, type: str, entity: str, data: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"event type|use letters|Out of range"):
+        client.state(run, type, entity, data)
+
+
+def test_a_large_body_travels_as_a_reference(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    config = client.config(run)
+    digest = "ab" * 32
+    task = {"snapshot": {"ref": "blobs/x", "sha256": digest, "size": 1}, "instruction": "y" * 1000}
+    before = set((plane.dir / "objects/blobs").rglob("*"))
+    with pytest.raises(rondo.DoorError):  # these tasks are not valid; what matters is that the body was read
+        client.state("large", "run.opened", "large", {"config": {**config, "tasks": [{"name": f"t{i}", **task} for i in range(200)]}})
+    assert any(p.is_file() and p.stat().st_size > 128 << 10 for p in set((plane.dir / "objects/blobs").rglob("*")) - before)
+
+
+def test_remarks_and_invalidations_reach_the_batch(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client, feeds=[{"name": "trainer", "groups_per_batch": 1}])
+    bring(client, run, 1, 1)
+    with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
+        feed.consumed(next(feed))
+        size = 3
+        trajectories = [rondo.Message("user", "Mend it.", [1, 2]), rondo.Message("assistant", "Done.", [3, 4], [-0.5, -0.25])]
+        for member in range(size - 1):
+            client.publish_trajectory(
+                run,
+                group="late",
+                member=member,
+                size=size,
+                task="mend",
+                messages=trajectories,
+                reward=float(member),
+                components={"tests": 0.5},
+            )
+        client.annotate(run, "xlate-1", turn=0, start=1, length=1, reward=0.5, text="too late", values={"lag": 2.0})
+        client.invalidate(run, "xlate-0", "it saw the answer")
+        client.publish_trajectory(run, group="late", member=2, size=size, task="mend", messages=[], failure="out of disk")
+        batch = next(feed)
+    assert batch["rollout_id"].tolist() == ["xlate-1"]
+    assert batch.ready["masked"] == {"xlate-0": "invalidated"}
+    assert batch["reward_components"].tolist() == ['{"tests":0.5}']
+    assert '"text":"too late"' in batch["annotations"][0]
+
+
+def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client, feeds=[{"name": "trainer", "groups_per_batch": 1}], features=["feedback_rewards"])
+    messages: list[Any] = [
+        {"role": "user", "content": "?", "token_ids": [1]},
+        {"role": "assistant", "content": "!", "token_ids": [2], "logprobs": [-1]},
+    ]
+    ids = [client.publish_trajectory(run, group="asked", member=i, size=3, task="chat", messages=messages) for i in range(3)]
+    client.record_feedback(run, ids[0], "accept")
+    client.record_feedback(run, ids[1], "follow_up", text="and now?")
+    client.record_feedback(run, ids[1], "reject")
+    client.record_feedback(run, ids[2], "follow_up", reward=0.25, text="not quite")
+    with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
+        assert next(feed).rewards.tolist() == [1, 0, 0.25]
+    with pytest.raises(rondo.DoorError, match="a score needs one"):
+        client.record_feedback(run, ids[2], "score")
+
+
+@pytest.mark.parametrize(("session", "share"), [("", 0.8894), ("s1", 0.9091), ("anna", 0.3334), ("42", 0.4503), ("сессия-7", 0.4620)])
+def test_sessions_are_sampled_as_the_door_does(session: str, share: float) -> None:
+    assert not rondo.sampled(session, share - 0.0002)
+    assert rondo.sampled(session, share + 0.0002)
+
+
+def test_only_users_who_agreed_leave_the_process(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client, features=["user_traffic"], traffic={"rate": 0.5})
+    optional = plane.open_run(client, features=["user_traffic"], traffic={"rate": 1, "consent": "optional"})
+    plain = plane.open_run(client)
+    assert [client.takes(run, s, consent=c) for s, c in [("anna", True), ("anna", False), ("s1", True), ("", True)]] == [True] + 3 * [False]
+    assert client.takes(optional, "s1", consent=False)
+    assert not client.takes(plain, "anna", consent=True)
+    messages = [rondo.Message("user", "?", [1]), rondo.Message("assistant", "!", [2], [-1.0])]
+    for session, consent, why in [("anna", False, "not agreed"), ("s1", True, "share of 0.5"), ("", True, "name the session")]:
+        with pytest.raises(rondo.NotTaken, match=why):
+            client.submit_query(run, "Mend it.", task="t", session=session, consent=consent)
+        with pytest.raises(rondo.NotTaken, match=why):
+            client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session=session, consent=consent)
+    with pytest.raises(rondo.NotTaken, match="no users' traffic"):
+        client.submit_query(plain, "Mend it.", task="t", session="anna", consent=True)
+    with pytest.raises(rondo.DoorError, match="no endpoint"):  # this one did reach the door
+        client.submit_query(run, "Mend it.", task="t", session="anna", consent=True)
+    with pytest.raises(rondo.DoorError, match="not agreed"):  # and is refused there, too, when it is stated by hand
+        client.state(run, "group.opened", "xg", {"task": "t", "size": 1, "policy_version": 0, "session": "anna"})
+    client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session="anna", consent=True)

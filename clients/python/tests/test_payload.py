@@ -1,0 +1,53 @@
+"""Bodies of facts: JSON, and packed ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from rondo.payload import MAGIC, payload
+
+RECORDED = Path(__file__).parents[3] / "events" / "testdata"
+
+
+def test_a_packed_turn_reads_as_its_json() -> None:
+    want = json.loads((RECORDED / "turn.json").read_text())
+    got = payload((RECORDED / "turn.packed").read_bytes())
+    assert len(got["token_ids"]) == len(got["logprobs"]) == 60 and len(got["prompt_delta"]) == 40
+    assert np.array_equal(np.float32(got.pop("logprobs")), np.float32(want.pop("logprobs")))
+    assert got == want
+
+
+def test_json_is_read_as_it_is() -> None:
+    assert payload(b'{"turn":1,"token_ids":[1,2],"logprobs":[-0.5,0]}') == {"turn": 1, "token_ids": [1, 2], "logprobs": [-0.5, 0]}
+
+
+def test_the_turns_of_a_fork() -> None:
+    frame = pa.Codec("zstd").compress(bytes([1, 2, 3] + 9 * [0]), asbytes=True)
+    body = MAGIC + bytes([33]) + b'{"turns":[{"turn":0},{"turn":1}]}' + bytes([2, 1, 0, 0, 0, 2, 0]) + frame
+    assert payload(body)["turns"] == [{"turn": 0, "prompt_delta": [1]}, {"turn": 1, "token_ids": [2, 3]}]
+
+
+@pytest.mark.parametrize("name", ["cut", "many", "turns", "bomb", "short", "rubbish", "list"])
+def test_hostile_bodies_are_refused(name: str) -> None:
+    def packed(document: bytes, lengths: bytes, content: bytes) -> bytes:
+        frame = bytes(pa.Codec("zstd").compress(content, asbytes=True))
+        return MAGIC + bytes([len(document)]) + document + lengths + frame
+
+    two = bytes([1, 0, 2, 0])
+    assert payload(packed(b"{}", two, bytes(8))) == {"token_ids": [0, 0]}
+    body = {
+        "cut": MAGIC + b"\xff",
+        "many": packed(b"{}", b"\1\0\xff\xff\xff\xff\x7f\0", bytes(8)),
+        "turns": packed(b"{}", bytes([2, 0, 1, 0, 0, 1, 0]), bytes(8)),
+        "bomb": packed(b"{}", two, bytes(64 << 20)),
+        "short": packed(b"{}", two, bytes(7)),
+        "rubbish": MAGIC + b"\2{}" + two + b"rubbish",
+        "list": packed(b"[]", two, bytes(8)),
+    }[name]
+    with pytest.raises(ValueError):
+        payload(body)
