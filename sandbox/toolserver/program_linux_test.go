@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
@@ -150,3 +152,27 @@ func TestHostilePrograms(t *testing.T) {
 		t.Errorf("without a sandbox: %+v", got)
 	}
 }
+
+// TestDeadlineIsTheReason: whoever waits can see the deadline before what closes the server has run, and it is still the deadline that is told.
+func TestDeadlineIsTheReason(t *testing.T) {
+	t.Parallel()
+	at := server("none", time.Microsecond)
+	for range 2000 {
+		s := New(nil, nil)
+		s.open[at.Name] = &link{under: ended{}}
+		err := s.with(t.Context(), at, at.Wall(), func(ctx context.Context, _ *mcp.ClientSession) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err == nil || err.Error() != "the server s did not answer within 1µs" {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ended is what lies under a session whose server has ended.
+type ended struct{}
+
+func (ended) renew()            {}
+func (ended) close()            {}
+func (ended) judge(error) error { return errors.New("has ended") }
