@@ -50,9 +50,6 @@ func newConnection(file *os.File) *connection {
 
 // boot sends files and the description of the sandbox, and waits until it stands.
 func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = c.file.SetDeadline(deadline)
-	}
 	stop := context.AfterFunc(ctx, func() { _ = c.file.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	// Where the process refused and went away before it read everything, its reason is worth more than the broken pipe.

@@ -130,12 +130,12 @@ func TestHostilePrograms(t *testing.T) {
 	if got := call(t, s, slow, "hang", ""); got.Content != "error: the server s did not answer within 300ms" {
 		t.Errorf("%+v", got)
 	}
-	stopped := server("good", time.Second)
+	stopped := server("good", 3*time.Second)
 	call(t, s, stopped, "echo", "")
 	if _, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "kill -STOP $(grep -l program /proc/[0-9]*/comm | cut -d/ -f3)"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := call(t, s, stopped, "echo", strings.Repeat("much", 1<<16)); got.Content != "error: the server s did not answer within 1s" {
+	if got := call(t, s, stopped, "echo", strings.Repeat("much", 1<<16)); got.Content != "error: the server s did not answer within 3s" {
 		t.Errorf("%+v", got)
 	}
 	if got := call(t, s, server("good", time.Minute), "count", ""); got.Content != "1" {
