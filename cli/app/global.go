@@ -110,5 +110,26 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	for _, noun := range nouns {
 		root.AddCommand(noun(g))
 	}
+	root.SetFlagErrorFunc(misused)
+	nameHelp(root)
 	return root
+}
+
+// nameHelp lets a mistake in a command's arguments name the command's help.
+func nameHelp(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return misused(cmd, err)
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		nameHelp(sub)
+	}
+}
+
+func misused(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w: see `%s --help`", err, cmd.CommandPath())
 }
