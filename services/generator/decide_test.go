@@ -159,7 +159,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	for seed := range uint64(40) {
 		r, whole := episode(seed)
-		written, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+		written, err := trajectory(runfile.RunConfig{}, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)
 		}
