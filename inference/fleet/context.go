@@ -131,9 +131,9 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 			limit = o.Limit
 			f.contexts.learn(at, limit)
 		}
-		room := inference.Room(o.Limit, o.Prompt)
+		room, atMost := inference.Room(o.Limit, o.Prompt), o.Limit-most
 		switch counted := o.Limit > 0 && o.Prompt > 0; {
-		case most == 0 || try == 2 || counted && (room < 1 || c.scarce(o.Limit, o.Prompt)):
+		case most == 0 || try == 2 || counted && room < 1 || o.Limit > 0 && c.scarce(o.Limit, max(o.Prompt, atMost)): // that much was refused
 			return answer, failure
 		case counted && room < most:
 			most = room
