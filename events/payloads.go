@@ -166,7 +166,10 @@ type TurnSampled struct {
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
 	// SegmentCause is what the prompt did not repeat; absent in the first segment, and where the rollout ran elsewhere.
-	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history"`
+	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary"`
+	// Summary is set of a turn in which the model summed its work up, as the context was full: the next turn's prompt has Content in place of
+	// everything that was said before. Rollouts that ran elsewhere have none.
+	Summary *Summary `json:"summary,omitempty"`
 	// TextOnly: the server gave no token ids, so this turn cannot be trained on.
 	TextOnly bool `json:"text_only,omitempty"`
 	// Sampling is how the turn was sampled, as the server was asked; absent where only the run's configuration says so. Requested is what a

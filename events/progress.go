@@ -35,6 +35,9 @@ func (p *Progress) Apply(e Event) (moved bool) {
 	case RolloutCopiedType: // nobody consumes it: the generator goes on with the start
 	case TurnSampledType:
 		p.Answered = true
+		if e.Route == runfile.RouteSummary { // the generator goes on with the input that it has
+			break
+		}
 		if e.Route == runfile.RouteFinal { // nobody consumes it: the generator must still end the step or the episode
 			p.Stage = StageTools
 			break

@@ -27,6 +27,7 @@ func TestProgress(t *testing.T) {
 		"a remark":            {[]at{started, turn, {Type: RolloutAnnotatedType}}, Progress{Stage: StageTools, Since: 2, Answered: true}, false},
 		"forked from":         {[]at{started, turn, {Type: RolloutForkedType}}, Progress{Stage: StageTools, Since: 2, Answered: true}, false},
 		"a type of the later": {[]at{started, {Type: "rollout.teleported"}}, Progress{Stage: StageGenerator, Since: 1}, false},
+		"summed up":           {[]at{started, turn, answered, {TurnSampledType, runfile.RouteSummary}}, Progress{Stage: StageGenerator, Since: 3, Answered: true}, true},
 		"ended a step":        {[]at{started, last, {Type: StepFinishedType}}, Progress{Stage: StageScorer, Since: 3, Answered: true}, true},
 		"the next step":       {[]at{started, last, {Type: StepFinishedType}, {Type: StepScoredType}}, Progress{Stage: StageGenerator, Since: 4, Answered: true}, true},
 		"finished":            {[]at{started, {Type: RolloutFinishedType}}, Progress{Stage: StageScorer, Since: 2, Answered: true, Finished: true}, true},

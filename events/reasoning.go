@@ -20,4 +20,5 @@ const (
 	CauseThoughts = "thoughts" // those of a turn's thoughts: the chat template leaves them out
 	CauseDrift    = "drift"    // those that a turn sampled: its answer is rendered, or cut into tokens, in another way
 	CauseHistory  = "history"  // those of an earlier prompt
+	CauseSummary  = "summary"  // anything: a summary stands in place of what was said
 )

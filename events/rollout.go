@@ -149,12 +149,12 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
 	case r.StepOf(turn) > 0:
 		return c, fmt.Errorf("turn %d of rollout %s is of its step %d: only the first step's turns can be forked, as a fork has no verdicts on steps", turn, r.ID, r.StepOf(turn)+1)
-	case len(r.Turns[turn].ToolCalls) == 0:
+	case len(r.Turns[turn].ToolCalls) == 0 && (r.Turns[turn].Summary == nil || r.Turns[turn].Said() == ""):
 		return c, fmt.Errorf("turn %d ended rollout %s: there is nothing to go on with", turn, r.ID)
 	case turn+1 >= limits.Turns:
 		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn, r.Run, limits.Turns)
 	}
-	if last := r.Turns[turn]; last.Used() >= limits.Tokens {
+	if last := r.Turns[turn]; last.Summary == nil && last.Used() >= limits.Tokens {
 		return c, fmt.Errorf("turn %d: rollouts of run %s end at %d tokens, which it has used up", turn, r.Run, limits.Tokens)
 	}
 	for _, t := range r.Turns[:turn+1] {

@@ -27,7 +27,7 @@ type branch struct {
 }
 
 // branches are the conversations of a rollout. A harness may go back, try twice or rewrite the history: its turns are a tree, and
-// only a path through it was ever a conversation. Other rollouts are one conversation.
+// only a path through it was ever a conversation. Other rollouts are one conversation, and one more behind each summary.
 func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
 	if len(turns) == 0 {
 		return segmentBranches(t)
@@ -89,7 +89,7 @@ func blocksOf(t *storage.Trajectory, turns []turnShape) ([][]storage.Message, er
 // of its conversation.
 func segmentBranches(t *storage.Trajectory) ([]branch, error) {
 	if !events.External(t.Rollout) {
-		return []branch{{messages: t.Messages}}, nil
+		return summedBranches(t), nil
 	}
 	var all []branch
 	at := map[int32]int{}
@@ -105,4 +105,22 @@ func segmentBranches(t *storage.Trajectory) ([]branch, error) {
 		all[i].leaf, all[i].messages = int(m.Turn), append(all[i].messages, m)
 	}
 	return all, nil
+}
+
+// summedBranches are the conversations of one of Rondo's own rollouts: behind a summary a new one begins, with messages of its own. Where only tokens
+// came back in another way, it goes on.
+func summedBranches(t *storage.Trajectory) []branch {
+	var all []branch
+	begin := 0
+	for i, m := range t.Messages {
+		if i+1 < len(t.Messages) && (t.Messages[i+1].Segment == m.Segment || t.Messages[i+1].Role == events.RolePrompt) {
+			continue
+		}
+		all = append(all, branch{leaf: int(m.Turn), messages: t.Messages[begin : i+1]})
+		begin = i + 1
+	}
+	if len(all) == 0 {
+		all = []branch{{}}
+	}
+	return all
 }

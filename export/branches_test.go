@@ -70,7 +70,7 @@ func TestBranches(t *testing.T) {
 	if _, err := branches(tree, nil); err == nil || !strings.Contains(err.Error(), "segment 1") {
 		t.Errorf("a segment of tokens alone: %v", err)
 	}
-	tree.Rollout = "g000001-0"
+	tree.Rollout, tree.Messages = "g000001-0", tree.Messages[:7]
 	if found, err := branches(tree, nil); err != nil || len(found) != 1 || len(found[0].messages) != len(tree.Messages) {
 		t.Errorf("a rollout of the generator: %s, %v", spelledBranches(found), err)
 	}
@@ -136,5 +136,35 @@ func TestChatOfBranches(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 3 || strings.Contains(lines[0], "third") || strings.Contains(lines[1], "second") || !strings.Contains(lines[2], `"turn":3,"branches":3`) {
 		t.Errorf("%s", text)
+	}
+}
+
+// TestSummaryBeginsAConversation: what was said before a summary is no part of the prompts behind it. Where only tokens came back in another way, the conversation goes on.
+func TestSummaryBeginsAConversation(t *testing.T) {
+	said := func(turn, segment int32, text string) storage.Message {
+		return storage.Message{Role: "assistant", Content: text, Turn: turn, Segment: segment, TokenIDs: []int32{9}, Logprobs: []float32{-1}, LossMask: []bool{true}, PolicyVersion: 1}
+	}
+	asked := func(role string, turn, segment int32, text string) storage.Message {
+		return storage.Message{Role: role, Content: text, Turn: turn, Segment: segment, PolicyVersion: -1, TokenIDs: []int32{turn}, Logprobs: []float32{0}, LossMask: []bool{false}}
+	}
+	tr := &storage.Trajectory{Run: "r", Group: "g000001", Rollout: "g000001-0", Task: "fix-a", Messages: []storage.Message{
+		asked("user", 0, 0, "mend it"), said(0, 0, "first"), asked(events.RolePrompt, 1, 1, ""), said(1, 1, "second"), asked("user", 2, 1, "sum up"), said(2, 1, "summary"),
+		asked("system", 3, 2, "be kind"), asked("user", 3, 2, "mend it, behind the summary"), said(3, 2, "done"),
+	}}
+	found, err := branches(tr, nil)
+	if got, want := spelledBranches(found), "2+0: mend it, first, second, sum up, summary; 3+0: be kind, mend it, behind the summary, done"; err != nil || got != want {
+		t.Errorf("%v:\n got %s\nwant %s", err, got, want)
+	}
+	reward := 1.0
+	document, err := encodeATIF(toATIF(tr, found[1], len(found), Rollout{Run: "r", Rollout: tr.Rollout, Reward: &reward, Policy: "small"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	validATIF(t, document)
+	if !strings.Contains(string(document), `"prompt_token_ids":[3,3]`) || strings.Contains(string(document), "first") {
+		t.Errorf("%s", document)
+	}
+	if found, err := branches(&storage.Trajectory{Rollout: "g000001-0"}, nil); err != nil || len(found) != 1 {
+		t.Errorf("without messages: %v, %v", found, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // Rollout is what the books know of one rollout, whatever the feed.
@@ -14,6 +15,7 @@ type Rollout struct {
 	Seq uint64
 	// Turns, and of a finished rollout its tokens, those of them that were sampled, and why it stopped.
 	Turns, Tokens, Sampled int
+	Summaries              int // turns in which it summed its work up
 	StopReason             string
 	Reward                 float64
 	Forfeit                string // class of events.Forfeit, "" for none
@@ -38,6 +40,9 @@ func (l *Ledger) happened(e events.Event) error {
 		return err
 	case events.TurnSampledType:
 		r.Turns++
+		if e.Route == runfile.RouteSummary {
+			r.Summaries++
+		}
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
 		r.Turns, r.Tokens, r.Sampled, r.StopReason = finished.Turns, finished.Tokens, finished.Sampled, finished.StopReason

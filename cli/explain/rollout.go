@@ -57,6 +57,7 @@ type turnStory struct {
 	Manifest      string      `json:"weights,omitempty"` // digest of the version's manifest
 	Sampled       int         `json:"sampled"`
 	FinishReason  string      `json:"finish_reason"`
+	Summary       bool        `json:"summary,omitempty"` // of what was said before, as the context was full
 	Runner        string      `json:"runner,omitempty"`
 	Isolation     string      `json:"isolation,omitempty"`
 	ToolCalls     []callStory `json:"tool_calls,omitempty"`
@@ -167,7 +168,7 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 }
 
 func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
-	story := turnStory{Turn: t.Turn, PolicyVersion: t.PolicyVersion, Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Manifest: s.weights[t.PolicyVersion].SHA256}
+	story := turnStory{Turn: t.Turn, PolicyVersion: t.PolicyVersion, Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil, Manifest: s.weights[t.PolicyVersion].SHA256}
 	tools := r.Tools[t.Turn]
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation
 	for i, call := range t.ToolCalls {

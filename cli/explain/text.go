@@ -71,6 +71,9 @@ func printGroup(w io.Writer, g groupStory) {
 func printTurns(w io.Writer, m memberStory) {
 	for _, t := range m.Turns {
 		fmt.Fprintf(w, "    turn %d  version %d  %d sampled  %s", t.Turn, t.PolicyVersion, t.Sampled, app.Line(t.FinishReason, 20))
+		if t.Summary {
+			fmt.Fprint(w, "  summary")
+		}
 		if t.Runner != "" {
 			fmt.Fprintf(w, "  on %s (%s)", t.Runner, t.Isolation)
 		}

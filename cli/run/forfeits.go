@@ -64,3 +64,23 @@ func endingsOf(l *ledger.Ledger) map[string]int {
 	}
 	return counts
 }
+
+// summaries are what rollouts made of their conversations as their contexts were full.
+type summaries struct {
+	Total    int `json:"total"`
+	Rollouts int `json:"rollouts"` // that have any
+}
+
+// summariesOf counts them; nil for none.
+func summariesOf(l *ledger.Ledger) *summaries {
+	var s summaries
+	for r := range l.All() {
+		if r.Summaries > 0 {
+			s.Total, s.Rollouts = s.Total+r.Summaries, s.Rollouts+1
+		}
+	}
+	if s.Total == 0 {
+		return nil
+	}
+	return &s
+}

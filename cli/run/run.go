@@ -130,7 +130,8 @@ type RunSummary struct {
 	Traffic       *runfile.Traffic `json:"traffic,omitempty"`
 	Forfeits      *forfeits        `json:"forfeits,omitempty"`
 	// Endings counts the finished rollouts by why they ended.
-	Endings map[string]int `json:"endings,omitempty"`
+	Endings   map[string]int `json:"endings,omitempty"`
+	Summaries *summaries     `json:"summaries,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
@@ -163,7 +164,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string) (RunSummary, 
 	for _, feed := range l.Feeds() {
 		s.Feeds = append(s.Feeds, l.Balance(feed))
 	}
-	s.Forfeits, s.Endings = forfeitsOf(l), endingsOf(l)
+	s.Forfeits, s.Endings, s.Summaries = forfeitsOf(l), endingsOf(l), summariesOf(l)
 	s.Rewards = l.RewardCurve(l.FirstFeed())
 	return s, nil
 }
@@ -243,6 +244,9 @@ func newRunShow(g *app.Global) *cobra.Command {
 			}
 			if len(s.Endings) > 0 {
 				fmt.Fprintf(w, "ended: %s\n", app.Clean(byCount(s.Endings)))
+			}
+			if sums := s.Summaries; sums != nil {
+				fmt.Fprintf(w, "summaries: %d in %d rollouts\n", sums.Total, sums.Rollouts)
 			}
 			if s.Forfeits != nil {
 				fmt.Fprintf(w, "forfeits: %s\n", app.Clean(s.Forfeits.String()))

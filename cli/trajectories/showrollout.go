@@ -167,6 +167,7 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
+	facts += shown.summaryOf(m.Turn)
 	s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf("── turn %d ", m.Turn), Style: app.Bold}, {Text: facts, Style: app.Faint}})
 	reasoning, said := export.Thoughts(m)
 	s.Print(app.Indent(app.Shorten(app.TextRows(reasoning, app.Faint), 12, 4, o.full), app.Span{Text: "┊ ", Style: app.Faint}, s.Width)...)

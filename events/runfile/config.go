@@ -66,8 +66,10 @@ type RunConfig struct {
 	// SystemPrompt begins the conversation of the run's own rollouts; {workdir} in it stands for the task's working directory. nil, as in older
 	// runs, is DefaultSystemPrompt, and "" none.
 	SystemPrompt *string `json:"system_prompt,omitempty" yaml:"system_prompt"`
-	Limits       Limits  `json:"limits" yaml:"limits"`
-	Pool         string  `json:"pool" yaml:"pool"` // the pool of tool runners
+	// SummaryPrompt asks the model to sum its work up; "" is DefaultSummaryPrompt.
+	SummaryPrompt string `json:"summary_prompt,omitempty" yaml:"summary_prompt"`
+	Limits        Limits `json:"limits" yaml:"limits"`
+	Pool          string `json:"pool" yaml:"pool"` // the pool of tool runners
 	// MinIsolation is the weakest isolation of sandboxes under which the run's tools and verifiers may run: one of Isolations. Without
 	// it, as in older runs, whatever the operator of a runner allows.
 	MinIsolation string `json:"min_isolation,omitempty" yaml:"min_isolation"`
@@ -97,6 +99,10 @@ type Limits struct {
 	Tokens int `json:"tokens" yaml:"tokens"` // prompt and completion of the last turn together
 	// Context is how many tokens the server's context has for prompt and answer together; 0 asks the server.
 	Context int `json:"context,omitempty" yaml:"context"`
+	// ContextFull is what becomes of a rollout whose conversation has grown to the context: ContextTruncate, which "" is, too, or ContextSummarise.
+	ContextFull string `json:"context_full,omitempty" yaml:"context_full"`
+	// Summaries is how often a rollout may sum its work up; 0 is DefaultSummaries. Behind that it ends as one that is truncated.
+	Summaries int `json:"summaries,omitempty" yaml:"summaries"`
 	// Timeout runs from the start of the rollout until its outcome.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.
@@ -275,6 +281,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Rules >= 0 && c.Rules <= RulesNow, "rules %d: this version knows 0 to %d", c.Rules, RulesNow)
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
 	errs = append(errs, c.Limits.validateBreaker()...)
+	errs = append(errs, c.validateSummaries()...)
 	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
 	check(validPool(c.Pool), "pool %q: use letters, digits, - and _, at most %d, not %s, nor beginning with %s", c.Pool, maxPool, RouteFinal, runnerPrefix)
 	check(c.MinIsolation == "" || slices.Contains(Isolations, c.MinIsolation), "min_isolation %q: must be one of %v", c.MinIsolation, Isolations)

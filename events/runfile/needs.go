@@ -70,7 +70,7 @@ const runnerPrefix = "runner-"
 const maxPool = 55
 
 func validPool(name string) bool {
-	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal
+	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal && name != RouteSummary
 }
 
 func withKey(route, key string) string {
@@ -128,3 +128,6 @@ func ValidLabel(s string) bool {
 
 // RouteFinal is the route of turns that ask for no tools: nobody consumes it.
 const RouteFinal = "final"
+
+// RouteSummary is the route of turns that sum a full context up: nobody consumes it, as the generator that sampled one goes on with the same input.
+const RouteSummary = "final-summary"

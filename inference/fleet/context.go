@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -90,6 +91,14 @@ func fits(c Call) *inference.Failure {
 		Err: fmt.Errorf("the conversation has %d tokens, and limits.context of the run is %d", c.Prompt, limit)}
 }
 
+// scarce reports whether less room is left behind a prompt than the caller wants.
+func (c *Call) scarce(limit, prompt int) bool {
+	return c.Fit && c.Spare != nil && inference.Room(limit, prompt) < c.Spare(limit)
+}
+
+// errScarce tells a refusal of ours from a server's.
+var errScarce = errors.New("too little of the context is left")
+
 // fitted is a request's answer, with what was cut so that it fits: Most tokens of an answer in a context of so many.
 type fitted struct {
 	response    *inference.Response
@@ -102,6 +111,10 @@ type fitted struct {
 func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
 	most := c.Config.Sampling.MaxTokens
 	limit := f.contextOf(ctx, client, c, at)
+	if limit > 0 && c.scarce(limit, c.Prompt) {
+		return answer, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: c.Prompt, Limit: limit},
+			Err: fmt.Errorf("%w: the conversation has %d tokens or more of %d", errScarce, c.Prompt, limit)}
+	}
 	if room := inference.Room(limit, c.Prompt); limit > 0 && room > 0 { // with none, the prompt may still be shorter than the last one was
 		most = min(most, room)
 	}
@@ -118,9 +131,9 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 			limit = o.Limit
 			f.contexts.learn(at, limit)
 		}
-		room := inference.Room(o.Limit, o.Prompt)
+		room, atMost := inference.Room(o.Limit, o.Prompt), o.Limit-most
 		switch counted := o.Limit > 0 && o.Prompt > 0; {
-		case most == 0 || try == 2 || counted && room < 1:
+		case most == 0 || try == 2 || counted && room < 1 || o.Limit > 0 && c.scarce(o.Limit, max(o.Prompt, atMost)): // that much was refused
 			return answer, failure
 		case counted && room < most:
 			most = room

@@ -95,6 +95,8 @@ type Call struct {
 	// room for any is refused with an inference.Overflow.
 	Fit    bool
 	Prompt int
+	// Spare is the room that must be left behind the prompt in a context of so many tokens: less is refused with an inference.Overflow, too. nil takes any.
+	Spare func(limit int) int
 	// Sampling is how the request samples.
 	Sampling runfile.Sampling
 	// Turn is the number of the turn, and Version the policy's where a server does not tell its own.

@@ -38,13 +38,15 @@ const (
 	away      outcome = "away"      // nobody takes requests
 	broken    outcome = "broken"    // the connection ended within: it may have gone, too
 	failing   outcome = "failed"    // an error, nonsense, or no answer in time
-	left      outcome = "left"      // the caller has gone
+	left      outcome = "left"      // the caller has gone, or wants more room than there is
 )
 
 func outcomeOf(f *inference.Failure) outcome {
 	switch {
 	case f == nil:
 		return answered
+	case errors.Is(f.Err, errScarce):
+		return left
 	case f.Throttled || f.Status == http.StatusTooManyRequests:
 		return throttled
 	case f.Away:

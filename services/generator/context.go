@@ -3,7 +3,6 @@ package generator
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -21,11 +20,7 @@ func leastPrompt(r *events.Rollout) int {
 	}
 	said, since := last.CompletionTokens, 0
 	if thought(*last) { // templates may leave thoughts out of the next prompt
-		visible := last.Content
-		if _, behind, ended := strings.Cut(visible, endOfThoughts); ended {
-			visible = behind
-		}
-		said, since = 0, len(visible)
+		said, since = 0, len(last.Said())
 		for _, c := range last.ToolCalls {
 			since += len(c.Arguments)
 		}
@@ -36,17 +31,25 @@ func leastPrompt(r *events.Rollout) int {
 	return last.PromptTokens + said + since/mostBytes
 }
 
+// overflow is the refusal of a prompt that does not fit, or leaves too little room; nil of other errors.
+func overflow(err error) *inference.Overflow {
+	var f *inference.Failure
+	if !errors.As(err, &f) {
+		return nil
+	}
+	return f.Overflow
+}
+
 // contextFull reports whether a turn failed because the conversation is as long as the server's context. An agent that has said nothing yet has
 // nothing that could be scored: that its task does not fit is a mistake of the run's.
 func contextFull(r *events.Rollout, err error) bool {
-	var f *inference.Failure
-	return errors.As(err, &f) && f.Overflow != nil && len(r.Turns) > r.Copied
+	return overflow(err) != nil && len(r.Turns) > r.Copied
 }
 
 // full ends the step or the episode where the next prompt does not fit: what there is counts. A step without a turn is not begun.
 func (s *Service) full(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	what := finish
-	if len(task.Steps) > 0 && r.StepBegin(len(r.Steps)) < len(r.Turns) {
+	if len(task.Steps) > 0 && begun(r) {
 		what = endStep
 	}
 	return s.end(ctx, cfg, task, r, what, events.StopContext)

@@ -8,25 +8,38 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// opening are the messages before the first turn: the run's system prompt, which tells the model where it is, and the task's own words.
-func opening(system *string, task runfile.TaskSpec) []inference.Message {
+// opening are the messages before a turn that nothing was said before: the run's system prompt, which tells the model where it is, and the words of the
+// task, or of its step. Behind a summary they end with that: some chat templates take no second message of a user.
+func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int) []inference.Message {
 	prompt := runfile.DefaultSystemPrompt
 	if system != nil {
 		prompt = *system
 	}
-	words := inference.Message{Role: "user", Content: task.InStep(0).Instruction}
+	words := instruction(task, r.StepOf(turn))
+	if turn > 0 {
+		words.Content += behindInstruction + r.Turns[turn-1].Said()
+	}
 	if prompt == "" {
 		return []inference.Message{words}
 	}
 	return []inference.Message{{Role: "system", Content: strings.ReplaceAll(prompt, "{workdir}", task.Workdir)}, words}
 }
 
-// conversation renders a rollout as chat messages.
+// conversation renders a rollout as chat messages, from its last summary on.
 func conversation(system *string, task runfile.TaskSpec, r *events.Rollout) []inference.Message {
-	messages := opening(system, task)
-	asked := 0 // the step whose instruction stands last
-	for i, turn := range r.Turns {
-		if in := r.StepOf(i); in > asked {
+	messages, asked := history(system, task, r)
+	if asked < len(r.Steps) {
+		messages = append(messages, instruction(task, len(r.Steps)))
+	}
+	return messages
+}
+
+// history is the conversation up to the last turn's answers, and the step whose instruction stands last in it.
+func history(system *string, task runfile.TaskSpec, r *events.Rollout) (messages []inference.Message, asked int) {
+	from := afterSummary(r, len(r.Turns))
+	messages, asked = opening(system, task, r, from), r.StepOf(from)
+	for i, turn := range r.Turns[from:] {
+		if in := r.StepOf(from + i); in > asked {
 			asked = in
 			messages = append(messages, instruction(task, in))
 		}
@@ -39,13 +52,10 @@ func conversation(system *string, task runfile.TaskSpec, r *events.Rollout) []in
 			messages = append(messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 		}
 	}
-	if asked < len(r.Steps) {
-		messages = append(messages, instruction(task, len(r.Steps)))
-	}
-	return messages
+	return messages, asked
 }
 
-// instruction is what the agent is asked in a step behind the first.
+// instruction is what the agent is asked in a step; a task without steps has one.
 func instruction(task runfile.TaskSpec, step int) inference.Message {
 	return inference.Message{Role: "user", Content: task.InStep(step).Instruction}
 }

@@ -34,7 +34,7 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 	switch {
 	case stop == "":
 		return sample, ""
-	case len(task.Steps) > 0:
+	case len(task.Steps) > 0 && (stop != events.StopContext || begun(r)):
 		return endStep, stop
 	}
 	return finish, stop
@@ -44,11 +44,13 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) string {
 	last := r.LastTurn()
 	switch until := agentDeadline(r, task); {
-	case len(last.ToolCalls) == 0 && last.FinishReason == "length" && last.ContextLimit > 0:
+	case last.Summary != nil && last.Said() == "": // nothing to go on with
 		return events.StopContext
-	case len(last.ToolCalls) == 0 && last.FinishReason == "length":
+	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == "length" && last.ContextLimit > 0:
+		return events.StopContext
+	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == "length":
 		return events.StopLength
-	case len(last.ToolCalls) == 0:
+	case last.Summary == nil && len(last.ToolCalls) == 0:
 		return events.StopFinished
 	case !until.IsZero() && !now.Before(until), r.ToolTimeLeft(limits) <= 0:
 		return events.StopTimeout
@@ -62,7 +64,7 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	switch {
 	case len(r.Turns) >= limits.Turns:
 		return events.StopMaxTurns
-	case last.Used() >= limits.Tokens:
+	case last.Summary == nil && last.Used() >= limits.Tokens: // the prompt behind a summary is a short one
 		return events.StopMaxTokens
 	}
 	return ""

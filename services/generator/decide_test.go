@@ -109,6 +109,7 @@ func TestDelta(t *testing.T) {
 		"of the last segment":   {[]events.TurnSampled{first, again}, []int32{7, 8, 1}, []int32{1}, false},
 		"of the one before it":  {[]events.TurnSampled{first, again}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
 		"after a text":          {[]events.TurnSampled{first, textOnly}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
+		"behind a summary":      {[]events.TurnSampled{first, {Summary: &events.Summary{}}}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
 		"after texts alone":     {[]events.TurnSampled{textOnly}, []int32{1}, []int32{1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-// episode plays a random one; whole holds the tokens of its segments.
+// episode plays a random one, with summaries now and then; whole holds the tokens of its segments.
 func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	some := func(least int) []int32 {
@@ -143,8 +144,13 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 			sampled.Logprobs[i] = -random.Float32() - 0.01
 		}
 		sampled.PromptDelta, sampled.NewSegment = delta(r, prompt)
+		if random.IntN(4) == 0 {
+			sampled.Summary, sampled.ToolCalls = &events.Summary{}, nil
+		}
 		r.Turns = append(r.Turns, sampled)
-		r.Tools[turn] = events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}}
+		if sampled.Summary == nil {
+			r.Tools[turn] = events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}}
+		}
 		history = append(slices.Clone(prompt), sampled.TokenIDs...)
 		if sampled.NewSegment {
 			whole = append(whole, nil)
@@ -159,7 +165,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	for seed := range uint64(40) {
 		r, whole := episode(seed)
-		written, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+		written, err := trajectory(runfile.RunConfig{}, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)
 		}

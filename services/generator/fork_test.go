@@ -17,13 +17,13 @@ func TestForkTrainsOnItsOwnTurns(t *testing.T) {
 	forks := 0
 	for seed := range uint64(60) {
 		r, _ := episode(seed)
-		whole, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+		whole, err := trajectory(runfile.RunConfig{}, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for r.Copied = 1; r.Copied < len(r.Turns); r.Copied++ {
 			forks++
-			written, err := trajectory(nil, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
+			written, err := trajectory(runfile.RunConfig{}, runfile.TaskSpec{Name: "a"}, r, events.StopMaxTurns)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -105,6 +105,7 @@ func TestSegmentCause(t *testing.T) {
 		"an answer cut short":   {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)}, []int32{1, 2, 3}, events.CauseDrift},
 		"another system prompt": {[]events.TurnSampled{turn(true, slices.Repeat([]int32{1}, 50), []int32{3}, thinks)}, []int32{9, 9}, events.CauseHistory},
 		"a turn's own segment":  {[]events.TurnSampled{turn(true, []int32{1}, []int32{2}, thinks), turn(true, []int32{7}, []int32{8}, nil)}, []int32{7, 9}, events.CauseDrift},
+		"behind a summary":      {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1}, TokenIDs: []int32{2}, Summary: &events.Summary{}}}, []int32{1}, events.CauseSummary},
 		"a turn without tokens": {[]events.TurnSampled{{NewSegment: true, TextOnly: true}}, []int32{1}, events.CauseHistory},
 	} {
 		if got := segmentCause(&events.Rollout{Turns: c.turns}, c.prompt); got != c.want {

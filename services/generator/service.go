@@ -115,10 +115,13 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	asking, cancel := untilDeadline(ctx, r, task)
 	defer cancel()
-	t, answer, err := s.ask(asking, cfg, task, r)
+	t, answer, err := s.ask(asking, cfg, r, turnPrompt(cfg, task, r))
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
 		return s.late(ctx, cfg, task, r)
+	}
+	if overflow(err) != nil && maySummarise(cfg, r) {
+		return s.summarise(ctx, asking, cfg, task, r, delivered)
 	}
 	if err != nil && ctx.Err() == nil && contextFull(r, err) {
 		return s.full(ctx, cfg, task, r)
@@ -152,8 +155,7 @@ func (s *Service) late(ctx context.Context, cfg runfile.RunConfig, task runfile.
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
 // try may mend.
-func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.TurnSampled, *fleet.Answer, error) {
-	messages := conversation(cfg.SystemPrompt, task, r)
+func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p prompt) (events.TurnSampled, *fleet.Answer, error) {
 	offered, err := s.toolDefinitions(cfg)
 	if err != nil {
 		return events.TurnSampled{}, nil, err
@@ -161,12 +163,12 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	answer, err := s.servers.Complete(ctx, fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
 		Sampling: cfg.Sampling,
-		Fit:      true, Prompt: leastPrompt(r),
+		Fit:      true, Prompt: p.least, Spare: p.spare,
 		Request: func(model string, most int) any {
 			sample := inference.NewSample(cfg.Sampling)
 			sample.MaxTokens = most
 			return inference.Request{
-				Model: model, Messages: messages, Tools: offered,
+				Model: model, Messages: p.messages, Tools: offered,
 				Sample:   sample,
 				Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
 				Extra:    cfg.Sampling.ExtraBody,

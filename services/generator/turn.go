@@ -10,6 +10,9 @@ import (
 // delta is what the prompt adds to the tokens of the current segment. Where the prompt is not an exact
 // continuation (a template that drops reasoning, a re-tokenised answer), a new segment begins with all of it.
 func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
+	if summed(r) {
+		return prompt, true
+	}
 	begin := len(r.Turns) - 1
 	for begin >= 0 && !r.Turns[begin].NewSegment {
 		begin--
@@ -29,12 +32,9 @@ func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 	return rest, false
 }
 
-// endOfThoughts ends what a model thinks aloud, where the server leaves it in the text.
-const endOfThoughts = "</think>"
-
 // thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
 func thought(t events.TurnSampled) bool {
-	return t.Reasoning != nil || strings.Contains(t.Content, endOfThoughts)
+	return t.Reasoning != nil || strings.Contains(t.Content, events.EndOfThoughts)
 }
 
 // opensThoughts is how many tokens at the end of a prompt may open the thoughts of its answer: templates leave them out together.
@@ -42,6 +42,9 @@ const opensThoughts = 8
 
 // segmentCause is what of the current segment a prompt that does not continue it does not repeat; "" where there is no segment yet.
 func segmentCause(r *events.Rollout, prompt []int32) string {
+	if summed(r) {
+		return events.CauseSummary
+	}
 	begin := len(r.Turns) - 1
 	for begin >= 0 && !r.Turns[begin].NewSegment {
 		begin--

@@ -26,6 +26,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return refuse("after %d: only turns before turn %d can be continued", *p.After, p.Turn)
 	case p.After == nil && !p.NewSegment:
 		return refuse("new_segment: turn %d continues no other one, so a segment begins with it", p.Turn)
+	case p.Summary != nil || p.SegmentCause == events.CauseSummary:
+		return refuse("summary: turns that were sampled elsewhere have none; a prompt that does not go on with an earlier one begins a segment")
 	case len(p.ToolCalls) > maxToolCalls:
 		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
 	case len(p.FinishReason) > maxName:

@@ -64,6 +64,8 @@ func TestSampledTurns(t *testing.T) {
 		"with a token below 0": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }), "-7"},
 		"text with tokens":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }), "text_only"},
 		"of weights to come":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }), "policy_version 9"},
+		"with a summary":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
+		"behind a summary":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
 		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
 		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
 		"with a long name":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Name = strings.Repeat("n", 200) }), "128"},
