@@ -33,7 +33,7 @@ func trajectory(system *string, task runfile.TaskSpec, r *events.Rollout, stopRe
 			add(storage.Message{Role: asked.Role, Content: asked.Content, Turn: int32(turn.Turn), PolicyVersion: -1})
 		}
 		if i < known {
-			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment = nil, nil, nil, false
+			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment, turn.VersionSpans = nil, nil, nil, false, nil
 		}
 		if turn.NewSegment {
 			segment++
@@ -79,7 +79,7 @@ func textOnly(messages []storage.Message) []storage.Message {
 		if m.Role == events.RolePrompt {
 			continue
 		}
-		m.TokenIDs, m.Logprobs, m.LossMask = nil, nil, nil
+		m.TokenIDs, m.Logprobs, m.LossMask, m.Versions = nil, nil, nil, nil
 		m.Index, m.Segment = int32(len(kept)), 0
 		kept = append(kept, m)
 	}
