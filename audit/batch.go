@@ -98,6 +98,8 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 		return "invalidated"
 	case r.scored.TextOnly:
 		return "no token ids"
+	case c.ledger.Config.StalenessOf(feed).RequireVersions && r.episode.UnknownVersions > 0:
+		return "unknown version"
 	case feed.MinReward != nil && r.reward < *feed.MinReward:
 		return "min_reward"
 	case filters.Truncated && r.episode.StopReason != events.StopFinished:
@@ -111,7 +113,7 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 // fresh checks that a feed that drops what is too old has not batched it.
 func (c *Checker) fresh(e events.Event, feed runfile.Feed, ready events.BatchReady, m events.Member, r *rolloutState) {
 	bound := c.ledger.Config.StalenessOf(feed)
-	staleness := ready.MinVersion + ready.Staleness - r.version
+	staleness := ready.MinVersion + ready.Staleness - r.since(bound)
 	if drops(bound) && staleness > bound.Max {
 		c.find(RuleMembers, e, "rollout %s is %d policy versions old, the feed drops what is older than %d", m.Rollout, staleness, bound.Max)
 	}

@@ -99,6 +99,14 @@ func TestPlantedFaults(t *testing.T) {
 		"masked and trained on": {RuleMembers, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Masked["g000001-0"] = "truncated" })
 		}},
+		"of an unknown version, but trained on": {RuleMembers, func(p *tape) {
+			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Staleness.RequireVersions = true })
+			edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.UnknownVersions = 1 })
+		}},
+		"tokens too old for a feed that requires versions": {RuleMembers, func(p *tape) {
+			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Staleness.RequireVersions = true })
+			edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.MinVersion = -2 }) // two before the dispatch
+		}},
 		"somebody else masked": {RuleMembers, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Masked["g000009-0"] = "truncated" })
 		}},

@@ -19,6 +19,9 @@ func TestStalenessWhenConsumed(t *testing.T) {
 	configure := func(p *tape, change func(*runfile.RunConfig)) {
 		edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { change(&d.Config) })
 	}
+	before := func(p *tape) { // one version before that of the dispatch
+		edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.MinVersion = -1 })
+	}
 	twoVersions := func(p *tape) {
 		p.published("r", 1, 1)
 		p.published("r", 2, 2)
@@ -55,6 +58,13 @@ func TestStalenessWhenConsumed(t *testing.T) {
 			configure(p, func(c *runfile.RunConfig) { c.Staleness.Policy = runfile.StaleKeep })
 			twoVersions(p)
 		}, false},
+		{"tokens from before the dispatch", func(p *tape) { before(p); p.published("r", 1, 1); consume(p, "a") }, false},
+		{"tokens from before the dispatch, where versions are required", func(p *tape) {
+			configure(p, func(c *runfile.RunConfig) { c.Staleness.RequireVersions = true })
+			before(p)
+			p.published("r", 1, 1)
+			consume(p, "a")
+		}, true},
 		{"an external run before its first weights", func(p *tape) { configure(p, func(c *runfile.RunConfig) { c.External = true }); twoVersions(p) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

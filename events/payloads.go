@@ -181,13 +181,15 @@ type TurnSampled struct {
 	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
 	// Lacks names what training needs and the answer did not have: one of the Lack constants each.
 	Lacks []string `json:"lacks,omitempty" jsonschema:"maxItems=16"`
-	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it.
-	PolicyVersion    int64     `json:"policy_version"`
-	FinishReason     string    `json:"finish_reason"`
-	PromptTokens     int       `json:"prompt_tokens"`
-	CompletionTokens int       `json:"completion_tokens"`
-	StartedAt        time.Time `json:"started_at"`
-	LatencyMS        float64   `json:"latency_ms"`
+	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it. It
+	// is the oldest one of VersionSpans, which are there where tokens of the turn are of several versions.
+	PolicyVersion    int64         `json:"policy_version"`
+	VersionSpans     []VersionSpan `json:"version_spans,omitempty" jsonschema:"maxItems=256"`
+	FinishReason     string        `json:"finish_reason"`
+	PromptTokens     int           `json:"prompt_tokens"`
+	CompletionTokens int           `json:"completion_tokens"`
+	StartedAt        time.Time     `json:"started_at"`
+	LatencyMS        float64       `json:"latency_ms"`
 }
 
 // What TurnSampled.Lacks may name.
@@ -199,6 +201,8 @@ const (
 	LackProcessed = "processed_logprobs"
 	// LackTools: the answer holds a tool call as text, which the server did not parse.
 	LackTools = "parsed_tool_calls"
+	// LackVersions: the server's spans of versions are no spans of the tokens.
+	LackVersions = "weight_versions"
 	// LackAgreement: token ids, log-probabilities and usage contradict each other.
 	LackAgreement = "agreeing_tokens"
 )
@@ -274,6 +278,8 @@ type RolloutFinished struct {
 	Workspace  *storage.Ref `json:"workspace,omitempty"`
 	MinVersion int64        `json:"min_version"`
 	MaxVersion int64        `json:"max_version"`
+	// UnknownVersions is how many of the sampled tokens are of a version that nobody reported.
+	UnknownVersions int `json:"unknown_versions,omitempty" jsonschema:"minimum=0"`
 	// Steps is how many steps of its task the agent was in, of a task that has several.
 	Steps int `json:"steps,omitempty"`
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -27,13 +26,14 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 	return storage.Message{
 		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
 		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask,
-		PolicyVersion: t.PolicyVersion, FinishReason: t.FinishReason,
+		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), FinishReason: t.FinishReason,
 		StartedAt: t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
 	}, err
 }
 
 // PromptTokens puts tokens that were not sampled into a row.
 func PromptTokens(row *storage.Message, ids []int32) {
+	row.Versions = nil
 	row.TokenIDs, row.Logprobs, row.LossMask = ids, make([]float32, len(ids)), make([]bool, len(ids))
 }
 
@@ -62,10 +62,10 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 		if m.Role == "assistant" {
 			f.Turns = max(f.Turns, int(m.Turn)+1)
 		}
-		if m.PolicyVersion == runfile.UnknownVersion {
-			continue
+		f.UnknownVersions += m.UnknownVersions()
+		if low, high := m.VersionRange(); low >= 0 {
+			f.MinVersion, f.MaxVersion = min(f.MinVersion, low), max(f.MaxVersion, high)
 		}
-		f.MinVersion, f.MaxVersion = min(f.MinVersion, m.PolicyVersion), max(f.MaxVersion, m.PolicyVersion)
 	}
 	return f
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -162,7 +163,14 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 		Source: "agent", ModelName: model, Message: said, Reasoning: reasoning, Timestamp: timestamp(m.StartedAt), LLMCalls: &once,
 		Extra: map[string]any{"turn": m.Turn, "segment": m.Segment, "policy_version": m.PolicyVersion, "finish_reason": m.FinishReason, "duration_ms": m.Duration.Milliseconds()},
 	}
-	if m.PolicyVersion < 0 {
+	var spans []events.VersionSpan
+	for _, v := range m.Versions {
+		spans = append(spans, events.VersionSpan{Version: v.Version, Start: int(v.Start), End: int(v.Start + v.Length)})
+	}
+	if spans != nil {
+		s.Extra["version_spans"] = spans
+	}
+	if m.PolicyVersion < 0 && spans == nil {
 		s.Copied, s.LLMCalls = true, nil // no model was asked for it here: the rollout is a fork
 	}
 	calls, left := PairCalls(Calls(m), answers, nil)

@@ -3,7 +3,6 @@ package inference
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +19,9 @@ import (
 // SGLang (0.5.13 and later) takes return_prompt_token_ids and return_meta_info, and answers with prompt_token_ids and
 // meta_info.output_token_logprobs in each choice; newer versions know return_token_ids too. The weights' version
 // stands in meta_info and in metadata.
+//
+// Both say which weights sampled which tokens: vLLM 0.33 takes return_weight_versions, and answers with weight_versions in each choice; SGLang has
+// them in meta_info, where there were several.
 
 // Request asks for one turn.
 type Request struct {
@@ -34,6 +36,7 @@ type Request struct {
 	ReturnTokenIDs       bool   `json:"return_token_ids"`
 	ReturnPromptTokenIDs bool   `json:"return_prompt_token_ids"`
 	ReturnMetaInfo       bool   `json:"return_meta_info"`
+	ReturnWeightVersions bool   `json:"return_weight_versions"`
 	// Extra are further fields, those of a run's extra_body.
 	Extra map[string]any `json:"-"`
 }
@@ -142,8 +145,9 @@ type Choice struct {
 		Thoughts
 		ToolCalls toolAsked `json:"tool_calls"`
 	} `json:"message"`
-	TokenIDs       []int32 `json:"token_ids"`
-	PromptTokenIDs []int32 `json:"prompt_token_ids"`
+	TokenIDs       []int32      `json:"token_ids"`
+	PromptTokenIDs []int32      `json:"prompt_token_ids"`
+	WeightVersions versionSpans `json:"weight_versions"`
 	Logprobs       struct {
 		Content []struct {
 			Token   string   `json:"token"`
@@ -155,38 +159,9 @@ type Choice struct {
 		} `json:"content"`
 	} `json:"logprobs"`
 	MetaInfo struct {
-		WeightVersion version `json:"weight_version"`
+		WeightVersion  version      `json:"weight_version"`
+		WeightVersions versionSpans `json:"weight_versions"`
 		// OutputTokenLogprobs are [logprob, token id, text or null].
 		OutputTokenLogprobs []sampledToken `json:"output_token_logprobs"`
 	} `json:"meta_info"`
-}
-
-// version reads a policy version that servers write as a number or as text. One that is no version, such as SGLang's
-// "default", says nothing.
-type version struct {
-	number int64
-	known  bool
-}
-
-func (v *version) UnmarshalJSON(data []byte) error {
-	n, err := strconv.ParseInt(strings.Trim(string(data), `"`), 10, 64)
-	v.number, v.known = n, err == nil && n >= 0
-	return nil
-}
-
-// Version is the version of the weights as the server labels the answer; known is false where it does not.
-func (r *Response) Version() (version int64, known bool) {
-	const none = -1
-	version = r.policyVersion(none)
-	return version, version != none
-}
-
-// policyVersion is the version of the weights that the answer was sampled with.
-func (r *Response) policyVersion(otherwise int64) int64 {
-	for _, v := range []version{r.WeightVersion, r.Choices[0].MetaInfo.WeightVersion, r.Metadata.WeightVersion} {
-		if v.known {
-			return v.number
-		}
-	}
-	return otherwise
 }

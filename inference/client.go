@@ -57,6 +57,8 @@ type Failure struct {
 	Throttled bool
 	// Away: nobody was there to take the request, as while a server starts again.
 	Away bool
+	// Aborted: the server took the request and gave it up half way, as one does that takes up new weights. It is also Throttled: no try has failed.
+	Aborted bool
 	// Overflow is set where prompt and answer are longer together than the server's context.
 	Overflow *Overflow
 	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.

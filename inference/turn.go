@@ -18,13 +18,13 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	choice := r.Choices[0]
 	switch {
-	case choice.FinishReason == "abort":
-		return t, nil, errors.New("the server aborted the turn") // as servers do that take up new weights
+	case r.Aborted():
+		return t, nil, errors.New("the server aborted the turn")
 	case len(choice.Message.ToolCalls) > MaxToolCalls:
 		return t, nil, fmt.Errorf("%d tool calls in one turn, at most %d are allowed", len(choice.Message.ToolCalls), MaxToolCalls)
 	}
 	t = events.TurnSampled{
-		Turn: number, FinishReason: choice.FinishReason, PolicyVersion: r.policyVersion(otherwise),
+		Turn: number, FinishReason: choice.FinishReason,
 		PromptTokens: max(0, r.Usage.PromptTokens), CompletionTokens: max(0, r.Usage.CompletionTokens),
 		StartedAt: started.UTC(), LatencyMS: float64(latency) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
@@ -39,11 +39,18 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	if err != nil || prompt == nil {
 		t.TextOnly = true
+		r.readVersions(&t, -1, otherwise)
 		return t, nil, err
 	}
+	r.readVersions(&t, len(ids), otherwise)
 	t.TokenIDs, t.Logprobs = ids, logprobs
 	t.PromptTokens, t.CompletionTokens = len(prompt), len(ids)
 	return t, prompt, nil
+}
+
+// Aborted reports whether the server gave the turn up half way, as servers do that take up new weights.
+func (r *Response) Aborted() bool {
+	return len(r.Choices) == 1 && r.Choices[0].FinishReason == "abort"
 }
 
 // toolCalls takes a turn's calls over as the model wrote them. Results are matched by id, so each call gets one of

@@ -29,6 +29,10 @@ func TestFalseClaims(t *testing.T) {
 		{Role: "user", Content: "hello", TokenIDs: []int32{1}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1, StartedAt: time.Unix(5, 7).UTC()},
 		{Index: 1, Role: "assistant", Content: "hi", TokenIDs: []int32{2, 3}, Logprobs: []float32{-1, -2}, LossMask: []bool{true, true}},
 	}}
+	versioned := *trajectory
+	versioned.Messages = slices.Clone(trajectory.Messages)
+	versioned.Messages[1].Versions = []VersionSegment{{Length: 1}, {Start: 1, Length: 1, Version: 3}}
+	claims(t, encoded(&versioned, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) }, &versioned)
 	claims(t, encoded(batch, EncodeBatch), func(file []byte) (any, error) { return DecodeBatch(file) }, batch)
 	claims(t, encoded(trajectory, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) }, trajectory)
 }

@@ -18,9 +18,7 @@ func TestDescriptionMatchesTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasoned := makeTrajectory(1, 2)
-	reasoned.Messages[0].Reasoning = "hm"
-	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, reasoned), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
+	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, versioned()), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
 		t.Run(title, func(t *testing.T) {
 			schema := readSchema(t, file)
 			_, section, found := strings.Cut(string(text), title)

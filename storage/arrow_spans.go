@@ -44,6 +44,15 @@ func versionsColumn[R any](name string, value func(*R) *[]VersionSegment) column
 	)
 }
 
+// messageVersionsColumn is a list of structs {start, length, version}.
+func messageVersionsColumn[R any](name string, value func(*R) *[]VersionSegment) column[R] {
+	return spanColumn(name, value,
+		int32Column("start", func(v *VersionSegment) *int32 { return &v.Start }),
+		int32Column("length", func(v *VersionSegment) *int32 { return &v.Length }),
+		int64Column("version", func(v *VersionSegment) *int64 { return &v.Version }),
+	)
+}
+
 // turnsColumn is a list of structs {start, length, turn}.
 func turnsColumn[R any](name string, value func(*R) *[]TurnSpan) column[R] {
 	return spanColumn(name, value,

@@ -39,23 +39,33 @@ var messageColumns = []column[messageRow]{
 	durationColumn("duration", func(r *messageRow) *time.Duration { return &r.Duration }),
 }
 
-// reasonedColumns are those of a trajectory in which a message has reasoning. Others are written as they were before there was any.
-var reasonedColumns = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
+// reasonedColumns are those of a trajectory in which a message has reasoning, and versionedColumns of one with tokens of several versions in a
+// message. Others are written as they were before there was any.
+var (
+	reasonedColumns  = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
+	versionedColumns = append(slices.Clip(reasonedColumns), messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }))
+)
 
 // form is the version and the columns of the trajectory's file.
 func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
-	if slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Reasoning != "" }) {
+	switch {
+	case t.hasVersions():
+		return VersionedSchema, versionedColumns
+	case slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Reasoning != "" }):
 		return ReasonedSchema, reasonedColumns
 	}
 	return TrajectorySchema, messageColumns
 }
 
-// formOf is that of a file; what is no file has the older one.
+// formOf is that of a file; what is no file has the oldest one.
 func formOf(file []byte) (schema string, columns []column[messageRow]) {
 	schema, columns = TrajectorySchema, messageColumns
 	defer func() { _ = recover() }() // who reads the file says what is wrong with it
 	if _, err := openArrow(reasonedColumns, trajectoryKind, file, 1, ReasonedSchema); err == nil {
 		return ReasonedSchema, reasonedColumns
+	}
+	if _, err := openArrow(versionedColumns, trajectoryKind, file, 1, VersionedSchema); err == nil {
+		return VersionedSchema, versionedColumns
 	}
 	return schema, columns
 }
@@ -93,7 +103,7 @@ func (t *Trajectory) metadata() (*metadata, error) {
 		m := &t.Messages[i]
 		tokens += len(m.TokenIDs)
 		sampled += countTrue(m.LossMask)
-		versions.add(m.PolicyVersion)
+		versions.addMessage(m)
 	}
 	if tokens > MaxArrowTokens {
 		return nil, fmt.Errorf("%w: %d tokens (limit %d)", ErrTooLarge, tokens, MaxArrowTokens)

@@ -26,10 +26,12 @@ type Message struct {
 	LossMask []bool    // one per token; true where the model sampled it
 
 	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled, or nobody reported the version
-	FinishReason  string
-	Workspace     string    // key of the workspace's changes after the turn, or ""
-	StartedAt     time.Time // zero when unknown; nanoseconds are kept
-	Duration      time.Duration
+	// Versions are those of the message's tokens where they are several; PolicyVersion is the oldest of them then. Stale is not kept.
+	Versions     []VersionSegment
+	FinishReason string
+	Workspace    string    // key of the workspace's changes after the turn, or ""
+	StartedAt    time.Time // zero when unknown; nanoseconds are kept
+	Duration     time.Duration
 }
 
 // Trajectory is one recorded rollout.
@@ -65,6 +67,8 @@ func (m *Message) validate(textOnly bool) error {
 		return fmt.Errorf("negative index %d, turn %d or segment %d", m.Index, m.Turn, m.Segment)
 	case m.PolicyVersion < -1:
 		return fmt.Errorf("policy version %d is negative", m.PolicyVersion)
+	case !m.versionsFit():
+		return fmt.Errorf("%d versions of %d tokens do not follow each other from the first token to the last, or policy version %d is not the oldest of them", len(m.Versions), n, m.PolicyVersion)
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
 	}

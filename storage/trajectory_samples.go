@@ -42,7 +42,9 @@ func (t *Trajectory) sample(index, tokens int) Sample {
 
 func (s *Sample) add(m *Message) {
 	for start, end := range runs(m.LossMask) {
-		s.addSpan(int32(len(s.Tokens)+start), int32(end-start), m)
+		for span, version := range m.versionsOf(start, end) {
+			s.addSpan(int32(len(s.Tokens)+span[0]), int32(span[1]-span[0]), version, m.Turn)
+		}
 	}
 	s.Tokens = append(s.Tokens, m.TokenIDs...)
 	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
@@ -71,16 +73,16 @@ func runs(mask []bool) func(yield func(start, end int) bool) {
 }
 
 // addSpan notes who sampled some tokens, and in which turn. What continues the last span makes it longer.
-func (s *Sample) addSpan(start, length int32, m *Message) {
-	if n := len(s.PolicyVersions); n > 0 && s.PolicyVersions[n-1].Version == m.PolicyVersion && s.PolicyVersions[n-1].Start+s.PolicyVersions[n-1].Length == start {
+func (s *Sample) addSpan(start, length int32, version int64, turn int32) {
+	if n := len(s.PolicyVersions); n > 0 && s.PolicyVersions[n-1].Version == version && s.PolicyVersions[n-1].Start+s.PolicyVersions[n-1].Length == start {
 		s.PolicyVersions[n-1].Length += length
 	} else {
-		s.PolicyVersions = append(s.PolicyVersions, VersionSegment{Start: start, Length: length, Version: m.PolicyVersion})
+		s.PolicyVersions = append(s.PolicyVersions, VersionSegment{Start: start, Length: length, Version: version})
 	}
-	if n := len(s.Turns); n > 0 && s.Turns[n-1].Turn == m.Turn && s.Turns[n-1].Start+s.Turns[n-1].Length == start {
+	if n := len(s.Turns); n > 0 && s.Turns[n-1].Turn == turn && s.Turns[n-1].Start+s.Turns[n-1].Length == start {
 		s.Turns[n-1].Length += length
 	} else {
-		s.Turns = append(s.Turns, TurnSpan{Start: start, Length: length, Turn: m.Turn})
+		s.Turns = append(s.Turns, TurnSpan{Start: start, Length: length, Turn: turn})
 	}
 }
 

@@ -52,15 +52,17 @@ type verdictStory struct {
 }
 
 type turnStory struct {
-	Turn          int         `json:"turn"`
-	PolicyVersion int64       `json:"policy_version"`
-	Manifest      string      `json:"weights,omitempty"` // digest of the version's manifest
-	Sampled       int         `json:"sampled"`
-	FinishReason  string      `json:"finish_reason"`
-	Summary       bool        `json:"summary,omitempty"` // of what was said before, as the context was full
-	Runner        string      `json:"runner,omitempty"`
-	Isolation     string      `json:"isolation,omitempty"`
-	ToolCalls     []callStory `json:"tool_calls,omitempty"`
+	Turn          int   `json:"turn"`
+	PolicyVersion int64 `json:"policy_version"`
+	// VersionSpans are there where tokens of the turn are of several versions.
+	VersionSpans []events.VersionSpan `json:"version_spans,omitempty"`
+	Manifest     string               `json:"weights,omitempty"` // digest of the version's manifest
+	Sampled      int                  `json:"sampled"`
+	FinishReason string               `json:"finish_reason"`
+	Summary      bool                 `json:"summary,omitempty"` // of what was said before, as the context was full
+	Runner       string               `json:"runner,omitempty"`
+	Isolation    string               `json:"isolation,omitempty"`
+	ToolCalls    []callStory          `json:"tool_calls,omitempty"`
 }
 
 type callStory struct {
@@ -118,6 +120,9 @@ func (s *scene) member(m events.Member, versions map[int64]bool) (memberStory, e
 	}
 	for _, t := range r.Turns {
 		versions[t.PolicyVersion] = true
+		for _, span := range t.VersionSpans {
+			versions[span.Version] = true
+		}
 		story.Turns = append(story.Turns, s.turn(r, t))
 	}
 	return story, nil
@@ -168,7 +173,7 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 }
 
 func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
-	story := turnStory{Turn: t.Turn, PolicyVersion: t.PolicyVersion, Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil, Manifest: s.weights[t.PolicyVersion].SHA256}
+	story := turnStory{Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil, Manifest: s.weights[t.PolicyVersion].SHA256}
 	tools := r.Tools[t.Turn]
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation
 	for i, call := range t.ToolCalls {

@@ -70,7 +70,11 @@ func printGroup(w io.Writer, g groupStory) {
 
 func printTurns(w io.Writer, m memberStory) {
 	for _, t := range m.Turns {
-		fmt.Fprintf(w, "    turn %d  version %d  %d sampled  %s", t.Turn, t.PolicyVersion, t.Sampled, app.Line(t.FinishReason, 20))
+		version := fmt.Sprintf("version %d", t.PolicyVersion)
+		if n := len(t.VersionSpans); n > 0 {
+			version = fmt.Sprintf("versions %d to %d in %d spans", t.VersionSpans[0].Version, t.VersionSpans[n-1].Version, n)
+		}
+		fmt.Fprintf(w, "    turn %d  %s  %d sampled  %s", t.Turn, version, t.Sampled, app.Line(t.FinishReason, 20))
 		if t.Summary {
 			fmt.Fprint(w, "  summary")
 		}

@@ -3,6 +3,7 @@ package trajectories
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -159,11 +160,7 @@ func (s *view) message(m storage.Message, full bool) {
 
 // turn prints one generation and what its calls answered.
 func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Message, o showOptions) {
-	version := fmt.Sprintf("version %d", m.PolicyVersion)
-	if m.PolicyVersion < 0 {
-		version = "not sampled here"
-	}
-	facts := fmt.Sprintf("%s · %d tokens · %s", version, len(m.TokenIDs), seconds(m.Duration.Seconds()))
+	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m), len(m.TokenIDs), seconds(m.Duration.Seconds()))
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
@@ -180,6 +177,30 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}
+}
+
+// versionsText says which policy versions sampled a turn, in their order.
+func versionsText(m storage.Message) string {
+	if len(m.Versions) == 0 && m.PolicyVersion < 0 {
+		return "not sampled here"
+	}
+	if len(m.Versions) == 0 {
+		return fmt.Sprintf("version %d", m.PolicyVersion)
+	}
+	const most = 8
+	var parts []string
+	for i, v := range m.Versions {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(m.Versions)-most))
+			break
+		}
+		name := "unknown"
+		if v.Version >= 0 {
+			name = fmt.Sprint(v.Version)
+		}
+		parts = append(parts, fmt.Sprintf("%s from token %d", name, v.Start))
+	}
+	return "versions " + strings.Join(parts, ", ")
 }
 
 // leastColumn is the width below which calls stand one below the other.

@@ -17,6 +17,7 @@ const (
 var ownFields = []string{
 	"model", "messages", "tools", "tool_choice", "temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "min_p", "repetition_penalty", "repeat_penalty",
 	"presence_penalty", "frequency_penalty", "stop", "chat_template_kwargs", "seed", "logprobs", "top_logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info",
+	"return_weight_versions",
 	"prompt", "stream", "stream_options", "n", "best_of", "echo", "use_beam_search",
 }
 

@@ -3,6 +3,7 @@ package runfile
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Feed is one trainer's sequence of batches. The run's first feed paces its sampler; the others take what there is.
@@ -79,6 +80,14 @@ type Staleness struct {
 	Max int64 `json:"max" yaml:"max"`
 	// Policy is what happens beyond the bound; "" is drop.
 	Policy string `json:"policy,omitempty" yaml:"policy"`
+	// RequireVersions masks rollouts with sampled tokens whose version nobody reported, and counts the age of a group from its oldest token; without it
+	// a group is as old as its dispatch.
+	RequireVersions bool `json:"require_versions,omitempty" yaml:"require_versions"`
+}
+
+// RequiresVersions reports whether a feed of the run trains only on tokens of known versions.
+func (c *RunConfig) RequiresVersions() bool {
+	return slices.ContainsFunc(c.Feeds, func(f Feed) bool { return c.StalenessOf(f).RequireVersions })
 }
 
 // Advantage chooses the estimator of package advantage.

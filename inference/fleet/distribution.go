@@ -80,7 +80,7 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 func (a *Answer) TurnAs(number int, version int64) (turn events.TurnSampled, prompt []int32, err error) {
 	turn, prompt, err = a.Response.Turn(number, version, a.Started)
 	if len(a.Wrong) > 0 {
-		turn.TextOnly, turn.TokenIDs, turn.Logprobs, prompt = true, nil, nil, nil
+		turn.TextOnly, turn.TokenIDs, turn.Logprobs, turn.VersionSpans, prompt = true, nil, nil, nil, nil
 		turn.Lacks = append(turn.Lacks, events.LackProcessed)
 	}
 	return turn, prompt, err

@@ -252,6 +252,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 			cut.response.Done()
 		}
 	}()
+	if failure == nil && cut.response.Aborted() {
+		failure = &inference.Failure{Class: events.ClassEndpoint, Throttled: true, Aborted: true, After: abortRest, Err: fmt.Errorf("%s aborted the turn", at.url)}
+	}
 	f.settle(ctx, at, started, failure)
 	if failure != nil {
 		return nil, failure
@@ -270,10 +273,14 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	a.cutTo(cut)
 	f.rates.take(c, a.Turn.Used())
 	f.mu.Lock()
-	at.serves(c.Config.Policy, a.Turn.PolicyVersion)
+	at.serves(c.Config.Policy, a.Turn.LatestVersion())
 	f.mu.Unlock()
-	if pinned := c.Config.PolicyVersion; pinned != nil && a.Turn.PolicyVersion != *pinned {
-		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves version %d of %s; the run pins version %d", at.url, a.Turn.PolicyVersion, c.Config.Policy, *pinned)}
+	if pinned := c.Config.PolicyVersion; pinned != nil && (a.Turn.PolicyVersion != *pinned || a.Turn.VersionSpans != nil) {
+		served := fmt.Sprintf("version %d", a.Turn.PolicyVersion)
+		if n := len(a.Turn.VersionSpans); n > 0 {
+			served = fmt.Sprintf("version %d and then version %d", a.Turn.VersionSpans[0].Version, a.Turn.VersionSpans[n-1].Version)
+		}
+		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves %s of %s; the run pins version %d", at.url, served, c.Config.Policy, *pinned)}
 	}
 	return a, nil
 }

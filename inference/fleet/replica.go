@@ -18,6 +18,8 @@ const (
 	// restTime is the rest after an answer that asks for one without saying how long, leastRest the shortest there is.
 	restTime  = time.Second
 	leastRest = 100 * time.Millisecond
+	// abortRest is that of a server which has aborted a turn: long enough that one that does so at once is not asked all the time.
+	abortRest = 250 * time.Millisecond
 	// rampStep is how long the ramp waits for a window of answers: a turn may take minutes.
 	rampStep = 5 * time.Second
 )
@@ -35,6 +37,7 @@ const (
 	answered  outcome = "answered"  // with a turn
 	refused   outcome = "refused"   // the request is wrong, the key, or the model: the server is well
 	throttled outcome = "throttled" // it has too much to do
+	aborted   outcome = "aborted"   // it gave up what was under way, as it does when it takes up new weights
 	away      outcome = "away"      // nobody takes requests
 	broken    outcome = "broken"    // the connection ended within: it may have gone, too
 	failing   outcome = "failed"    // an error, nonsense, or no answer in time
@@ -47,6 +50,8 @@ func outcomeOf(f *inference.Failure) outcome {
 		return answered
 	case errors.Is(f.Err, errScarce):
 		return left
+	case f.Aborted:
+		return aborted
 	case f.Throttled || f.Status == http.StatusTooManyRequests:
 		return throttled
 	case f.Away:
@@ -120,7 +125,7 @@ func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *in
 	full := r.inFlight >= int(r.allowed)
 	r.inFlight--
 	fresh := setbacks == r.setbacks
-	if fresh && (what == answered || what == refused || what == throttled) {
+	if fresh && (what == answered || what == refused || what == throttled || what == aborted) {
 		r.open, r.opened = false, 0 // what was sent to try it has come through
 	}
 	switch what {
@@ -143,6 +148,9 @@ func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *in
 		if fresh {
 			r.halve()
 		}
+	case aborted: // it can do as much as before
+		r.failures = 0
+		r.rest(now, max(f.After, leastRest))
 	case away:
 		if r.refuses.IsZero() && !r.answered && errors.Is(f.Err, syscall.ECONNREFUSED) {
 			r.refuses = now

@@ -73,7 +73,7 @@ func firstToken(ctx context.Context, ask Ask, model string, s runfile.Sampling) 
 	answer, err := ask(ctx, inference.Request{
 		Model: model, Messages: []inference.Message{{Role: "user", Content: "Write one word, whichever you like."}},
 		Sample: inference.NewSample(s), Logprobs: true, TopLogprobs: alternatives,
-		ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, // as turns are asked for
+		ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true, // as turns are asked for
 	})
 	if err != nil {
 		return nil, err

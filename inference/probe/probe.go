@@ -87,7 +87,7 @@ func (p *prober) turn(ctx context.Context, messages []inference.Message, choice 
 			Name: "list_dir", Description: "List the files of a folder.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
 		}}},
-		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
 	})
 	if err == nil && len(answer.Choices) != 1 {
 		return nil, fmt.Errorf("%d choices instead of 1", len(answer.Choices))
@@ -218,6 +218,7 @@ func (p *prober) label(first *inference.Response) {
 		p.add(OK, "weights", "", "answers are labelled with version %d", version)
 		return
 	}
-	p.add(Warning, "weights", "label them where weights are loaded (SGLang: weight_version of /update_weights_from_disk), so that a turn's version is known and not assumed",
+	p.add(Warning, "weights", "label them where weights are loaded (vLLM 0.33: weight_version of /finish_weight_update; SGLang: that of /update_weights_from_disk), "+
+		"so that a turn's version is known and not assumed",
 		"answers do not say which weights they were sampled with: a turn counts as of the version that was published when its group was opened")
 }

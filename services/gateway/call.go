@@ -184,7 +184,7 @@ func request(a *ask, sampling map[string]json.RawMessage, model string, seed int
 		delete(body, "seed")
 	}
 	body["top_logprobs"] = 0 // newer vLLM gives no log-probabilities without it
-	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info"} {
+	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info", "return_weight_versions"} {
 		body[field] = true
 	}
 	return body

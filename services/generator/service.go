@@ -172,7 +172,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Roll
 				Sample:   sample,
 				Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
 				Extra:    cfg.Sampling.ExtraBody,
-				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
 			}
 		},
 		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
@@ -192,11 +192,9 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Roll
 			t.SegmentCause = segmentCause(r, answer.Prompt)
 		}
 	}
-	if t.PolicyVersion > r.Started.PolicyVersion {
-		if t.PolicyVersion, err = s.log.KnownVersion(ctx, cfg.Policy, t.PolicyVersion); err != nil {
-			answer.Done()
-			return events.TurnSampled{}, nil, err
-		}
+	if err := s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err != nil {
+		answer.Done()
+		return events.TurnSampled{}, nil, err
 	}
 	return t, answer, nil
 }

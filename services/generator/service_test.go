@@ -95,6 +95,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	closed := serve(t, text(final))
 	closed.URL = "http://127.0.0.1:1" // nobody is there; a port that is given back is soon another server's
 	manyCalls := `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
+	abort := text(`{"choices":[{"finish_reason":"abort","message":{"content":"half"}}]}`)
 	logprob := func(value string) string { return strings.Replace(final, "-0.5", value, 1) }
 	cases := map[string]struct {
 		answers []answer
@@ -115,7 +116,8 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		"two-choices":          {[]answer{text(`{"choices":[{},{}]}`)}, tries - 1, events.ClassBadResponse, "2 choices instead of 1"},
 		"calls-of-no-shape":    {[]answer{text(`{"choices":[{"message":{"tool_calls":"read it"}}]}`), text(final)}, 1, "", ""},
 		"too-many-calls":       {[]answer{text(manyCalls)}, tries - 1, events.ClassBadResponse, "65 tool calls"},
-		"aborts":               {[]answer{text(`{"choices":[{"finish_reason":"abort","message":{"content":"half"}}]}`), text(final)}, 1, "", ""},
+		"aborts":               {[]answer{abort, text(final)}, 0, "", ""},
+		"aborts-again":         {[]answer{abort, abort, abort, abort, text(final)}, 0, "", ""}, // more often than a stage is tried
 		"nan":                  {[]answer{text(logprob("NaN"))}, tries - 1, events.ClassBadResponse, "invalid character 'N'"},
 		"positive-logprob":     {[]answer{text(logprob("0.5"))}, tries - 1, events.ClassBadResponse, "log-probability 0.5"},
 		"null-logprob":         {[]answer{text(logprob("null"))}, tries - 1, events.ClassBadResponse, "token 0 has none"},
@@ -133,6 +135,9 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	for name, c := range cases {
 		if c.class == "" {
 			finished(t, log, name)
+			if got := turns(t, log, name, 1); len(got) != 1 || got[0].Content != "Done." {
+				t.Errorf("%s: the turns %+v", name, got)
+			}
 		} else {
 			failed := servicetest.WaitData[events.RolloutFailed](t, log, name, events.RolloutFailedType, rollout)
 			if failed.Stage != events.StageGenerator || failed.Class != c.class || !strings.Contains(failed.Message, c.message) {

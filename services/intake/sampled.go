@@ -44,10 +44,28 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 	if err := admitSegment(r, p); err != nil {
 		return err
 	}
-	if p.PolicyVersion == runfile.UnknownVersion {
+	return s.admitVersions(ctx, cfg, p)
+}
+
+// admitVersions checks the versions of a turn's tokens: they say of each token one version, which the policy has reached.
+func (s *Service) admitVersions(ctx context.Context, cfg runfile.RunConfig, p *events.TurnSampled) error {
+	latest := p.PolicyVersion
+	if len(p.VersionSpans) > 0 {
+		if err := events.CheckVersionSpans(p.VersionSpans, len(p.TokenIDs)); err != nil {
+			return refuse("version_spans: %v", err)
+		}
+		oldest := p.VersionSpans[0].Version
+		for _, span := range p.VersionSpans {
+			oldest, latest = min(oldest, span.Version), max(latest, span.Version)
+		}
+		if oldest != p.PolicyVersion {
+			return refuse("policy_version %d: the oldest of version_spans is %d", p.PolicyVersion, oldest)
+		}
+	}
+	if latest == runfile.UnknownVersion {
 		return nil
 	}
-	return s.admitVersion(ctx, cfg, "policy_version", p.PolicyVersion)
+	return s.admitVersion(ctx, cfg, "policy_version", latest)
 }
 
 func admitPrompt(prompt []events.PromptMessage) error {

@@ -51,19 +51,28 @@ func TestSampledTurns(t *testing.T) {
 		turn   events.TurnSampled
 		want   string
 	}{
-		"of our own rollout":   {"g000001-0", sampledTurn(1, nil), "only Rondo's own services"},
-		"of nobody":            {"x1-1", sampledTurn(0, nil), `"x1-1"`},
-		"as another":           {"x1-0", sampledTurn(1, func(s *events.TurnSampled) { s.Content = "No." }), "x1-0"},
-		"too early":            {"x1-0", sampledTurn(4, nil), "3 turns"},
-		"below 0":              {"x1-0", sampledTurn(-1, nil), "turn"},
-		"after itself":         {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = new(3) }), "after 3"},
-		"after nothing":        {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = nil }), "new_segment"},
-		"without a prompt":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.NewSegment, s.PromptDelta = true, nil }), "prompt_delta"},
-		"with a positive":      {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = 0.5 }), "0.5"},
-		"with a missing":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs = nil }), "0 logprobs"},
-		"with a token below 0": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }), "-7"},
-		"text with tokens":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }), "text_only"},
-		"of weights to come":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }), "policy_version 9"},
+		"of our own rollout":         {"g000001-0", sampledTurn(1, nil), "only Rondo's own services"},
+		"of nobody":                  {"x1-1", sampledTurn(0, nil), `"x1-1"`},
+		"as another":                 {"x1-0", sampledTurn(1, func(s *events.TurnSampled) { s.Content = "No." }), "x1-0"},
+		"too early":                  {"x1-0", sampledTurn(4, nil), "3 turns"},
+		"below 0":                    {"x1-0", sampledTurn(-1, nil), "turn"},
+		"after itself":               {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = new(3) }), "after 3"},
+		"after nothing":              {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = nil }), "new_segment"},
+		"without a prompt":           {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.NewSegment, s.PromptDelta = true, nil }), "prompt_delta"},
+		"with a positive":            {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = 0.5 }), "0.5"},
+		"with a missing":             {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs = nil }), "0 logprobs"},
+		"with a token below 0":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }), "-7"},
+		"text with tokens":           {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }), "text_only"},
+		"of weights to come":         {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }), "policy_version 9"},
+		"with a gap of versions":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 1, End: 2}} }), "version_spans"},
+		"with versions of no tokens": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 0, End: 2}} }), "token 2 of 1"},
+		"that is not its oldest": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) {
+			s.PolicyVersion, s.VersionSpans = 0, []events.VersionSpan{{Version: -1, Start: 0, End: 1}}
+		}), "oldest"},
+		"with weights to come": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) {
+			s.TokenIDs, s.Logprobs = []int32{3, 4}, []float32{-1, -1}
+			s.VersionSpans = []events.VersionSpan{{Start: 0, End: 1}, {Version: 9, Start: 1, End: 2}}
+		}), "policy_version 9"},
 		"with a summary":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
 		"behind a summary":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
 		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},

@@ -55,7 +55,7 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 			return refuse("trajectory: a workspace of its messages is no key of a blob")
 		}
 	}
-	if err := sameFigures(t, r, p); err != nil {
+	if err := sameFigures(cfg, t, r, p); err != nil {
 		return err
 	}
 	if len(r.Turns) > 0 && p.Turns != len(r.Turns) {
@@ -83,7 +83,7 @@ func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (
 }
 
 // sameFigures compares what the fact says of the trajectory with the file.
-func sameFigures(t *storage.Trajectory, r *events.Rollout, p *events.RolloutFinished) error {
+func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout, p *events.RolloutFinished) error {
 	is := events.RolloutFinished{
 		StopReason: t.StopReason, TextOnly: t.TextOnly, Samples: len(t.Samples()),
 		MinVersion: r.Started.PolicyVersion, MaxVersion: r.Started.PolicyVersion,
@@ -98,9 +98,13 @@ func sameFigures(t *storage.Trajectory, r *events.Rollout, p *events.RolloutFini
 		if m.Role == "assistant" {
 			is.Turns = max(is.Turns, int(m.Turn)+1)
 		}
-		if m.PolicyVersion >= 0 {
-			is.MinVersion, is.MaxVersion = min(is.MinVersion, m.PolicyVersion), max(is.MaxVersion, m.PolicyVersion)
+		if low, high := m.VersionRange(); low >= 0 {
+			is.MinVersion, is.MaxVersion = min(is.MinVersion, low), max(is.MaxVersion, high)
 		}
+		is.UnknownVersions += m.UnknownVersions()
+	}
+	if p.UnknownVersions == 0 && !cfg.RequiresVersions() {
+		is.UnknownVersions = 0 // older harnesses do not state it, and nothing follows from it
 	}
 	for _, f := range []struct {
 		field       string
@@ -114,6 +118,7 @@ func sameFigures(t *storage.Trajectory, r *events.Rollout, p *events.RolloutFini
 		{"turns", p.Turns, is.Turns},
 		{"min_version", p.MinVersion, is.MinVersion},
 		{"max_version", p.MaxVersion, is.MaxVersion},
+		{"unknown_versions", p.UnknownVersions, is.UnknownVersions},
 	} {
 		if f.stated != f.has {
 			return refuse("%s %.100s: the trajectory file has another value", f.field, fmt.Sprint(f.stated))

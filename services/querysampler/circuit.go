@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -90,9 +91,11 @@ func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn eve
 		return nil
 	}
 	s.Called = s.Called || len(turn.ToolCalls) > 0
-	outcome := byte(outcomeUntrainable)
+	outcome, lacks := byte(outcomeUntrainable), turn.Lacks
 	switch {
 	case turn.TextOnly:
+	case d.requiresVersions() && turn.PolicyVersion == runfile.UnknownVersion:
+		lacks = []string{events.LackVersions}
 	case slices.Contains(turn.Lacks, events.LackTools):
 		outcome = outcomeUnparsed
 	default:
@@ -102,10 +105,15 @@ func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn eve
 	if !ok || err != nil || r.Noted {
 		return err
 	}
-	s.Lacks = turn.Lacks
+	s.Lacks = lacks
 	d.note(s, outcome)
 	r.Noted = true
 	return projection.Put(tx, flying+rollout, r)
+}
+
+// requiresVersions reports whether the feed that paces the run trains only on tokens of known versions.
+func (d *Decider) requiresVersions() bool {
+	return len(d.cfg.Feeds) > 0 && d.cfg.StalenessOf(d.cfg.Feeds[0]).RequireVersions
 }
 
 // noteScored appends a success, unless the rollout is known to be untrainable.

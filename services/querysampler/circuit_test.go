@@ -228,6 +228,13 @@ func TestServerWithoutTokens(t *testing.T) {
 		"switched off":             {func(c *runfile.RunConfig) { c.Limits.UntrainableGroups = 0 }, func(int) events.TurnSampled { return without }, 0, ""},
 		"an evaluation needs none": {func(c *runfile.RunConfig) { c.Epochs, c.Feeds = 100, nil }, func(int) events.TurnSampled { return without }, 0, ""},
 		"a run from before":        {inARow, func(int) events.TurnSampled { return without }, 0, ""},
+		"no version": {func(c *runfile.RunConfig) { c.Staleness.RequireVersions = true }, func(int) events.TurnSampled {
+			return events.TurnSampled{ToolCalls: called, PolicyVersion: runfile.UnknownVersion}
+		}, 4, "lacks: weight_versions."},
+		"no version, and none needed": {nil, func(int) events.TurnSampled {
+			return events.TurnSampled{ToolCalls: called, PolicyVersion: runfile.UnknownVersion}
+		}, 0, ""},
+		"known versions": {func(c *runfile.RunConfig) { c.Staleness.RequireVersions = true }, func(int) events.TurnSampled { return good }, 0, ""},
 		"the second turn lacks them": {nil, func(int) events.TurnSampled {
 			return events.TurnSampled{Turn: 1, TextOnly: true, Lacks: []string{events.LackLogprobs}}
 		}, 4, "logprobs"},

@@ -22,7 +22,7 @@ const batched = '+'
 var fates = []fate{
 	{'z', "zero_variance", "the tasks are too easy or too hard for this policy, so that all rewards of a group are equal: change the tasks, use a curriculum, or enlarge group_size"},
 	{'r', "pass_rate", "the tasks are too easy or too hard for filters.pass_rate: change the tasks, or widen it"},
-	{'u', "untrainable", "the feed's filters mask every rollout of these groups: look at filters and min_reward"},
+	{'u', "untrainable", "the feed's filters mask every rollout of these groups: look at filters, min_reward and staleness.require_versions"},
 	{'m', "min_survivors", "too many rollouts of these groups failed: look at the failures in `rondo run show`"},
 	{'f', "all failed", "every rollout of these groups failed: look at the failures in `rondo run show`"},
 	{'s', "stale", "the groups are too old when they could be batched: raise staleness.max, or give the trainer more room"},

@@ -15,6 +15,7 @@ import (
 const (
 	maskInvalidated = "invalidated"
 	maskTextOnly    = "no token ids"
+	maskUnknown     = "unknown version"
 	maskReward      = "min_reward"
 	maskTruncated   = "truncated"
 	maskTooLong     = "max_tokens"
@@ -27,6 +28,8 @@ func (d *Decider) mask(m member) string {
 		return maskInvalidated
 	case m.TextOnly:
 		return maskTextOnly
+	case d.staleness.RequireVersions && m.Unknown:
+		return maskUnknown
 	case d.feed.MinReward != nil && m.Reward < *d.feed.MinReward:
 		return maskReward
 	case d.filters.Truncated && m.Stop != events.StopFinished:
@@ -68,7 +71,7 @@ func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
 	case staleness > d.staleness.Max && d.drops():
 		dropped.Reason, dropped.Staleness = events.DropStale, staleness
 		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.staleness.Max)
-		if now := s.PolicyVersion - g.DispatchVersion; now < staleness {
+		if now := s.PolicyVersion - d.since(g); now < staleness {
 			dropped.Detail = fmt.Sprintf("%d policy versions old now and %d when its batch would be consumed, at most %d are allowed", now, staleness, d.staleness.Max)
 		}
 	case s.Closed && !d.feed.Export():

@@ -100,6 +100,7 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		return change(tx, episodes+e.Entity, func(r *episode) {
 			r.Progress.Apply(e)
 			r.Stop, r.Tokens = finished.StopReason, int64(finished.Tokens)
+			r.Oldest, r.Unknown = min(r.Version, finished.MinVersion), finished.UnknownVersions > 0
 		})
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)
@@ -172,9 +173,10 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 			}
 			continue
 		}
-		if len(g.Members) == 0 || r.Version < g.DispatchVersion {
-			g.DispatchVersion = r.Version
+		if len(g.Members) == 0 {
+			g.DispatchVersion, g.Oldest = r.Version, r.Oldest
 		}
+		g.DispatchVersion, g.Oldest = min(g.DispatchVersion, r.Version), min(g.Oldest, r.Oldest)
 		r.Invalid = r.Invalidated
 		g.Members = append(g.Members, member{Rollout: m.Rollout, Compared: !m.Failed, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
 	}

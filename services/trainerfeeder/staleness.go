@@ -14,6 +14,14 @@ func (d *Decider) waits() bool { return d.staleness.Policy == runfile.StaleWait 
 // paces reports whether this is the feed that the policy is trained on, by whose steps its versions come.
 func (d *Decider) paces() bool { return d.feed.Name == d.cfg.Feeds[0].Name }
 
+// since is the policy version from which a group's age counts: that of its oldest token where the feed requires versions, else that at dispatch.
+func (d *Decider) since(g pending) int64 {
+	if d.staleness.RequireVersions {
+		return g.Oldest
+	}
+	return g.DispatchVersion
+}
+
 // age is how many policy versions old a group will be when a batch that is composed now is consumed. Each step that was composed before and
 // that no weights cover yet counts as one version: the trainer takes that step first. Such a group is dropped at once, although those versions
 // are not published yet. If it waited for them, it would take up capacity, and a trainer that publishes late would get no batch until then.
@@ -21,7 +29,7 @@ func (d *Decider) paces() bool { return d.feed.Name == d.cfg.Feeds[0].Name }
 // In an external run the sampler does not hold outsiders back to what the trainer has published. There a group of the current version is
 // always taken, and nothing is expected before the run's first weights: the trainer may never publish any.
 func (d *Decider) age(g pending, s state) int64 {
-	age := s.PolicyVersion - g.DispatchVersion
+	age := s.PolicyVersion - d.since(g)
 	if d.cfg.Rules < 2 || !d.paces() || d.feed.Export() {
 		return age
 	}

@@ -18,7 +18,9 @@ type state struct {
 
 // outcome is what a rollout came to.
 type outcome struct {
-	Version    int64              `json:"version"` // policy version at dispatch
+	Version    int64              `json:"version"`           // policy version at dispatch
+	Oldest     int64              `json:"oldest,omitempty"`  // of the versions of its tokens, as far as they are known, and at dispatch
+	Unknown    bool               `json:"unknown,omitempty"` // sampled tokens are of a version that nobody reported
 	Stop       string             `json:"stop"`
 	Tokens     int64              `json:"tokens"` // over all samples
 	Trajectory storage.Ref        `json:"trajectory"`
@@ -49,6 +51,7 @@ type pending struct {
 	ID              string   `json:"id"`
 	Mean            float64  `json:"mean"`             // reward of the compared members
 	DispatchVersion int64    `json:"dispatch_version"` // the oldest of the members'
+	Oldest          int64    `json:"oldest,omitempty"` // version of the members' tokens
 	Completed       uint64   `json:"completed"`        // sequence of group_completed
 	Members         []member `json:"members"`
 }

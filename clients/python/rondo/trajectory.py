@@ -37,7 +37,7 @@ class Message:
     tool_call_id: str = ""
     #: Why the generation ended: stop, tool_calls or length.
     finish_reason: str = ""
-    #: Policy version that sampled the message; None: that of the dispatch.
+    #: Policy version that sampled the message; None: that of the dispatch, -1: nobody knows.
     policy_version: int | None = None
     #: Counts up where the prompt stopped extending the tokens before it exactly (a summary, an edited history).
     segment: int = 0
@@ -82,6 +82,7 @@ def figures(trajectory: Trajectory) -> dict[str, Any]:
     """What the fact rollout.finished says of a trajectory."""
     rows = _rows(trajectory)
     versions = [trajectory.policy_version, *(r["policy_version"] for r in rows if r["policy_version"] >= 0)]
+    unknown = sum(int(r["loss_mask"].sum()) for r in rows if r["policy_version"] < 0)
     return {
         "stop_reason": trajectory.stop_reason,
         "turns": 1 + max((r["turn"] for r in rows if r["role"] == "assistant"), default=-1),
@@ -91,6 +92,7 @@ def figures(trajectory: Trajectory) -> dict[str, Any]:
         "text_only": _text_only(rows),
         "min_version": min(versions),
         "max_version": max(versions),
+        **({"unknown_versions": unknown} if unknown else {}),
     }
 
 
