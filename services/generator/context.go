@@ -22,7 +22,7 @@ func leastPrompt(r *events.Rollout) int {
 	said, since := last.CompletionTokens, 0
 	if thought(*last) { // templates may leave thoughts out of the next prompt
 		visible := last.Content
-		if _, behind, ended := strings.Cut(visible, endOfThoughts); ended {
+		if _, behind, ended := strings.Cut(visible, inference.EndOfThoughts); ended {
 			visible = behind
 		}
 		said, since = 0, len(visible)

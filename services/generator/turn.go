@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
 )
 
 // delta is what the prompt adds to the tokens of the current segment. Where the prompt is not an exact
@@ -29,12 +30,9 @@ func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 	return rest, false
 }
 
-// endOfThoughts ends what a model thinks aloud, where the server leaves it in the text.
-const endOfThoughts = "</think>"
-
 // thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
 func thought(t events.TurnSampled) bool {
-	return t.Reasoning != nil || strings.Contains(t.Content, endOfThoughts)
+	return t.Reasoning != nil || strings.Contains(t.Content, inference.EndOfThoughts)
 }
 
 // opensThoughts is how many tokens at the end of a prompt may open the thoughts of its answer: templates leave them out together.
