@@ -163,6 +163,27 @@ func TestTokensFillTheContext(t *testing.T) {
 	}
 }
 
+// TestTokensOfSteps: the instruction of the next step follows the last words of the one before, whose thoughts templates drop then. The rollout stays one sample.
+func TestTokensOfSteps(t *testing.T) {
+	log := natstest.Log(t)
+	for template := range tokenstest.Templates {
+		s := thinker(t, template, 1)
+		open(t, log, template, s.URL, func(c *runfile.RunConfig) {
+			byTokensOnly(c)
+			c.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "Read it."}, {Name: "two", Instruction: "Say it again."}}
+		})
+		ended := drive(t, log, template)
+		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType || f.Turns != 3 || f.Steps != 2 || f.Samples != 1 {
+			t.Fatalf("%s: ended with %s %+v", template, ended.Type, f)
+		}
+		last, asked := turns(t, log, template, 3)[2], s.Turns()
+		equal(t, template+": the last prompt", asked[2].Prompt, slices.Concat(asked[1].Prompt, asked[1].Sampled, last.PromptDelta))
+		if added := s.Tokenizer.Decode(last.PromptDelta); !strings.Contains(added, "Say it again.") || strings.Contains(added, "Done.") || !strings.HasSuffix(added, s.Template.Prompt) {
+			t.Errorf("%s: the instruction comes as %q", template, added)
+		}
+	}
+}
+
 // drive goes through a rollout, with a generator of its own for each turn, and returns the fact that ends it.
 func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 	t.Helper()
@@ -176,6 +197,12 @@ func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 			t.Fatal(err)
 		}
 		last := facts[len(facts)-1]
+		if last.Type == events.StepFinishedType {
+			ended := servicetest.Data[events.StepFinished](t, last)
+			scored := events.StepScored{Step: ended.Step, Components: map[string]float64{"reward": 1}}
+			input = servicetest.Append(t, log, servicetest.Event(t, run, events.StepScoredType, rollout, events.Ordinal(ended.Step), scored))
+			continue
+		}
 		if last.Type != events.TurnSampledType {
 			return last
 		}
