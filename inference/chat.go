@@ -37,6 +37,8 @@ type Request struct {
 	ReturnPromptTokenIDs bool   `json:"return_prompt_token_ids"`
 	ReturnMetaInfo       bool   `json:"return_meta_info"`
 	ReturnWeightVersions bool   `json:"return_weight_versions"`
+	// AddGenerationPrompt is for renderings alone: false ends them behind the last message.
+	AddGenerationPrompt *bool `json:"add_generation_prompt,omitempty"`
 	// Extra are further fields, those of a run's extra_body.
 	Extra map[string]any `json:"-"`
 }
@@ -139,8 +141,10 @@ func (r *Response) Done() {
 
 // Choice is what was sampled.
 type Choice struct {
-	FinishReason string `json:"finish_reason"`
+	FinishReason string          `json:"finish_reason"`
+	StopReason   json.RawMessage `json:"stop_reason"` // a text, the id of a token, or null
 	Message      struct {
+		Role    string `json:"role"`
 		Content string `json:"content"`
 		Thoughts
 		ToolCalls toolAsked `json:"tool_calls"`
@@ -151,6 +155,7 @@ type Choice struct {
 	Logprobs       struct {
 		Content []struct {
 			Token   string   `json:"token"`
+			TokenID *int32   `json:"token_id"` // of vLLM's path of tokens
 			Logprob *float32 `json:"logprob"`
 			Top     []struct {
 				Token   string   `json:"token"`

@@ -92,6 +92,9 @@ func check(prompt, ids []int32, logprobs []float32) error {
 	return nil
 }
 
+// missing is what vLLM writes for a log-probability that is none, and no sampled token has.
+const missing = -9999
+
 // sampled reads ids and log-probabilities from where a server puts them; nil where it gave none.
 func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 	if triples := choice.MetaInfo.OutputTokenLogprobs; triples != nil {
@@ -108,7 +111,7 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 		return ids, logprobs, nil
 	}
 	for i, t := range choice.Logprobs.Content {
-		if t.Logprob == nil {
+		if t.Logprob == nil || *t.Logprob <= missing {
 			return nil, nil, fmt.Errorf("%w: token %d has none", ErrTokens, i)
 		}
 		logprobs = append(logprobs, *t.Logprob)

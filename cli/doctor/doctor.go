@@ -57,7 +57,7 @@ doctor creates no stream. Doctor removes everything it created. It exits with 2 
 
 With --endpoint and --model, or --file, doctor checks inference servers instead. It checks token ids, log-probabilities and their
 distribution, tool calls, whether the prompt of a second turn extends the first one, the context length, and the label of the
-weights. This takes about six short requests.`,
+weights. This takes about six short requests. For a run file with endpoint_api: tokens, it asks for two turns by tokens, too.`,
 		Example: "  rondo doctor\n  rondo doctor --nats nats://10.0.0.1:4222 --nats-monitor http://10.0.0.1:8222 --store 's3://rondo?endpoint=http://10.0.0.2:7070' " +
 			"--json\n  docker compose run --rm rondo doctor\n" +
 			"  rondo doctor --endpoint http://127.0.0.1:8000/v1 --model my-model\n  rondo doctor --file run.yaml --json",

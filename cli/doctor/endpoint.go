@@ -93,11 +93,24 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 		answer.Done() // its few tokens need no budget
 		return answer, err
 	}
+	byTokens := cfg.EndpointAPI == runfile.APITokens
 	for _, f := range probe.Server(ctx, ask, server.Model, cfg.Sampling) {
-		findings = append(findings, finding(f))
+		if !byTokens || f.Check != "two turns" { // of messages
+			findings = append(findings, finding(f))
+		}
 	}
 	if findings[0].Level == levelTrouble {
 		return findings
+	}
+	if byTokens {
+		ask := func(ctx context.Context, conv inference.Conversation, fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
+			answer, err := client.CompleteTokens(ctx, server.URL, conv, fit)
+			answer.Done()
+			return answer, err
+		}
+		for _, f := range probe.Tokens(ctx, ask, server.Model, cfg.Sampling) {
+			findings = append(findings, finding(f))
+		}
 	}
 	if plain {
 		findings = append(findings, finding{"sampling", levelWarning, "the server takes OpenAI's own fields alone: top_k, min_p and repetition_penalty cannot be set, and " +

@@ -29,13 +29,15 @@ func TestDoctorOfAnEndpoint(t *testing.T) {
 		"raw":                        {probetest.VLLM, probetest.Lacks{Raw: true}, nil, false, map[string]string{"distribution": levelWarning}, "processed_logprobs"},
 		"raw at another temperature": {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--temperature", "0.7"}, true, map[string]string{"distribution": levelTrouble}, "processed_logprobs"},
 		"a run file's sampling":      {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--file"}, true, map[string]string{"distribution": levelTrouble}, "another top_p"},
+		"a run file's tokens":        {probetest.VLLM, probetest.Lacks{Rewrites: true}, []string{"--by-tokens"}, true, map[string]string{"tokens in": levelTrouble, "two turns": ""}, "--enable-scale-out"},
 		"another model":              {probetest.VLLM, probetest.Lacks{}, []string{"--model", "other"}, false, map[string]string{"context": levelWarning}, "does not list the model other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := probetest.Server(t, c.kind, c.lacks).URL + "/v1"
 			args := append([]string{"doctor", "--json", "--endpoint", url, "--model", "m"}, c.args...)
 			if len(c.args) == 1 {
-				file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), "policy: m\nendpoint: "+url+"\nsampling: {top_p: 0.9}\n")
+				lines := map[string]string{"--file": "sampling: {top_p: 0.9}", "--by-tokens": "endpoint_api: tokens"}[c.args[0]]
+				file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), "policy: m\nendpoint: "+url+"\n"+lines+"\n")
 				args = []string{"doctor", "--json", "--file", file}
 			}
 			out, err := clitest.Run(t, New, args...)

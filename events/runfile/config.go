@@ -40,6 +40,8 @@ type RunConfig struct {
 	Endpoint string `json:"endpoint" yaml:"endpoint"`
 	// Endpoints are several of them, in place of one.
 	Endpoints []Endpoint `json:"endpoints,omitempty" yaml:"endpoints"`
+	// EndpointAPI is how the run's own rollouts ask the endpoint: one of EndpointAPIs; "" is APIChat.
+	EndpointAPI string `json:"endpoint_api,omitempty" yaml:"endpoint_api"`
 	// PolicyVersion pins the version that is sampled, whatever is published meanwhile; nil takes what the endpoint serves.
 	PolicyVersion *int64 `json:"policy_version,omitempty" yaml:"policy_version"`
 	Seed          int64  `json:"seed,omitempty" yaml:"seed"`

@@ -38,7 +38,16 @@ func TestValidate(t *testing.T) {
 		change func(*RunConfig)
 		want   string // part of the message; "" when the configuration is valid
 	}{
-		"an endpoint":          {func(c *RunConfig) { c.Endpoint = "http://127.0.0.1:8000/v1" }, ""},
+		"an endpoint": {func(c *RunConfig) { c.Endpoint = "http://127.0.0.1:8000/v1" }, ""},
+		"an endpoint by tokens": {func(c *RunConfig) {
+			c.Endpoint, c.EndpointAPI = "http://127.0.0.1:8000/v1", APITokens
+		}, ""},
+		"endpoint_api: chat":     {func(c *RunConfig) { c.EndpointAPI = APIChat }, ""},
+		"another endpoint_api":   {func(c *RunConfig) { c.EndpointAPI = "token" }, `endpoint_api "token": must be one of [chat tokens]`},
+		"the built-in by tokens": {func(c *RunConfig) { c.EndpointAPI = APITokens }, "the built-in policy takes messages alone"},
+		"an external run's tokens": {func(c *RunConfig) {
+			c.Endpoint, c.EndpointAPI, c.External = "http://127.0.0.1:8000/v1", APITokens, true
+		}, "harnesses send messages"},
 		"an endpoint with TLS": {func(c *RunConfig) { c.Endpoint = "https://vllm.example:443/v1" }, ""},
 		"every estimator":      {func(c *RunConfig) { c.Advantage.Estimator = Estimators[len(Estimators)-1] }, ""},
 		"staleness 0":          {func(c *RunConfig) { c.Staleness.Max = 0 }, ""},

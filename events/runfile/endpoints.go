@@ -27,6 +27,15 @@ const (
 	maxModel     = 256 // bytes of a name
 )
 
+// How an endpoint is asked.
+const (
+	APIChat   = "chat"   // by messages, which the server renders again for each turn
+	APITokens = "tokens" // by the tokens of the prompt: those that the model has seen and sampled, and the new messages'
+)
+
+// EndpointAPIs are all of them.
+var EndpointAPIs = []string{APIChat, APITokens}
+
 // Servers are the inference servers of the run with the names of their models; none of a run that asks nobody.
 func (c *RunConfig) Servers() []Endpoint {
 	if c.Endpoint != "" {
@@ -50,6 +59,9 @@ func (c *RunConfig) validateEndpoints() (errs []error) {
 		}
 	}
 	check(c.Limits.TokensPerMinute >= 0, "limits.tokens_per_minute %d: must not be negative", c.Limits.TokensPerMinute)
+	check(c.EndpointAPI == "" || slices.Contains(EndpointAPIs, c.EndpointAPI), "endpoint_api %.80q: must be one of %v", c.EndpointAPI, EndpointAPIs)
+	check(c.EndpointAPI != APITokens || c.Endpoint != BuiltinEndpoint, "endpoint_api %s: the built-in policy takes messages alone; leave it out", APITokens)
+	check(c.EndpointAPI != APITokens || !c.External, "endpoint_api %s: harnesses send messages; leave it out of an external run", APITokens)
 	if len(c.Endpoints) == 0 {
 		check(validEndpoint(c.Endpoint) || c.External && c.Endpoint == "", "endpoint %q: give the base URL of the inference server, for example http://127.0.0.1:8000/v1, "+
 			"without credentials, query and fragment, or %s", withoutSecrets(c.Endpoint), BuiltinEndpoint)

@@ -99,6 +99,11 @@ func (c *Call) scarce(limit, prompt int) bool {
 // errScarce tells a refusal of ours from a server's.
 var errScarce = errors.New("too little of the context is left")
 
+func scarceRoom(limit, prompt int) *inference.Failure {
+	return &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
+		Err: fmt.Errorf("%w: the conversation has %d tokens or more of %d", errScarce, prompt, limit)}
+}
+
 // fitted is a request's answer, with what was cut so that it fits: Most tokens of an answer in a context of so many.
 type fitted struct {
 	response    *inference.Response
@@ -112,8 +117,7 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 	most := c.Config.Sampling.MaxTokens
 	limit := f.contextOf(ctx, client, c, at)
 	if limit > 0 && c.scarce(limit, c.Prompt) {
-		return answer, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: c.Prompt, Limit: limit},
-			Err: fmt.Errorf("%w: the conversation has %d tokens or more of %d", errScarce, c.Prompt, limit)}
+		return answer, scarceRoom(limit, c.Prompt)
 	}
 	if room := inference.Room(limit, c.Prompt); limit > 0 && room > 0 { // with none, the prompt may still be shorter than the last one was
 		most = min(most, room)

@@ -91,6 +91,8 @@ type Call struct {
 	Priority int
 	// Request makes the request for a server that knows the policy as model, for an answer of most tokens; 0 leaves them to the server.
 	Request func(model string, most int) any
+	// Tokens makes the conversation of a turn that is asked for as tokens, in place of Request. The prompt's length is known then, so that Prompt is not needed.
+	Tokens func(model string) inference.Conversation
 	// Fit asks for no more tokens than the server's context has room for, behind a prompt that has at least Prompt tokens. One that has no
 	// room for any is refused with an inference.Overflow.
 	Fit    bool
@@ -246,7 +248,11 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	defer cancel()
 	started := time.Now()
 	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens}
-	cut, failure := f.fit(asking, &client, c, at)
+	fit := f.fit
+	if c.Tokens != nil {
+		fit = f.fitTokens
+	}
+	cut, failure := fit(asking, &client, c, at)
 	defer func() {
 		if answer == nil {
 			cut.response.Done()

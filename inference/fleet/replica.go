@@ -56,7 +56,7 @@ func outcomeOf(f *inference.Failure) outcome {
 		return throttled
 	case f.Away:
 		return away
-	case f.Class == events.ClassInternal, f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout:
+	case f.Class == events.ClassInternal, f.Overflow != nil, f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout:
 		return refused
 	case f.Status == 0 && f.Class == events.ClassEndpoint && !errors.Is(f.Err, context.DeadlineExceeded):
 		return broken

@@ -58,10 +58,7 @@ func (p *prober) add(level, check, do, format string, args ...any) {
 // begin with "endpoint"; where that is trouble there are no others.
 func Server(ctx context.Context, ask Ask, model string, s runfile.Sampling) []Finding {
 	p := &prober{ask: ask, model: model, sampling: s}
-	messages := []inference.Message{
-		{Role: "system", Content: "You are a coding agent. Use the tools."},
-		{Role: "user", Content: "Which files are in the current folder? Call the tool list_dir with the path \".\" to find out."},
-	}
+	messages := question()
 	first, err := p.turn(ctx, messages, "")
 	if err != nil {
 		p.failed(err)
@@ -77,22 +74,38 @@ func Server(ctx context.Context, ask Ask, model string, s runfile.Sampling) []Fi
 	return p.findings
 }
 
+// question is what the model is asked.
+func question() []inference.Message {
+	return []inference.Message{
+		{Role: "system", Content: "You are a coding agent. Use the tools."},
+		{Role: "user", Content: "Which files are in the current folder? Call the tool list_dir with the path \".\" to find out."},
+	}
+}
+
 // turn asks for one turn, as the generator does.
 func (p *prober) turn(ctx context.Context, messages []inference.Message, choice string) (*inference.Response, error) {
+	answer, err := p.ask(ctx, p.request(messages, choice))
+	if err == nil && len(answer.Choices) != 1 {
+		return nil, fmt.Errorf("%d choices instead of 1", len(answer.Choices))
+	}
+	return answer, err
+}
+
+// maxTokens is the most tokens of an answer.
+const maxTokens = 512
+
+// request asks for one turn with a tool.
+func (p *prober) request(messages []inference.Message, choice string) inference.Request {
 	s := p.sampling
-	s.MaxTokens = min(s.MaxTokens, 512)
-	answer, err := p.ask(ctx, inference.Request{
+	s.MaxTokens = min(s.MaxTokens, maxTokens)
+	return inference.Request{
 		Model: p.model, Messages: messages, Sample: inference.NewSample(s), Seed: inference.NewSeed(s, 1), Extra: s.ExtraBody, ToolChoice: choice,
 		Tools: []inference.Tool{{Type: "function", Function: inference.Description{
 			Name: "list_dir", Description: "List the files of a folder.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
 		}}},
 		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
-	})
-	if err == nil && len(answer.Choices) != 1 {
-		return nil, fmt.Errorf("%d choices instead of 1", len(answer.Choices))
 	}
-	return answer, err
 }
 
 // failed says why there is no first turn.
@@ -157,16 +170,7 @@ func (p *prober) extends(ctx context.Context, messages []inference.Message, turn
 	if turn.TextOnly || prompt == nil {
 		return // said by the checks of tokens
 	}
-	next := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
-	answers := []inference.Message{{Role: "user", Content: "Go on."}}
-	if len(turn.ToolCalls) > 0 {
-		answers = nil
-	}
-	for _, c := range turn.ToolCalls {
-		next.ToolCalls = append(next.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
-		answers = append(answers, inference.Message{Role: "tool", ToolCallID: c.ID, Content: "README.md\nmain.go"})
-	}
-	second, err := p.turn(ctx, append(append(slices.Clone(messages), next), answers...), "")
+	second, err := p.turn(ctx, follow(messages, turn), "")
 	if err != nil {
 		p.add(Trouble, "two turns", "see that the chat template takes the model's answer and the tool's result back", "the second turn failed: %.300s", err)
 		return
@@ -187,6 +191,20 @@ func (p *prober) extends(ctx context.Context, messages []inference.Message, turn
 		return
 	}
 	p.add(OK, "two turns", "", "the second turn's prompt extends the first turn's %d tokens", len(known))
+}
+
+// follow is a conversation with a turn, and with what answers it.
+func follow(messages []inference.Message, turn events.TurnSampled) []inference.Message {
+	next := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
+	answers := []inference.Message{{Role: "user", Content: "Go on."}}
+	if len(turn.ToolCalls) > 0 {
+		answers = nil
+	}
+	for _, c := range turn.ToolCalls {
+		next.ToolCalls = append(next.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
+		answers = append(answers, inference.Message{Role: "tool", ToolCallID: c.ID, Content: "README.md\nmain.go"})
+	}
+	return append(append(slices.Clone(messages), next), answers...)
 }
 
 // processedAdvice is how servers are made to give the log-probabilities of what was sampled.

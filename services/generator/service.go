@@ -160,24 +160,29 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Roll
 	if err != nil {
 		return events.TurnSampled{}, nil, err
 	}
-	answer, err := s.servers.Complete(ctx, fleet.Call{
+	request := func(model string, most int) inference.Request {
+		sample := inference.NewSample(cfg.Sampling)
+		sample.MaxTokens = most
+		return inference.Request{
+			Model: model, Messages: p.messages, Tools: offered,
+			Sample:   sample,
+			Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
+			Extra:    cfg.Sampling.ExtraBody,
+			Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
+		}
+	}
+	call := fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
 		Sampling: cfg.Sampling,
 		Fit:      true, Prompt: p.least, Spare: p.spare,
-		Request: func(model string, most int) any {
-			sample := inference.NewSample(cfg.Sampling)
-			sample.MaxTokens = most
-			return inference.Request{
-				Model: model, Messages: p.messages, Tools: offered,
-				Sample:   sample,
-				Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
-				Extra:    cfg.Sampling.ExtraBody,
-				Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
-			}
-		},
+		Request: func(model string, most int) any { return request(model, most) },
 		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
-	})
+	}
+	if cfg.EndpointAPI == runfile.APITokens {
+		byTokens(&call, r, request)
+	}
+	answer, err := s.servers.Complete(ctx, call)
 	if err != nil {
 		return events.TurnSampled{}, nil, err
 	}

@@ -58,6 +58,7 @@ var guarantees = []struct {
 		{"A sample of a harness is exactly what its server was asked and answered.", names("TestSamplesAreWhatWasAsked TestExactContinuation TestBranches")},
 		{"The log holds the ids and log-probabilities of sampled tokens bit by bit, and readers take packed and plain ones.", names("TestPackedRoundTrip TestRecordedColumns TestPlainTokens TestHostileColumns")},
 		{"A token's policy version was reported by the server and published before. Otherwise it is -1, or the turn is refused.", names("TestReportedVersions TestSampledTurns TestFaultsOfTheServer")},
+		{"A run that asks by tokens trains on exactly what the model saw and sampled: one sample, after a restart too, and what contradicts it is refused.", names("TestTokensInTokensOut TestTokensOfSteps TestTokensAfterAKill TestTokensIn TestHostileTokens")},
 		{"A conversation that fills the server's context ends its rollout, which is scored as it stands and is no failure.", names("TestContextFull TestContextLimitIsAsked TestOverflow TestContextLimit")},
 		{"A rollout that sums its work up is trained on each token that it sampled once, and a summary on the log is never asked for again.", names("TestSummary TestSummaryFails TestKilledBehindASummary TestSummariesInABatch")},
 		{"A model's reasoning is recorded and goes back in the fields in which the server gave it.", names("TestReasoningGoesBack TestReasoningColumn TestReasoningIsExported")},

@@ -1,0 +1,40 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// fitTokens asks for one turn as tokens, for no more of them than the context has room for. The prompt's length is known here before the server is asked to sample, so that a
+// prompt that does not fit is no guess.
+func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
+	fit := func(prompt int) (most int, full *inference.Failure) {
+		c.Prompt, most = prompt, c.Config.Sampling.MaxTokens
+		limit := f.contextOf(ctx, client, c, at)
+		if limit == 0 {
+			return most, nil
+		}
+		if c.scarce(limit, prompt) {
+			return 0, scarceRoom(limit, prompt)
+		}
+		room := inference.Room(limit, prompt)
+		if room < 1 {
+			return 0, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
+				Err: fmt.Errorf("the prompt has %d tokens, and the context %d", prompt, limit)}
+		}
+		if room < most {
+			most, answer.limit, answer.most = room, limit, room
+		}
+		return most, nil
+	}
+	response, err := client.CompleteTokens(ctx, at.url, c.Tokens(at.model), fit)
+	if err != nil && !errors.As(err, &failure) {
+		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
+	}
+	answer.response = response
+	return answer, failure
+}

@@ -1,0 +1,69 @@
+package inference
+
+import "slices"
+
+// Bounds of what templates do at the end of an answer, in tokens.
+const (
+	// closing is how many tokens a template puts behind an answer at most: the end of the turn and a line break are two.
+	closing = 4
+	// emptyThoughts is how many tokens a template adds to its last message alone: an empty block of thoughts has two to four.
+	emptyThoughts = 8
+	// enough is how many tokens must agree where the last one alone proves nothing: it may be any word.
+	enough = 3
+)
+
+// endOf is where in a rendering the messages end that another rendering, of these alone, ends with. A template may write an empty block of thoughts
+// into a message only while it is the last one. ok is false where the renderings differ in any other way.
+func endOf(old, whole []int32) (end int, ok bool) {
+	same := 0
+	for same < min(len(old), len(whole)) && old[same] == whole[same] {
+		same++
+	}
+	rest := old[same:]
+	for range emptyThoughts + 1 {
+		if len(rest) == 0 {
+			return same, same == len(old) // nothing of the last message agrees, unless all of it did
+		}
+		if len(rest) <= len(whole)-same && slices.Equal(rest, whole[same:same+len(rest)]) {
+			return same + len(rest), true
+		}
+		rest = rest[1:]
+	}
+	return 0, false
+}
+
+// join is what a prompt adds behind a sample: the tokens of the messages since, which the rendering whole has behind end, with as much of what the template puts behind an
+// answer as the sample does not end with itself. Samples end with a stop token, which may be the template's own (as Qwen's), another one, or the first token
+// of the next message (as GLM's); a sample that was cut, which is what unsure says, may end with any word. ok is false where the sample's end is not found.
+func join(sample, whole []int32, end int, unsure bool) (added []int32, ok bool) {
+	if at, found := meets(sample, whole, end, unsure); found {
+		return whole[at:], true
+	}
+	if unsure || len(sample) == 0 {
+		return nil, false
+	}
+	at, found := meets(sample[:len(sample)-1], whole, end, true) // it stopped with a token that the template does not know
+	if !found {
+		return nil, false
+	}
+	return whole[at:], true
+}
+
+// meets is the place near the end of a message in a rendering up to which most of a sample's last tokens stand there.
+func meets(sample, whole []int32, end int, unsure bool) (at int, found bool) {
+	least := 1
+	if unsure {
+		least = max(1, min(enough, len(sample)))
+	}
+	most := 0
+	for place := min(end+1, len(whole)); place >= max(0, end-closing); place-- {
+		n := 0
+		for n < min(len(sample), place) && sample[len(sample)-1-n] == whole[place-1-n] {
+			n++
+		}
+		if n >= least && n > most {
+			at, most = place, n
+		}
+	}
+	return at, most > 0
+}

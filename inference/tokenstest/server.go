@@ -1,0 +1,240 @@
+package tokenstest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// Server is an inference server whose model is "m".
+type Server struct {
+	*httptest.Server
+	Template  Template
+	Tokenizer Tokenizer
+	// Say is what the model samples behind a prompt, and why it ends; "" is a stop token.
+	Say func(prompt string) (text, finish string)
+	// Refuse answers requests for tokens with a status, as vLLM does without --enable-scale-out (403) and older versions do (404).
+	Refuse int
+	// Older versions have no output_mode, and Oldest name tokens of log-probabilities by texts.
+	Older, Oldest bool
+	// Change changes an answer; path is that of the request.
+	Change func(path string, answer map[string]any)
+	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
+	Context int
+
+	mu       sync.Mutex
+	prompts  [][]int32
+	sampled  [][]int32
+	requests map[string]int
+}
+
+// Turn is what the model saw, and what it sampled.
+type Turn struct{ Prompt, Sampled []int32 }
+
+// New starts a server.
+func New(t testing.TB, template string, say func(prompt string) (text, finish string)) *Server {
+	t.Helper()
+	shape, known := Templates[template]
+	if !known {
+		t.Fatalf("no template %s", template)
+	}
+	s := &Server{Template: shape, Say: say, requests: map[string]int{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]any{"data": []any{map[string]any{"id": "m", "owned_by": "vllm", "max_model_len": s.context()}}})
+	})
+	for path, answer := range map[string]func(json.RawMessage) map[string]any{
+		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate, "/v1/chat/completions/derender": s.derender,
+	} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			var body json.RawMessage
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Errorf("request to %s: %v", path, err)
+			}
+			s.mu.Lock()
+			s.requests[path]++
+			s.mu.Unlock()
+			if s.Refuse != 0 {
+				w.WriteHeader(s.Refuse)
+				fmt.Fprint(w, `{"error":{"message":"Scale-out endpoints are disabled."}}`)
+				return
+			}
+			made := answer(body)
+			if refusal, refused := made["refused"]; refused {
+				w.WriteHeader(http.StatusBadRequest)
+				json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal, "code": 400}})
+				return
+			}
+			if s.Change != nil {
+				s.Change(path, made)
+			}
+			json.NewEncoder(w).Encode(made)
+		})
+	}
+	s.Server = httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *Server) context() int {
+	if s.Context == 0 {
+		return 1 << 20
+	}
+	return s.Context
+}
+
+// Turns are those that were sampled.
+func (s *Server) Turns() (turns []Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.prompts {
+		turns = append(turns, Turn{s.prompts[i], s.sampled[i]})
+	}
+	return turns
+}
+
+// Requests is how many came for a path.
+func (s *Server) Requests(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests[path]
+}
+
+func refused(format string, args ...any) map[string]any {
+	return map[string]any{"refused": fmt.Sprintf(format, args...)}
+}
+
+// render answers with the request for generate, as vLLM's render does: fields that nobody set are null.
+func (s *Server) render(body json.RawMessage) map[string]any {
+	var in struct {
+		Model     string            `json:"model"`
+		Messages  []Message         `json:"messages"`
+		Tools     []json.RawMessage `json:"tools"`
+		Prompts   *bool             `json:"add_generation_prompt"`
+		MaxTokens int               `json:"max_tokens"`
+		Logprobs  bool              `json:"logprobs"`
+		Top       *int              `json:"top_logprobs"`
+		Seed      *int64            `json:"seed"`
+		Stop      []string          `json:"stop"`
+		Salt      *string           `json:"cache_salt"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return refused("%v", err)
+	}
+	ids := s.Tokenizer.Encode(s.Template.Render(in.Messages, in.Prompts == nil || *in.Prompts), false)
+	if len(ids)+in.MaxTokens > s.context() {
+		return refused("This model's maximum context length is %d tokens. However, your prompt has %d input tokens.", s.context(), len(ids))
+	}
+	params := map[string]any{"max_tokens": in.MaxTokens, "temperature": 1, "seed": in.Seed, "stop": in.Stop, "skip_special_tokens": false, "detokenize": true}
+	if in.Logprobs {
+		params["logprobs"] = in.Top
+	}
+	calls := 0
+	for _, m := range in.Messages {
+		calls += len(m.ToolCalls)
+	}
+	return map[string]any{
+		"request_id": "chatcmpl-1", "token_ids": ids, "sampling_params": params, "model": in.Model, "cache_salt": in.Salt, "priority": 0, "stream": false,
+		"token_offsets": nil, "features": nil, "reasoning_ended": nil, "return_token_ids": true, "output_mode": "tokens",
+		"parse_context": map[string]any{"tools": in.Tools, "tool_choice": "auto", "history_tool_call_cnt": calls},
+	}
+}
+
+// generate samples.
+func (s *Server) generate(body json.RawMessage) map[string]any {
+	var in struct {
+		IDs     []int32         `json:"token_ids"`
+		Mode    string          `json:"output_mode"`
+		Context json.RawMessage `json:"parse_context"`
+		Returns bool            `json:"return_token_ids"`
+		Params  struct {
+			MaxTokens *int `json:"max_tokens"`
+			Logprobs  *int `json:"logprobs"`
+		} `json:"sampling_params"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return refused("%v", err)
+	}
+	if s.Older {
+		in.Mode = "tokens"
+	}
+	switch {
+	case len(in.IDs) == 0 || slices.Min(in.IDs) < 0:
+		return refused("token_ids")
+	case in.Params.MaxTokens == nil || in.Params.Logprobs == nil:
+		return refused("max_tokens or logprobs are missing")
+	case in.Mode == "derender" && in.Context == nil:
+		return refused("output_mode='derender' requires parse_context on a server with a tool or reasoning parser. Use the one returned by /render.")
+	}
+	text, finish := s.Say(s.Tokenizer.Decode(in.IDs))
+	if finish == "" {
+		finish = "stop"
+	}
+	ids := s.Tokenizer.Encode(text, true)
+	if most := min(*in.Params.MaxTokens, s.context()-len(in.IDs)); len(ids) > most {
+		ids, finish = ids[:most], "length"
+	}
+	s.mu.Lock()
+	s.prompts, s.sampled = append(s.prompts, in.IDs), append(s.sampled, ids)
+	s.mu.Unlock()
+	message := s.Template.Read(s.Tokenizer.Decode(ids))
+	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil, "weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
+	var entries []any
+	for i, id := range ids {
+		entry := map[string]any{"logprob": Logprob(i), "top_logprobs": []any{}}
+		switch {
+		case in.Mode == "derender":
+			entry["token"] = s.Tokenizer.Decode(ids[i : i+1])
+		case s.Oldest:
+			entry["token"] = fmt.Sprintf("token_id:%d", id)
+		default:
+			entry["token_id"] = id
+		}
+		entries = append(entries, entry)
+	}
+	choice["logprobs"] = map[string]any{"content": entries}
+	answer := map[string]any{
+		"request_id": "generate-tokens-1", "model": "m", "output_mode": in.Mode, "choices": []any{choice},
+		"usage": map[string]any{"prompt_tokens": len(in.IDs), "completion_tokens": len(ids)},
+	}
+	if in.Returns && !s.Older {
+		answer["prompt_token_ids"] = in.IDs
+	}
+	if in.Mode == "derender" {
+		choice["message"], choice["finish_reason"] = message, ending(message, finish)
+	}
+	return answer
+}
+
+// Logprob is the log-probability of a turn's token.
+func Logprob(i int) float32 { return -float32(i%7) / 8 }
+
+func ending(m Message, finish string) string {
+	if len(m.ToolCalls) > 0 && finish == "stop" {
+		return "tool_calls"
+	}
+	return finish
+}
+
+// derender reads the message in what was sampled.
+func (s *Server) derender(body json.RawMessage) map[string]any {
+	var in struct {
+		Response struct {
+			Choices []struct {
+				IDs    []int32 `json:"token_ids"`
+				Finish string  `json:"finish_reason"`
+			} `json:"choices"`
+		} `json:"generate_response"`
+		Chat json.RawMessage `json:"chat_request"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil || len(in.Response.Choices) != 1 || in.Chat == nil {
+		return refused("derender: %v", err)
+	}
+	choice := in.Response.Choices[0]
+	message := s.Template.Read(s.Tokenizer.Decode(choice.IDs))
+	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": ending(message, choice.Finish)}}}
+}
