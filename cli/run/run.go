@@ -131,6 +131,8 @@ type RunSummary struct {
 	Forfeits      *forfeits        `json:"forfeits,omitempty"`
 	// Endings counts the finished rollouts by why they ended.
 	Endings map[string]int `json:"endings,omitempty"`
+	// LogprobGaps are what the first feed's trainer stated, by step.
+	LogprobGaps []ledger.StepGap `json:"logprob_gaps,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
@@ -165,6 +167,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string) (RunSummary, 
 	}
 	s.Forfeits, s.Endings = forfeitsOf(l), endingsOf(l)
 	s.Rewards = l.RewardCurve(l.FirstFeed())
+	s.LogprobGaps = l.Gaps(l.FirstFeed())
 	return s, nil
 }
 
@@ -247,6 +250,7 @@ func newRunShow(g *app.Global) *cobra.Command {
 			if s.Forfeits != nil {
 				fmt.Fprintf(w, "forfeits: %s\n", app.Clean(s.Forfeits.String()))
 			}
+			printGaps(w, s.LogprobGaps)
 			if len(s.Rewards) > 0 {
 				app.Plot(w, "mean reward by step", s.Rewards)
 			}
