@@ -61,8 +61,8 @@ def logprob_gap(batch: Batch, logprobs: Any, *, version: int, shifted: bool = Fa
         token = int(np.flatnonzero(mask)[i])
         row = int(np.searchsorted(batch.offsets, token, side="right")) - 1
         raise ValueError(
-            f"the log-probability of token {token - int(batch.offsets[row])} of sample {row} is {ours[i]} where the sampler's is {theirs[i]}: "
-            f"log-probabilities are finite, and at most {MOST:.0f} nats apart"
+            f"the log-probability of token {token - int(batch.offsets[row])} of sample {row} is {ours[i]} "
+            f"where the sampler's is {theirs[i]}: log-probabilities are finite, and at most {MOST:.0f} nats apart"
         )
     size, cut = np.abs(difference), np.clip(difference, -CUT, CUT)
     divergence = np.maximum(np.expm1(cut) - cut, 0)  # rounding may give less than nothing
@@ -80,7 +80,9 @@ def _of_tokens(batch: Batch, logprobs: Any, shifted: bool, known: npt.NDArray[np
     if isinstance(logprobs, Sequence):
         rows = [_array(row) for row in logprobs]
         if [row.shape for row in rows] != [(n,) for n in each.tolist()]:
-            raise ValueError(f"{len(rows)} rows of log-probabilities: want {samples}, one for each sample, of the lengths {_short(each.tolist())}")
+            raise ValueError(
+                f"{len(rows)} rows of log-probabilities: want {samples}, one for each sample, of the lengths {_short(each.tolist())}"
+            )
         out[known] = np.concatenate([*rows, np.zeros(0)])
         return out
     array = _array(logprobs)

@@ -1,7 +1,7 @@
 """How far a trainer's log-probabilities are from the sampler's, against figures computed by hand.
 
-The batch is that of handmade.rows: the samples ..00.11, ..0, .00 and ....111, of which 0 was sampled by version 3 and 1 by version 4, and token t of a
-sample has the log-probability -(t + 1) / 8.
+The batch is that of handmade.rows: the samples ..00.11, ..0, .00 and ....111, of which 0 was sampled by version 3 and 1 by version 4.
+Token t of a sample has the log-probability -(t + 1) / 8.
 """
 
 from __future__ import annotations
