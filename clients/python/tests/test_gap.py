@@ -117,9 +117,10 @@ def test_extreme_values_stay_finite() -> None:
     for far, divergence in ((800.0, math.expm1(20) - 20), (-800.0, math.expm1(-20) + 20)):
         gap = batch.logprob_gap(sampled + far, version=3)
         assert gap is not None and gap.mean_abs == gap.max_abs == 800 and gap.kl == pytest.approx(divergence)
-    for tiny in (0.0, 1e-17, -1e-17, 1e-9, 3e-8):
-        gap = batch.logprob_gap(sampled + tiny, version=3)
-        assert gap is not None and 0 <= gap.kl < 1e-14 and gap.mean_abs <= gap.max_abs
+    for k in range(-50, 51):
+        gap = batch.logprob_gap(sampled + k * 1e-9, version=3)
+        assert gap is not None and gap.mean_abs <= gap.max_abs
+        assert gap.kl >= 0 and gap.kl == pytest.approx((k * 1e-9) ** 2 / 2, rel=1e-3)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, -3.4e38])
