@@ -80,7 +80,10 @@ func TestGapPausesTheRun(t *testing.T) {
 		t.Fatalf("a large gap: %v", got)
 	}
 	paused := decidertest.Data[events.RunPaused](t, facts[0])
-	for _, part := range []string{"step 2", "1.25 nats", "77 tokens", "limits.logprob_gap 0.5", "largest 8.25", "KL 1.5", "weights", "temperature", "rondo doctor --endpoint", "kernels", "rondo run resume r"} {
+	for _, part := range []string{
+		"step 2", "1.25 nats", "77 tokens", "limits.logprob_gap 0.5", "largest 8.25", "KL 1.5",
+		"weights", "temperature", "rondo doctor --endpoint", "kernels", "rondo run resume r",
+	} {
 		if !strings.Contains(paused.Reason, part) {
 			t.Errorf("the reason %q does not say %q", paused.Reason, part)
 		}
