@@ -22,9 +22,11 @@ type BatchReady struct {
 	Staleness    int64         `json:"staleness"`   // policy version at the decision − MinVersion
 }
 
-// BatchConsumed says that the trainer has taken the step; the feed may go on.
+// BatchConsumed says that the trainer has taken the step; the feed may go on. A step may be stated again, after a rewind or with what is measured later.
 type BatchConsumed struct {
 	Step int64 `json:"step" jsonschema:"minimum=1"`
+	// LogprobGap is absent where the trainer does not measure it, or has no token to compare.
+	LogprobGap *LogprobGap `json:"logprob_gap,omitempty"`
 }
 
 // BatchCheckpointed says that the trainer has saved its state through this step; a crash resumes from here.

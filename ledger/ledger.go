@@ -32,6 +32,7 @@ type feed struct {
 	member   map[string]bool   // rollout → stands in its group's batch
 	masked   map[string]string // rollout → why it does not
 	dropped  map[string]drop
+	gaps     map[int64]events.LogprobGap // step → what its trainer stated
 }
 
 // drop is why a feed does not train on a group.
@@ -132,6 +133,7 @@ func (l *Ledger) batch(e events.Event) error {
 			return err
 		}
 		f.consumed = max(f.consumed, consumed.Step)
+		f.gap(consumed)
 	case events.BatchRewoundType:
 		rewound, err := events.Data[events.BatchRewound](e)
 		if err != nil {

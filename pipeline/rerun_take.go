@@ -24,7 +24,7 @@ func (w *rerun) take(e events.Event) error {
 	case w.Outcome != nil && (e.Type == events.RolloutScoredType || e.Type == events.RolloutFailedType):
 		return w.outcome(e)
 	case e.Type == events.BatchConsumedType:
-		return w.trainerTakes(e.Entity)
+		return w.trainerTakes(e)
 	case e.Type.Kind() == events.BatchConsumedType.Kind():
 		return nil // checkpoints are the recorded trainer's own
 	case e.Type == events.RunClosedType:

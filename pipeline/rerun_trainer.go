@@ -10,19 +10,25 @@ import (
 // pace is how far a feed's trainer is.
 type pace struct {
 	ready, consumed int64
+	taken           int64 // last step that the recorded trainer took
 	// owed are the batches that the recorded trainer took before they were there in the new run.
 	owed int
 	free bool // the recorded run has no such trainer: batches are taken at once
 }
 
-// trainerTakes: the recorded trainer took a batch.
-func (w *rerun) trainerTakes(feed string) error {
-	p := w.feeds[feed]
+// trainerTakes: the recorded trainer took a batch. A step that it states again, after a rewind or with its logprob_gap, is no other batch.
+func (w *rerun) trainerTakes(e events.Event) error {
+	p := w.feeds[e.Entity]
 	if p == nil {
 		return nil // the new run has no such feed
 	}
+	consumed, err := events.Data[events.BatchConsumed](e)
+	if err != nil || consumed.Step <= p.taken {
+		return err
+	}
+	p.taken = consumed.Step
 	p.owed++
-	return w.consume(feed, p)
+	return w.consume(e.Entity, p)
 }
 
 // trainerSees: the new run has a batch more.

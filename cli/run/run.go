@@ -132,6 +132,8 @@ type RunSummary struct {
 	// Endings counts the finished rollouts by why they ended.
 	Endings   map[string]int `json:"endings,omitempty"`
 	Summaries *summaries     `json:"summaries,omitempty"`
+	// LogprobGaps are what the first feed's trainer stated, by step.
+	LogprobGaps []ledger.StepGap `json:"logprob_gaps,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
@@ -166,6 +168,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string) (RunSummary, 
 	}
 	s.Forfeits, s.Endings, s.Summaries = forfeitsOf(l), endingsOf(l), summariesOf(l)
 	s.Rewards = l.RewardCurve(l.FirstFeed())
+	s.LogprobGaps = l.Gaps(l.FirstFeed())
 	return s, nil
 }
 
@@ -251,6 +254,7 @@ func newRunShow(g *app.Global) *cobra.Command {
 			if s.Forfeits != nil {
 				fmt.Fprintf(w, "forfeits: %s\n", app.Clean(s.Forfeits.String()))
 			}
+			printGaps(w, s.LogprobGaps)
 			if len(s.Rewards) > 0 {
 				app.Plot(w, "mean reward by step", s.Rewards)
 			}

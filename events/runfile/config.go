@@ -121,6 +121,8 @@ type Limits struct {
 	// NoSignalGroups pauses the run when at most one in 20 of that many latest groups was batched, as where all rewards of a group are equal;
 	// 0 does not.
 	NoSignalGroups int `json:"no_signal_groups,omitempty" yaml:"no_signal_groups"`
+	// LogprobGap pauses the run when the first feed's trainer states a logprob_gap whose mean_abs, in nats, is larger; 0 does not.
+	LogprobGap float64 `json:"logprob_gap,omitempty" yaml:"logprob_gap"`
 	// BudgetTokens pauses the run when its turns have had as many prompt and completion tokens together; 0 is no bound. Resumed, it
 	// gets as many again.
 	BudgetTokens int64 `json:"budget_tokens,omitempty" yaml:"budget_tokens"`

@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -52,6 +53,8 @@ func TestFeatures(t *testing.T) {
 		"negative window":       {func(c *RunConfig) { c.Limits.FailureWindow = -1 }, "failure_window -1"},
 		"untrainable":           {func(c *RunConfig) { c.Limits.UntrainableGroups = -7 }, "untrainable_groups -7"},
 		"no signal":             {func(c *RunConfig) { c.Limits.NoSignalGroups = 5000 }, "no_signal_groups 5000"},
+		"a negative gap":        {func(c *RunConfig) { c.Limits.LogprobGap = -0.5 }, "logprob_gap -0.5"},
+		"no gap":                {func(c *RunConfig) { c.Limits.LogprobGap = math.NaN() }, "logprob_gap NaN"},
 		"negative groups":       {func(c *RunConfig) { c.Limits.HopelessGroups = -1 }, "hopeless_groups -1"},
 	} {
 		t.Run(name, func(t *testing.T) {

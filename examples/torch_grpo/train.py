@@ -57,6 +57,12 @@ class Trainer:
             os.fsync(file.fileno())
         new.rename(path)
 
+    def gap(self, batch, temperature):
+        """How far the model is from the sampler on what it sampled itself, before it is trained on it; None where it sampled nothing of the batch."""
+        with torch.no_grad():
+            found = log_probabilities(self.model, batch.to_torch().input_ids, temperature)
+        return batch.logprob_gap(found, version=self.step, shifted=True)
+
     def train(self, batch, temperature):
         """One step: some passes over the batch in mini-batches. The same batch and state give the same weights."""
         order = torch.Generator().manual_seed(batch.step)
@@ -83,7 +89,7 @@ def main(args):
             print(f"going on from step {trainer.step}", flush=True)
             feed.publish_weights(trainer.model.state_dict(), version=trainer.step, through_step=trainer.step)
         for batch in feed:
-            feed.consumed(batch)
+            feed.consumed(batch, logprob_gap=trainer.gap(batch, temperature))
             trainer.train(batch, temperature)
             trainer.save(args.checkpoint)
             feed.publish_weights(trainer.model.state_dict(), version=batch.step, through_step=batch.step)

@@ -53,7 +53,7 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 	case *events.FeedbackRecorded:
 		return s.admitFeedback(ctx, cfg, fact, p)
 	case *events.BatchConsumed:
-		return s.admitStep(ctx, cfg, fact, "step", p.Step)
+		return s.admitConsumed(ctx, cfg, fact, p)
 	case *events.BatchCheckpointed:
 		return s.admitStep(ctx, cfg, fact, "step", p.Step)
 	case *events.BatchRewound:

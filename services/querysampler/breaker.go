@@ -43,6 +43,9 @@ func (d *Decider) hopeless() int {
 // more until an operator has seen to it, and the fleet works for the others.
 func (d *Decider) mustStop(s state) (class, why string) {
 	budget := d.cfg.Limits.BudgetTokens
+	if class, why := d.gapTooLarge(s.Gap); class != "" {
+		return class, why
+	}
 	switch {
 	case d.maxBytes > 0 && float64(s.Bytes) > topology.FullAt*float64(d.maxBytes):
 		return events.PauseFull, fmt.Sprintf("the run's stream is %.0f %% full", 100*float64(s.Bytes)/float64(d.maxBytes))
@@ -66,7 +69,7 @@ func (d *Decider) mustStop(s state) (class, why string) {
 // pause makes the fact. Its class is left out where a run from before there were classes pauses, so that it decides again as it did.
 func (d *Decider) pause(p *plan, s state, class, why string) {
 	paused := events.RunPaused{Reason: why}
-	if d.cfg.Limits.HopelessGroups > 0 || class == events.PauseBudget {
+	if d.cfg.Limits.HopelessGroups > 0 || class == events.PauseBudget || class == events.PauseLogprobGap {
 		paused.Class = class
 	}
 	p.add(events.New(d.run, events.RunPausedType, d.run, fmt.Sprintf("%s-%d", class, s.Pauses), paused))
@@ -86,6 +89,7 @@ func applyResumed(s *state) {
 	}
 	s.Paused, s.PausedBy, s.Unanswered, s.Troubles = false, "", 0, nil
 	s.Outcomes, s.Failures, s.Fates = "", nil, ""
+	s.Gap.resumed()
 }
 
 // passed: a rollout of the run's own got past a stage.

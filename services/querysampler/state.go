@@ -41,6 +41,7 @@ type state struct {
 	// Spent is how many prompt and completion tokens turns have had since the budget was granted.
 	Spent    int64  `json:"spent,omitempty"`
 	PausedBy string `json:"paused_by,omitempty"` // the class of the last pause
+	Gap      gapped `json:"gap,omitzero"`
 
 	// Running counts the uncovered groups that are not complete. The rest is of feeds that cut batches by tokens.
 	Running         int64   `json:"running"`
@@ -193,6 +194,8 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applyDropped(tx, s, e)
 	case events.BatchReadyType:
 		return d.applyReady(tx, s, e)
+	case events.BatchConsumedType:
+		return d.applyConsumed(s, e)
 	case events.WeightsPublishedType:
 		return d.applyPublished(tx, s, e)
 	}

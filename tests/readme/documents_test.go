@@ -41,6 +41,7 @@ func TestExcerpts(t *testing.T) {
 		{"README.md", "```yaml\npolicy: ", "examples/run.yaml"},
 		{"docs/guide/engines.md", "```yaml\npolicy: ", "examples/run.yaml"},
 		{"docs/guide/trainers.md", "```python\nstep = ", "examples/trainer.py"},
+		{"docs/guide/trainers.md", "```python\n    def gap", "examples/torch_grpo/train.py"},
 	} {
 		_, rest, ok := strings.Cut(read(t, filepath.Join(root, c.document)), c.block)
 		excerpt, _, _ := strings.Cut(rest, "```")

@@ -13,6 +13,7 @@ from .client import AsyncClient
 from .columns import Ragged, Spans
 from .errors import ConnectError, Damaged, DoorError, Failed, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
 from .feed import AsyncFeed
+from .gap import LogprobGap
 from .intake import Answer
 from .sync import Client, Feed
 from .traffic import sampled
@@ -32,6 +33,7 @@ __all__ = [
     "DoorError",
     "Failed",
     "Feed",
+    "LogprobGap",
     "Message",
     "NotFound",
     "NotTaken",

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from .columns import Array, Ragged, Spans, dense, ragged, spans
 from .errors import Damaged
+from .gap import LogprobGap, logprob_gap
 
 if TYPE_CHECKING:
     from .tensors import Tensors
@@ -150,6 +151,18 @@ class Batch:
         """Sampled tokens of each sample's rollout over all of its samples, the normaliser of one that split: int32 [B]."""
         found: npt.NDArray[np.int32] = self.column("rollout_sampled")
         return found
+
+    def logprob_gap(self, logprobs: Any, *, version: int, shifted: bool = False) -> LogprobGap | None:
+        """How far the trainer's log-probabilities are from the sampler's; give it to `Feed.consumed`. Computed in float64.
+
+        Compared are the sampled tokens whose policy version is `version`, that of the weights that computed `logprobs`: of other
+        versions both would rightly differ. None when the batch has no such token.
+
+        logprobs: natural log-probabilities of the batch's tokens before this step's update, with the run's temperature: a numpy array
+        or torch tensor, flat [N] or padded on the right [B, S], or a list of B rows. shifted: each row, or the flat array, lacks its
+        first token, as `logits[:, :-1]` gives them. ValueError when the shape is another, or a value is no log-probability.
+        """
+        return logprob_gap(self, logprobs, version=version, shifted=shifted)
 
     @property
     def micro_batch_count(self) -> int:

@@ -16,6 +16,7 @@ from .client import AsyncClient
 from .connection import end, within
 from .errors import NotFound, RondoError
 from .facts import Fact, subject
+from .gap import LogprobGap
 from .objects import Ref, fetch
 from .weights import Weights
 
@@ -137,10 +138,14 @@ class AsyncFeed:
         """Name of the policy that the run trains, once the feed is open."""
         return str(self._config["policy"])
 
-    async def consumed(self, batch: Batch | int) -> None:
-        """State that a step was taken: the feed may go on. It waits until the fact is on the log."""
+    async def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None) -> None:
+        """State that a step was taken: the feed may go on. It waits until the fact is on the log.
+
+        logprob_gap: what `batch.logprob_gap` computed, None for nothing. It may be stated later, by a second call for the same step.
+        """
         await self.open()
-        await self._state("batch.consumed", "step", _step(batch))
+        more = {"logprob_gap": logprob_gap._asdict()} if logprob_gap else {}
+        await self._state("batch.consumed", "step", _step(batch), **more)
 
     async def checkpointed(self, batch: Batch | int) -> None:
         """State that the trainer's state through a step is saved."""
@@ -197,10 +202,10 @@ class AsyncFeed:
         elif consumed < self._after:
             await self._state("batch.consumed", "step", self._after)
 
-    async def _state(self, type: str, field: str, step: int) -> None:
+    async def _state(self, type: str, field: str, step: int, **more: Any) -> None:
         if self._speaks:
-            identity = f"{self._session}-{type.partition('.')[2]}-{step}"
-            await self._client.intake.state(self.run, type, self.feed, {field: step}, id=identity)
+            identity = "-".join((self._session, type.partition(".")[2], str(step), *more))
+            await self._client.intake.state(self.run, type, self.feed, {field: step, **more}, id=identity)
 
     def _start(self) -> None:
         self._reader = asyncio.get_running_loop().create_task(self._read())

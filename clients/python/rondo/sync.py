@@ -10,6 +10,7 @@ from typing import Any
 from .batch import Batch
 from .client import AsyncClient
 from .feed import AsyncFeed
+from .gap import LogprobGap
 from .intake import Answer
 from .loop import LoopThread
 from .trajectory import Message, Trajectory
@@ -282,9 +283,9 @@ class Feed:
         """Name of the policy that the run trains."""
         return self.asynchronous.policy
 
-    def consumed(self, batch: Batch | int) -> None:
+    def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None) -> None:
         """See AsyncFeed.consumed."""
-        self.client.loop.run(self.asynchronous.consumed(batch))
+        self.client.loop.run(self.asynchronous.consumed(batch, logprob_gap=logprob_gap))
 
     def checkpointed(self, batch: Batch | int) -> None:
         """See AsyncFeed.checkpointed."""
