@@ -28,7 +28,7 @@ type spread struct {
 // bin holds n numbers.
 type bin struct{ at, n int }
 
-// Up to exact, each number has a bin of its own; each doubling above has exact/2 of them.
+// Below exact, each number has a bin of its own; each doubling above has exact/2 of them.
 const exact = 512
 
 func binOf(v int64) int {
