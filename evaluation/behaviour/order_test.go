@@ -63,7 +63,7 @@ func interleaved(rng *rand.Rand, all [][]events.Event) (list []events.Event) {
 
 // TestOrder: rows do not depend on the order in which events of different rollouts come, whether or not versions are put together.
 func TestOrder(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		opened, all, completed := chains(t, rng, 40)
 		var first []Row
@@ -103,7 +103,7 @@ func difference(got, want []Row) string {
 // TestMemory: what is kept does not grow with the rollouts that are over.
 func TestMemory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	opened, all, completed := chains(t, rng, 1000)
+	opened, all, completed := chains(t, rng, 500)
 	f := New()
 	for _, e := range slices.Concat([]events.Event{opened}, interleaved(rng, all), []events.Event{completed}) {
 		if err := f.Apply(e); err != nil {
@@ -119,7 +119,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	var s spread
-	for range 200_000 {
+	for range 50_000 {
 		s.add(rng.Int64N(1 << (1 + rng.IntN(62))))
 	}
 	if len(s.bins) > 14_336 {
