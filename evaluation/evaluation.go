@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
 // Attempt is one rollout of a task.
@@ -31,6 +33,8 @@ type Attempt struct {
 	Cause      string `json:"cause,omitzero"`
 	Version    int64  `json:"version"`             // of the policy that sampled the last turn
 	Trajectory string `json:"trajectory,omitzero"` // the key of its object
+	// Behaviour is what the agent did, nil where that is not known.
+	Behaviour *behaviour.Rollout `json:"-"`
 }
 
 // Options are how figures are made of attempts. The zero value has the defaults.

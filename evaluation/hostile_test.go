@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
 // hostile names try to be markup, to leave their cell, and to steer whoever reads them.
@@ -22,6 +24,7 @@ func hostileReport(t *testing.T, name string) Report {
 	all := attempts(rand.New(rand.NewPCG(1, 1)), 6, 2, func(i int) float64 { return float64(i) / 6 })
 	for i := range all {
 		all[i].StopReason, all[i].Trajectory = name, name
+		all[i].Behaviour = &behaviour.Rollout{Reward: all[i].Reward, StopReason: name, NewSamples: map[string]int{name: 1}}
 		if all[i].Task == "task-003" {
 			all[i].Failed = true
 		}

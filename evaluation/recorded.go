@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/ledger"
@@ -16,6 +17,7 @@ import (
 type Recorded struct {
 	*ledger.Ledger
 	costs map[string]*cost
+	acts  *behaviour.Tracker
 	// Paused is why the run is paused; "" while it is not.
 	Paused string
 	// Opened is when the run was opened.
@@ -30,11 +32,12 @@ type cost struct {
 	calls, failures int
 	version         int64
 	trajectory      storage.Ref
+	did             *behaviour.Rollout // once it is over
 }
 
 // NewRecorded is a run of which nothing was read yet.
 func NewRecorded(run string) *Recorded {
-	return &Recorded{Ledger: ledger.New(run), costs: map[string]*cost{}}
+	return &Recorded{Ledger: ledger.New(run), costs: map[string]*cost{}, acts: behaviour.NewTracker()}
 }
 
 // ReadRecorded folds a recorded run.
@@ -54,6 +57,10 @@ func ReadRecorded(ctx context.Context, log *eventlog.Log, run string) (*Recorded
 // Take folds the next event.
 func (f *Recorded) Take(e events.Event) error {
 	if err := f.Apply(e); err != nil {
+		return err
+	}
+	over, err := f.acts.Apply(e)
+	if err != nil {
 		return err
 	}
 	if e.Type.Kind() == events.RunOpenedType.Kind() {
@@ -81,7 +88,7 @@ func (f *Recorded) Take(e events.Event) error {
 		c.version, c.trajectory = finished.MaxVersion, finished.Trajectory
 		return err
 	case events.RolloutScoredType, events.RolloutFailedType:
-		c.seconds = max(0, e.Time.Sub(c.began).Seconds())
+		c.seconds, c.did = max(0, e.Time.Sub(c.began).Seconds()), over
 	}
 	return nil
 }
@@ -141,7 +148,7 @@ func (f *Recorded) Attempts() (list []Attempt, notes []string) {
 		a := Attempt{
 			Rollout: r.ID, Task: r.Task, Failed: r.Failed, Turns: r.Turns, Tokens: r.Tokens, Sampled: r.Sampled,
 			ToolCalls: c.calls, ToolFailures: c.failures, Seconds: c.seconds, StopReason: r.StopReason,
-			Version: r.PolicyVersion, Trajectory: c.trajectory.Key,
+			Version: r.PolicyVersion, Trajectory: c.trajectory.Key, Behaviour: c.did,
 		}
 		switch {
 		case r.Scored:

@@ -1,6 +1,10 @@
 package evaluation
 
-import "time"
+import (
+	"time"
+
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
+)
 
 // Report is an evaluation as a reader wants it, in JSON by its tags, and by [WriteMarkdown], [WriteHTML] and
 // [WriteJUnit].
@@ -32,10 +36,12 @@ type CurvePoint struct {
 	Failed   int       `json:"failed"`
 	Pass     Estimate  `json:"pass"` // pass@1
 	Reward   Estimate  `json:"reward"`
+	// Behaviour is how the agents behaved.
+	Behaviour *behaviour.Row `json:"behaviour,omitzero"`
 }
 
 // Point is the summary as a point of a curve.
 func (s Summary) Point(version int64, run string, when time.Time) CurvePoint {
 	pass, _ := s.Pass(1) // without it there is no scored attempt
-	return CurvePoint{Version: version, Run: run, When: when, Tasks: s.Tasks, Attempts: s.Attempts, Failed: s.Failed, Pass: pass, Reward: s.Reward}
+	return CurvePoint{Version: version, Run: run, When: when, Tasks: s.Tasks, Attempts: s.Attempts, Failed: s.Failed, Pass: pass, Reward: s.Reward, Behaviour: s.Behaviour}
 }

@@ -52,11 +52,17 @@ func (r Report) sections() (all []section) {
 	for _, c := range r.Comparisons {
 		all = append(all, c.section(), c.tasks())
 	}
+	if s, ok := r.behaviour(); ok {
+		all = append(all, s)
+	}
 	if len(r.Conditions) > 0 {
 		all = append(all, r.conditions())
 	}
 	if len(r.Curve) > 0 {
 		all = append(all, r.versions())
+		if s, ok := r.behaviourByVersion(); ok {
+			all = append(all, s)
+		}
 	}
 	if r.OffPolicy != nil {
 		all = append(all, r.OffPolicy.section())

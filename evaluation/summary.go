@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
 // Summary is what the attempts of one policy on a set of tasks come to. Every estimate is a mean over tasks of each
@@ -39,6 +41,8 @@ type Summary struct {
 	Forfeits map[string]int `json:"forfeits,omitzero"`
 	// Failures counts the failed attempts by stage and class.
 	Failures map[string]int `json:"failures,omitzero"`
+	// Behaviour is how the agents of the attempts behaved.
+	Behaviour *behaviour.Row `json:"behaviour,omitzero"`
 	// Versions of the policy that sampled, in order.
 	Versions []int64 `json:"versions"`
 	// Notes are what a reader should know before believing the figures.
@@ -111,6 +115,7 @@ func Summarise(name string, attempts []Attempt, o Options) (Summary, error) {
 			s.Versions = append(s.Versions, a.Version)
 		}
 	}
+	s.Behaviour = behaved(attempts)
 	s.TurnCounts, s.TokenCounts = histogram(turns), histogram(tokens)
 	slices.Sort(s.Versions)
 	s.Versions = slices.Compact(s.Versions)

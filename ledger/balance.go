@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
@@ -102,15 +103,18 @@ func (l *Ledger) FirstFeed() string {
 	return NoFeed
 }
 
-// Read folds a run's whole stream.
-func Read(ctx context.Context, log *eventlog.Log, run string) (*Ledger, error) {
+// Read folds a run's whole stream. Other folds may read along.
+func Read(ctx context.Context, log *eventlog.Log, run string, others ...func(events.Event) error) (*Ledger, error) {
 	l := New(run)
+	folds := append([]func(events.Event) error{l.Apply}, others...)
 	for e, err := range log.All(ctx, run, 1) {
 		if err != nil {
 			return nil, err
 		}
-		if err := l.Apply(e); err != nil {
-			return nil, err
+		for _, apply := range folds {
+			if err := apply(e); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return l, nil

@@ -114,6 +114,39 @@ func TestEvalOfRecordedRollouts(t *testing.T) {
 	}
 }
 
+// TestBehaviourOfBothSides: the report has the behaviour of what is compared beside each other, without rollouts that do not count.
+func TestBehaviourOfBothSides(t *testing.T) {
+	r := &judged{clitest.NewRecorded(t)}
+	_, ids := r.Group(1, "fix-a", 2, 3)
+	r.Score(ids[0], "fix-a", 3, 1)
+	r.State(events.TurnSampledType, ids[1], "0", events.TurnSampled{CompletionTokens: 90000})
+	r.verdict(ids[1], 0, 0)
+	r.State(events.RolloutInvalidatedType, ids[1], "0", events.RolloutInvalidated{Reason: "leak"})
+	report, err := r.eval("--against", "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range report.Summaries {
+		if got := s.Behaviour; got == nil || got.FirstVersion != 3 || got.Started != 1 || got.Scored != 1 || got.SampledTokens.Mean != 4 || got.Turns.Mean != 2 || *got.FailedCallShare != 1 {
+			t.Errorf("%s: %+v", s.Name, got)
+		}
+	}
+	out, err := clitest.Run(t, New, "eval", "--from", "first", "--against", "first", "--dir", r.Dir, "--quiet")
+	if err != nil || !strings.Contains(out, `
+behaviour: means for each scored attempt, with medians in parentheses
+
+                                          first    first (first)
+turns                                     2.0 (2)  2.0 (2)
+sampled tokens                            4.0 (4)  4.0 (4)
+tool calls in a turn that has any         1.00     1.00
+of these turns, those with several calls  0%       0%
+failed tool calls                         100%     100%
+training samples                          1.0 (1)  1.0 (1)
+`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // An evaluation that was closed early lacks what was cancelled and what was never begun.
 func TestMissingAttempts(t *testing.T) {
 	dir := clitest.Held(t, func(log *eventlog.Log) {

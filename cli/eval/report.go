@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -123,6 +124,7 @@ func printEvaluation(w io.Writer, r evaluation.Report) {
 	for _, c := range r.Comparisons {
 		printComparison(w, c)
 	}
+	printBehaviour(w, r)
 	if r.OffPolicy != nil {
 		printOffPolicy(w, *r.OffPolicy)
 	}
@@ -179,6 +181,26 @@ func printComparison(w io.Writer, c evaluation.Comparison) {
 	line("reward", c.Reward)
 	t.Flush()
 	printNotes(w, c.Notes)
+}
+
+// printBehaviour prints the policies beside each other.
+func printBehaviour(w io.Writer, r evaluation.Report) {
+	lines := r.Behaviour()
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nbehaviour: means for each scored attempt, with medians in parentheses\n\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(r.Summaries) > 1 {
+		for _, s := range r.Summaries {
+			fmt.Fprintf(t, "\t%s", app.Clean(s.Name))
+		}
+		fmt.Fprintln(t)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(t, "%s\t%s\n", line.About, strings.Join(line.Cells, "\t"))
+	}
+	t.Flush()
 }
 
 func printOffPolicy(w io.Writer, v evaluation.OffPolicy) {

@@ -15,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/opening"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -129,6 +130,8 @@ type RunSummary struct {
 	Features      []string         `json:"features,omitempty"`
 	Traffic       *runfile.Traffic `json:"traffic,omitempty"`
 	Forfeits      *forfeits        `json:"forfeits,omitempty"`
+	// Behaviour has a row for each policy version at dispatch; run list has none.
+	Behaviour []behaviour.Row `json:"behaviour,omitempty"`
 	// Endings counts the finished rollouts by why they ended.
 	Endings   map[string]int `json:"endings,omitempty"`
 	Summaries *summaries     `json:"summaries,omitempty"`
@@ -142,13 +145,13 @@ type RunSummary struct {
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// summarise reads a run's stream. One that cannot be read is no reason to show no other.
-func summarise(ctx context.Context, log *eventlog.Log, run string) (RunSummary, error) {
+// summarise reads a run's stream, along with other folds. One that cannot be read is no reason to show no other.
+func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func(events.Event) error) (RunSummary, error) {
 	state, reason, err := log.RunState(ctx, run)
 	if err != nil {
 		return RunSummary{}, err
 	}
-	l, err := ledger.Read(ctx, log, run)
+	l, err := ledger.Read(ctx, log, run, folds...)
 	if ctx.Err() != nil {
 		return RunSummary{}, ctx.Err()
 	}
@@ -207,20 +210,36 @@ func newRunList(g *app.Global) *cobra.Command {
 }
 
 func newRunShow(g *app.Global) *cobra.Command {
-	return &cobra.Command{
-		Use: "show RUN", Short: "Show a run: state, books, rewards", Example: "  rondo run show demo-1 --json", Args: cobra.ExactArgs(1),
+	var behaves bool
+	cmd := &cobra.Command{
+		Use: "show RUN", Short: "Show a run: state, books, rewards, behaviour", Args: cobra.ExactArgs(1),
+		Long: `Show says how a run stands: its state, its books, why its rollouts ended, and the mean reward of each batch.
+
+--behaviour adds how the agents behave, with a row for each version of the policy (at dispatch), or for several versions where there are more
+than 20: turns, sampled tokens, reasoning, tool calls, why rollouts stopped, and what penalties for effort and length change rewards by. It counts
+the rollouts that are scored. A dash means that the log does not say. --json always has every version.`,
+		Example: `  rondo run show demo-1
+  rondo run show demo-1 --behaviour
+  rondo run show demo-1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			s, err := summarise(cmd.Context(), p.Log, args[0])
+			acts, folds := behaviour.New(), []func(events.Event) error{}
+			if g.JSON || behaves {
+				folds = append(folds, acts.Apply)
+			}
+			s, err := summarise(cmd.Context(), p.Log, args[0], folds...)
 			if err != nil {
 				return err
 			}
 			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
 				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
+			}
+			if s.Unreadable == "" {
+				s.Behaviour = acts.Rows()
 			}
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), s)
@@ -258,7 +277,12 @@ func newRunShow(g *app.Global) *cobra.Command {
 			if len(s.Rewards) > 0 {
 				app.Plot(w, "mean reward by step", s.Rewards)
 			}
+			if behaves && s.Unreadable == "" {
+				return printBehaviour(w, acts.RowsOf(shownVersions))
+			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&behaves, "behaviour", false, "show how the agents behave, by policy version")
+	return cmd
 }
