@@ -131,6 +131,8 @@ type RunSummary struct {
 	Forfeits      *forfeits        `json:"forfeits,omitempty"`
 	// Endings counts the finished rollouts by why they ended.
 	Endings map[string]int `json:"endings,omitempty"`
+	// Log is how full the run's stream is; none where the stream is deleted.
+	Log *logSize `json:"log,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
@@ -215,6 +217,9 @@ func newRunShow(g *app.Global) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s.Log, err = logSizeOf(cmd.Context(), p.Log, args[0]); err != nil {
+				return err
+			}
 			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
 				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
 			}
@@ -234,6 +239,9 @@ func newRunShow(g *app.Global) *cobra.Command {
 			}
 			if s.Unreadable != "" {
 				fmt.Fprintf(w, "its events cannot be read: %s\n", app.Clean(s.Unreadable))
+			}
+			if s.Log != nil {
+				fmt.Fprintf(w, "log: %s\n", s.Log)
 			}
 			if len(s.Features) > 0 {
 				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))
