@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline/slots"
 	"github.com/rondo-rl/rondo/retry"
@@ -54,6 +55,8 @@ type Effect struct {
 	// Routes lists the routes that this process serves in a run, for services of routed types. It is asked again
 	// and again.
 	Routes func(ctx context.Context, run string) []string
+	// Round, if set, is asked in each open run, again and again.
+	Round Round
 }
 
 // Times of a service's life.
@@ -79,7 +82,7 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	}
 	defer router.close()
 	s := &effectService{
-		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{},
+		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{}, turn: make(chan struct{}, 1),
 	}
 	defer s.serving.Wait()
 	for _, c := range topology.ConsumersOf(e.Name) {
@@ -94,7 +97,7 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 		if r.closed {
 			s.leave(r.name)
 		} else {
-			s.takeUp(ctx, r.name)
+			s.takeUp(ctx, r.name, r.cfg)
 		}
 	})
 }
@@ -107,6 +110,7 @@ type effectService struct {
 	slots   *slots.Slots
 	router  *router
 	serving sync.WaitGroup
+	turn    chan struct{} // of the one round that is made at a time
 
 	mu   sync.Mutex
 	runs map[string]*servedRun // open ones
@@ -120,7 +124,7 @@ type servedRun struct {
 }
 
 // takeUp begins to serve a run's consumers.
-func (s *effectService) takeUp(ctx context.Context, runName string) {
+func (s *effectService) takeUp(ctx context.Context, runName string, cfg runfile.RunConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runs[runName] != nil {
@@ -137,6 +141,9 @@ func (s *effectService) takeUp(ctx context.Context, runName string) {
 	}
 	if s.effect.Routes != nil {
 		s.setRoutes(r, runName, s.effect.Routes(ctx, runName))
+	}
+	if s.effect.Round != nil {
+		s.serving.Go(func() { s.rounds(r.ctx, runName, cfg) })
 	}
 }
 

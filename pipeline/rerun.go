@@ -133,7 +133,7 @@ func (w *rerun) open() error {
 		}
 	}
 	slices.SortFunc(w.deciders, func(a, b *redecider) int { return cmp.Compare(a.source, b.source) })
-	return w.Log.EnsureRun(w.ctx, w.To)
+	return w.Log.EnsureRunFor(w.ctx, w.To, w.Config.Log)
 }
 
 func (w *rerun) close() {

@@ -21,7 +21,10 @@ func generated(t events.Type) ([]byte, error) {
 
 // mapped spells the types that read and write as text.
 func mapped(t reflect.Type) *jsonschema.Schema {
-	if t == reflect.TypeFor[runfile.Duration]() {
+	switch t {
+	case reflect.TypeFor[runfile.Size]():
+		return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+([KMGT]iB)?$`, Description: "a number of bytes, for example 8GiB"}
+	case reflect.TypeFor[runfile.Duration]():
 		return &jsonschema.Schema{Type: "string", Pattern: `^-?([0-9.]+(ns|us|µs|ms|s|m|h))+$`, Description: "a duration: a number with a unit, for example 90s"}
 	}
 	return nil

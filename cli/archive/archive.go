@@ -62,7 +62,8 @@ func printArchive(w io.Writer, g *app.Global, r archiveReport, done string) erro
 func newArchiveSeal(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "seal RUN", Short: "Archive the run's log up to now", Args: cobra.ExactArgs(1),
-		Long:    `Seal archives the run's log as it is. A running plane's archiver does that by itself: every 32 MiB, and when a run is closed.`,
+		Long: `Seal archives the run's log as it is. A running plane's archiver does that by itself: at the
+intervals of the run file (log.archive_every), whenever a segment is full, and when a run is closed.`,
 		Example: "  rondo archive seal demo-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := plane.Connect(cmd.Context(), g)

@@ -198,7 +198,19 @@ func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err 
 			return err
 		}
 	}
-	return p.openLog(ctx)
+	if err := p.openLog(ctx); err != nil {
+		return err
+	}
+	for _, stream := range p.server.Mended() {
+		run, _ := events.RunOfStream(stream)
+		if !events.ValidRun(run) {
+			continue
+		}
+		if err := p.Log.FitRun(ctx, run); err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+			app.Logger(slog.LevelWarn).Warn("stream size not restored", "stream", stream, "error", err)
+		}
+	}
+	return nil
 }
 
 func (p *Plane) openLog(ctx context.Context) (err error) {

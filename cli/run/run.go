@@ -137,6 +137,8 @@ type RunSummary struct {
 	Summaries *summaries     `json:"summaries,omitempty"`
 	// LogprobGaps are what the first feed's trainer stated, by step.
 	LogprobGaps []ledger.StepGap `json:"logprob_gaps,omitempty"`
+	// Log is how full the run's stream is; none where the stream is deleted.
+	Log *logSize `json:"log,omitempty"`
 	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
 	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
@@ -235,6 +237,9 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			if err != nil {
 				return err
 			}
+			if s.Log, err = logSizeOf(cmd.Context(), p.Log, args[0]); err != nil {
+				return err
+			}
 			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
 				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
 			}
@@ -257,6 +262,9 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			}
 			if s.Unreadable != "" {
 				fmt.Fprintf(w, "its events cannot be read: %s\n", app.Clean(s.Unreadable))
+			}
+			if s.Log != nil {
+				fmt.Fprintf(w, "log: %s\n", s.Log)
 			}
 			if len(s.Features) > 0 {
 				fmt.Fprintf(w, "features: %s\n", strings.Join(s.Features, ", "))

@@ -25,6 +25,8 @@ const (
 	codeStoreFailed   jetstream.ErrorCode = 10077 // of a discard-new stream: its limit is reached
 	codeAccountFull   jetstream.ErrorCode = 10002
 	codeStorageFull   jetstream.ErrorCode = 10047
+	codeInsufficient  jetstream.ErrorCode = 10023
+	codeNoPeers       jetstream.ErrorCode = 10005
 )
 
 // ErrStreamFull means that the run's stream, or the server's disk, has reached its limit. Nothing was written.

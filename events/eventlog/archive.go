@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -90,6 +89,11 @@ func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(
 		yield(events.Event{}, err)
 		return
 	}
+	l.readSegments(ctx, run, from, sealed, yield)
+}
+
+// readSegments reads the events of segments, from a sequence on.
+func (l *Log) readSegments(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, yield func(events.Event, error) bool) {
 	for records, err := range l.readAhead(ctx, run, from, sealed) {
 		if err != nil {
 			yield(events.Event{}, err)
@@ -113,8 +117,16 @@ func (l *Log) archived(ctx context.Context, run string, from uint64, yield func(
 // Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last smaller one if all
 // is set. It gives the segments that it made. Two that seal at once make the same first segment, and one of them states it.
 func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
+	through := uint64(0)
+	if all {
+		in, err := l.Incarnation(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		through = in.LastSeq // not what comes meanwhile: a busy run has always more
+	}
 	for {
-		fact, err := l.NextSegment(ctx, run, all)
+		fact, err := l.NextSegment(ctx, run, through)
 		if err != nil || fact == nil {
 			return made, err
 		}
@@ -135,8 +147,11 @@ func (l *Log) Seal(ctx context.Context, run string, all bool) (made []events.Seg
 var errCut = errors.New("the segment is full")
 
 // NextSegment stores the segment of a run that follows the last sealed one, and makes the event that states it; nil when there is nothing to seal.
-// It appends nothing. A segment that is not full is made only if all is set.
-func (l *Log) NextSegment(ctx context.Context, run string, all bool) (*events.Event, error) {
+// It appends nothing. A segment that is not full is made only where the archive ends before through.
+//
+// One that is stored and never stated, as by a process that dies between the two, is an object that nothing refers to: the next one begins at the
+// same sequence, and follows the same segment.
+func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, "", nil)
 	if err != nil {
 		return nil, err
@@ -156,6 +171,7 @@ func (l *Log) NextSegment(ctx context.Context, run string, all bool) (*events.Ev
 		return nil, err
 	}
 	next := last.Last + 1
+	all := last.Last < through
 	if in.LastSeq < next || !all && !l.fillsSegment(ctx, run, in.LastSeq+1-next, last) {
 		return nil, nil
 	}
@@ -174,6 +190,10 @@ func (l *Log) NextSegment(ctx context.Context, run string, all bool) (*events.Ev
 	}
 	if segment.Len() == 0 || !full && !all {
 		return nil, nil
+	}
+	// After a power cut the stream must not end before its archive: other events would take the sequences.
+	if err := l.Persist(run); err != nil {
+		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
 	sealed, err := l.putSegment(ctx, run, next, last.Segment.SHA256, segment)
 	if err != nil {
@@ -218,56 +238,4 @@ func (l *Log) putSegment(ctx context.Context, run string, first uint64, previous
 	last := first + uint64(segment.Len()) - 1
 	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
 	return events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: previous}, err
-}
-
-// Stored finds the segments of a run in the store, when the catalogue that lists them is lost.
-func (l *Log) Stored(ctx context.Context, run string) (sealed []events.SegmentSealed, err error) {
-	for info, err := range l.store.List(ctx, "runs/"+run+"/log/") {
-		if err != nil {
-			return nil, err
-		}
-		data, err := l.store.Get(ctx, info.Key)
-		if err != nil {
-			return nil, err
-		}
-		segment, err := storage.OpenSegment(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", info.Key, err)
-		}
-		for _, err := range segment.Records() { // nobody else vouches for the file
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", info.Key, err)
-			}
-		}
-		sealed = append(sealed, events.SegmentSealed{
-			First: uint64(segment.First), Last: uint64(segment.Last),
-			Segment: storage.Ref{Key: info.Key, SHA256: storage.Digest(data), Size: int64(len(data))}, Previous: segment.Previous,
-		})
-	}
-	return chained(sealed), nil
-}
-
-// chained picks, of segments in the order of their keys, those that follow each other: two that sealed at once may have left one more.
-func chained(found []events.SegmentSealed) (sealed []events.SegmentSealed) {
-	next, previous := uint64(1), ""
-	for {
-		at := slices.IndexFunc(found, func(s events.SegmentSealed) bool { return s.First == next && s.Previous == previous })
-		if at < 0 {
-			return sealed
-		}
-		sealed = append(sealed, found[at])
-		next, previous = found[at].Last+1, found[at].Segment.SHA256
-	}
-}
-
-// atRestAfter is how long nothing must happen in a closed run before its log is complete.
-const atRestAfter = 35 * time.Second
-
-// AtRest says how long to wait until a closed run may have come to rest, 0 when it has.
-func (l *Log) AtRest(ctx context.Context, run string) (wait time.Duration, err error) {
-	info, err := l.info(ctx, run)
-	if err != nil {
-		return 0, err
-	}
-	return max(0, atRestAfter-time.Since(info.State.LastTime)), nil
 }

@@ -34,7 +34,9 @@ func recorded(t *testing.T, log *eventlog.Log, run string, n int) {
 		}
 		return stored.Seq
 	}
-	state(events.RunOpenedType, run, 0, events.RunOpened{Config: runfile.DefaultRunConfig()})
+	cfg := runfile.DefaultRunConfig()
+	cfg.Policy = "p"
+	state(events.RunOpenedType, run, 0, events.RunOpened{Config: cfg})
 	for i := range n {
 		id := events.RolloutID(events.GroupID(1), i)
 		last := state(events.RolloutStartedType, id, 0, events.RolloutStarted{Group: events.GroupID(1), Member: i})

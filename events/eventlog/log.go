@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -132,12 +134,49 @@ func (l *Log) EnsureStreams(ctx context.Context) error {
 	return nil
 }
 
-// EnsureRun makes the stream of a run where it is missing.
+// EnsureRun makes the stream of a run where it is missing, of the default size.
 func (l *Log) EnsureRun(ctx context.Context, run string) error {
+	return l.EnsureRunFor(ctx, run, runfile.Log{})
+}
+
+// EnsureRunFor makes the stream of a run where it is missing, as large as the run's settings say: ErrNoRoom where the server cannot.
+func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
-	return l.ensureStream(ctx, topology.Stream(events.RunStream(run)))
+	s := topology.Stream(events.RunStream(run))
+	s.MaxBytes = settings.Bytes()
+	return l.ensureStream(ctx, s)
+}
+
+// FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings.
+func (l *Log) FitRun(ctx context.Context, run string) error {
+	cfg, err := l.Config(ctx, run)
+	if err != nil {
+		return err
+	}
+	info, err := l.info(ctx, run)
+	if err != nil || info.Config.MaxBytes == cfg.Log.Bytes() {
+		return err
+	}
+	info.Config.MaxBytes = cfg.Log.Bytes()
+	if _, err := l.js.UpdateStream(ctx, info.Config); err != nil {
+		return fmt.Errorf("give the stream of run %s its %s: %w", run, runfile.Size(cfg.Log.Bytes()), noRoom(err))
+	}
+	return l.persistStream(events.RunStream(run))
+}
+
+// ErrNoRoom means that the server's storage limit leaves no room for a stream, which reserves its whole size.
+var ErrNoRoom = errors.New("the NATS server's storage limit leaves no room for it")
+
+// noRoom wraps what a server answers that cannot reserve a stream's size.
+func noRoom(err error) error {
+	switch code := apiCode(err); {
+	case code == codeStorageFull, code == codeAccountFull, code == codeInsufficient,
+		code == codeNoPeers && strings.Contains(err.Error(), "storage"):
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
+	}
+	return err
 }
 
 // makePatience is how long the making of a stream may take: its files are synced, which takes seconds on a busy disk.
@@ -155,7 +194,7 @@ func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec) error {
 	}
 	_, err := l.js.CreateStream(ctx, cfg)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // which it was by somebody else, just now
-		return fmt.Errorf("make stream %s: %w", s.Name, err)
+		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noRoom(err))
 	}
 	return l.persistStream(s.Name)
 }
@@ -260,11 +299,20 @@ func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, erro
 
 // Fill is how full a run's stream is, from 0 to 1.
 func (l *Log) Fill(ctx context.Context, run string) (float64, error) {
-	info, err := l.info(ctx, run)
-	if err != nil || info.Config.MaxBytes <= 0 {
+	bytes, most, err := l.Size(ctx, run)
+	if err != nil || most <= 0 {
 		return 0, err
 	}
-	return float64(info.State.Bytes) / float64(info.Config.MaxBytes), nil
+	return float64(bytes) / float64(most), nil
+}
+
+// Size is how many bytes a run's stream holds, and may hold; most is 0 where it has no limit.
+func (l *Log) Size(ctx context.Context, run string) (bytes uint64, most int64, err error) {
+	info, err := l.info(ctx, run)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.State.Bytes, max(info.Config.MaxBytes, 0), nil
 }
 
 // Runs lists the runs that have a stream.

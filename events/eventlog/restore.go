@@ -11,12 +11,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Restore makes a run's stream again from its archive, each event at its sequence, and lists run and segments in a
-// catalogue that does not know them. A restoration that was interrupted goes on. It refuses a stream that is as long as
+// Restore makes a run's stream again from its archive, each event at its sequence, and lists run, segments and the version of the run's policy in
+// a catalogue that does not know them. A restoration that was interrupted goes on. It refuses a stream that is as long as
 // the archive already.
 func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSealed) (count int, err error) {
 	if err := CheckSegments(run, sealed); err != nil {
@@ -29,7 +30,11 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 	if len(sealed) == 0 || in.LastSeq >= sealed[len(sealed)-1].Last {
 		return 0, fmt.Errorf("run %s has a stream of %d events: there is nothing to restore", run, in.LastSeq)
 	}
-	if err := l.EnsureRun(ctx, run); err != nil {
+	settings, err := l.archivedSettings(ctx, run, sealed)
+	if err != nil {
+		return 0, err
+	}
+	if err := l.EnsureRunFor(ctx, run, settings); err != nil {
 		return 0, err
 	}
 	for _, s := range sealed {
@@ -54,6 +59,18 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 		}
 	}
 	return count, l.list(ctx, run, sealed)
+}
+
+// archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
+func (l *Log) archivedSettings(ctx context.Context, run string, sealed []events.SegmentSealed) (settings runfile.Log, err error) {
+	l.readSegments(ctx, run, 1, sealed[:1], func(e events.Event, failed error) bool {
+		cfg, notOpened := configOf(run, e)
+		if err = failed; err == nil && notOpened == nil {
+			settings = cfg.Log
+		}
+		return false
+	})
+	return settings, err
 }
 
 // put publishes a record where it was: behind the one before it, and nowhere else.
@@ -84,6 +101,9 @@ func (l *Log) list(ctx context.Context, run string, sealed []events.SegmentSeale
 			return err
 		}
 	}
+	if err := l.listWeights(ctx, run); err != nil {
+		return err
+	}
 	known, err := l.Segments(ctx, run)
 	if err != nil {
 		return err
@@ -99,6 +119,30 @@ func (l *Log) list(ctx context.Context, run string, sealed []events.SegmentSeale
 		}
 	}
 	return nil
+}
+
+// listWeights states in the catalogue the last published version of a run's policy, unless it knows of that one or a later one: servers that have
+// it report it.
+func (l *Log) listWeights(ctx context.Context, run string) error {
+	cfg, err := l.Config(ctx, run)
+	if err != nil {
+		return nil // a log that does not begin with its opening has no policy
+	}
+	published, found, err := l.Published(ctx, run, cfg.Policy)
+	if err != nil || !found {
+		return err
+	}
+	known, found, err := l.Published(ctx, events.Catalogue, cfg.Policy)
+	if err != nil || found && known.Version >= published.Version {
+		return err
+	}
+	fact, err := events.New(events.Catalogue, events.WeightsPublishedType, cfg.Policy, events.Ordinal(published.Version), published)
+	if err != nil {
+		return err
+	}
+	fact.Source = topology.WeightPublisher
+	_, err = l.AppendOnce(ctx, fact, time.Time{}, nil)
+	return err
 }
 
 // ListRun copies a run's opening or closing to the catalogue, unless that has it.

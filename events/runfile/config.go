@@ -84,6 +84,7 @@ type RunConfig struct {
 	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
 	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
+	Log          Log        `json:"log,omitzero" yaml:"log"`
 	Tasks        []TaskSpec `json:"tasks,omitempty" yaml:"-"`
 	// Rules is the version of the rules by which the services decide, where these have changed: a recorded run decides again as it did.
 	// Runs from before there were versions have 0. From 1 on the filter zero_variance looks at rewards as they were scored, and not as
@@ -296,6 +297,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.validateRepositories()...)
+	errs = append(errs, c.Log.validate()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
 }
 

@@ -48,7 +48,7 @@ const intakeDuplicates = 100 * time.Millisecond
 
 // Streams is the table of streams.
 var Streams = []StreamSpec{
-	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: 2 << 30, Purpose: "the truth of one run"},
+	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: int64(runfile.DefaultLogBytes), Purpose: "the truth of one run"},
 	{Name: events.CatalogueStream, Subjects: []string{"rondo.v1._.>"}, MaxBytes: 1 << 30, Expires: true, Purpose: "what outlives a run: weights, openings and closings, dead letters"},
 	{Name: events.IntakeStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: intakeDuplicates, Purpose: "submissions that wait for the intake"},
 	// An advisory's subject ends in the stream's name as one token, so run streams cannot be told from foreign ones by a filter.

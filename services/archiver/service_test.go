@@ -46,6 +46,121 @@ func TestClosedRun(t *testing.T) {
 	})
 }
 
+// TestOpenRunIsArchived: an open run is archived at its interval, with no more than one more segment by a second archiver, and nothing where nothing happened.
+func TestOpenRunIsArchived(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		server, store := natstest.Server(t), natstest.Store(t)
+		log, err := eventlog.New(natstest.Connect(t, server), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cfg := runfile.DefaultRunConfig()
+		cfg.Log.ArchiveEvery = runfile.Duration(time.Minute)
+		open(t, log, "r", cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		for _, instance := range []string{"a", "b"} {
+			go func() {
+				ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: instance})
+			}()
+		}
+		through := func() uint64 {
+			t.Helper()
+			a, err := log.Archived(t.Context(), "r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Through
+		}
+		var last uint64
+		for minute := range 20 {
+			last = note(t, log, "r", minute)
+			time.Sleep(time.Minute + time.Second)
+			if got := through(); got != last {
+				t.Fatalf("minute %d: archived through %d of %d", minute, got, last)
+			}
+		}
+		sealed, err := log.Segments(t.Context(), "r")
+		if err != nil || len(sealed) < 19 || len(sealed) > 21 {
+			t.Errorf("%v: %d segments of 20 minutes", err, len(sealed))
+		}
+		time.Sleep(time.Hour) // in which nothing happens
+		if again, err := log.Segments(t.Context(), "r"); err != nil || len(again) != len(sealed) {
+			t.Errorf("%v: %d segments where there were %d", err, len(again), len(sealed))
+		}
+		if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+			t.Errorf("%v: %v", err, findings)
+		}
+		stop()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestDeletedRunEndsItsRounds: a run whose stream is gone is left alone, and others are archived on.
+func TestDeletedRunEndsItsRounds(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		open(t, log, "gone", runfile.DefaultRunConfig())
+		open(t, log, "r", runfile.DefaultRunConfig())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+		}()
+		time.Sleep(time.Minute)
+		if err := log.DeleteRun(t.Context(), "gone"); err != nil {
+			t.Fatal(err)
+		}
+		last := note(t, log, "r", 0)
+		time.Sleep(2 * runfile.DefaultArchiveEvery)
+		if a, err := log.Archived(t.Context(), "r"); err != nil || a.Through != last {
+			t.Errorf("archived through %d of %d, %v", a.Through, last, err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// open opens a run as the intake does: on its own stream, then in the catalogue.
+func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
+	t.Helper()
+	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []string{run, events.Catalogue} {
+		e, err := events.New(on, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := log.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// note appends an annotation of a rollout of its own.
+func note(t *testing.T, log *eventlog.Log, run string, n int) uint64 {
+	t.Helper()
+	e, err := events.New(run, events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), n), "0", events.RolloutAnnotated{Text: "so far"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, _, err := log.Append(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored.Seq
+}
+
 // state puts a fact about a run on a log.
 func state(t *testing.T, log *eventlog.Log, on string, typ events.Type, prev uint64) uint64 {
 	t.Helper()

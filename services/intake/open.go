@@ -8,6 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/advantage"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
@@ -23,7 +24,12 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 			return nil, stored, err
 		}
 		// A stream is no event, and the opening needs it.
-		if err := s.log.EnsureRun(ctx, fact.Run); err != nil {
+		err := s.log.EnsureRunFor(ctx, fact.Run, opened.Config.Log)
+		if errors.Is(err, eventlog.ErrNoRoom) {
+			return nil, stored, refuse("run %s: its log reserves %s (log.max_bytes), and %v: set a smaller log.max_bytes, delete the streams of archived runs "+
+				"(rondo gc --runs-older-than), or raise the server's limit (max_file_store)", fact.Run, runfile.Size(opened.Config.Log.Bytes()), eventlog.ErrNoRoom)
+		}
+		if err != nil {
 			return nil, stored, err
 		}
 		return []events.Event{fact}, stored, pipeline.ErrCallAgain

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -27,7 +26,7 @@ type Decider struct {
 func NewDecider(run string, cfg runfile.RunConfig) *Decider {
 	d := &Decider{
 		run: run, cfg: cfg, known: map[string]bool{},
-		maxBytes: topology.Stream(events.RunStream(run)).MaxBytes,
+		maxBytes: cfg.Log.Bytes(),
 	}
 	if len(cfg.Feeds) > 0 {
 		d.feed = cfg.Feeds[0]

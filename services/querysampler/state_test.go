@@ -16,8 +16,11 @@ import (
 
 func TestFullStreamPauses(t *testing.T) {
 	d := NewDecider(testRun, config(nil))
-	if d.maxBytes < 1<<30 {
-		t.Errorf("a run's stream may hold %d bytes only", d.maxBytes)
+	if want := topology.Stream(events.RunStream(testRun)).MaxBytes; d.maxBytes != want {
+		t.Errorf("a run's stream may hold %d bytes, want %d", d.maxBytes, want)
+	}
+	if sized := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Log.MaxBytes = 8 << 30 })); sized.maxBytes != 8<<30 {
+		t.Errorf("a stream of 8 GiB may hold %d bytes", sized.maxBytes)
 	}
 	d.maxBytes = 1 << 20
 	l := decidertest.New(t, testRun, d)
