@@ -173,7 +173,10 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 }
 
 func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
-	story := turnStory{Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil, Manifest: s.weights[t.PolicyVersion].SHA256}
+	story := turnStory{
+		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Manifest: s.weights[t.PolicyVersion].SHA256,
+		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil,
+	}
 	tools := r.Tools[t.Turn]
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation
 	for i, call := range t.ToolCalls {
