@@ -66,9 +66,9 @@ func TestVersionsThatDoNotFit(t *testing.T) {
 		version  int64
 		segments []storage.VersionSegment
 	}{
-		"a gap":              {7, []storage.VersionSegment{{Length: 2, Version: 7}, {Start: 3, Length: 3, Version: 8}}},
-		"an overlap":         {7, []storage.VersionSegment{{Length: 4, Version: 7}, {Start: 3, Length: 3, Version: 8}}},
-		"a late beginning":   {7, []storage.VersionSegment{{Start: 1, Length: 5, Version: 7}}},
+		"a gap":              {7, []storage.VersionSegment{{Length: 2, Version: 7}, {Start: 3, Length: 4, Version: 8}}},
+		"an overlap":         {7, []storage.VersionSegment{{Length: 4, Version: 7}, {Start: 3, Length: 2, Version: 8}}},
+		"a late beginning":   {7, []storage.VersionSegment{{Start: 1, Length: 6, Version: 7}}},
 		"an early end":       {7, []storage.VersionSegment{{Length: 5, Version: 7}}},
 		"beyond the end":     {7, []storage.VersionSegment{{Length: 7, Version: 7}}},
 		"an empty span":      {7, []storage.VersionSegment{{Length: 6, Version: 7}, {Start: 6, Version: 8}}},

@@ -324,3 +324,32 @@ func TestARunWithoutTasks(t *testing.T) {
 		t.Errorf("a group without a task: %q", refused)
 	}
 }
+
+// TestRequiredVersions: in a run that trains only on tokens of known versions, an outsider states how many of its tokens are of none. In others it may.
+func TestRequiredVersions(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	strict := servicetest.Config("a")
+	strict.Staleness.RequireVersions = true
+	servicetest.OpenRun(t, log, "strict", strict)
+	for _, run := range []string{"strict", "r"} {
+		o := outsider{t, log, run}
+		o.must(events.GroupOpenedType, "x1", o.opened())
+		o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	}
+	for _, c := range []struct {
+		run    string
+		stated int
+		want   string
+	}{{"strict", 0, "unknown_versions 0"}, {"strict", 2, "unknown_versions 2"}, {"strict", 1, ""}, {"r", 2, "unknown_versions 2"}, {"r", 0, ""}} {
+		o := outsider{t, log, c.run}
+		f := o.finished("x1-0", func(tr *storage.Trajectory) {
+			m := &tr.Messages[1]
+			m.PolicyVersion, m.Versions = -1, []storage.VersionSegment{{Length: 2}, {Start: 2, Length: 1, Version: -1}}
+		})
+		f.MinVersion, f.UnknownVersions = 0, c.stated
+		if refused := o.state(events.RolloutFinishedType, "x1-0", f); (refused == "") != (c.want == "") || !strings.Contains(refused, c.want) {
+			t.Errorf("%d stated in run %s: %q", c.stated, c.run, refused)
+		}
+	}
+}

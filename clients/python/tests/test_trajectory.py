@@ -31,6 +31,13 @@ def test_the_file_says_what_was_brought() -> None:
     }
 
 
+def test_tokens_of_no_known_version_are_counted() -> None:
+    messages = conversation(1)
+    messages[2].policy_version = -1
+    told = figures(rondo.Trajectory(messages, policy_version=3))
+    assert told["unknown_versions"] == 4 and told["min_version"] == told["max_version"] == 3
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [
