@@ -175,7 +175,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		finish = "stop"
 	}
 	ids := s.Tokenizer.Encode(text, true)
-	if most := min(*in.Params.MaxTokens, s.context()-len(in.IDs)); len(ids) > most {
+	if most := max(0, min(*in.Params.MaxTokens, s.context()-len(in.IDs))); len(ids) > most {
 		ids, finish = ids[:most], "length"
 	}
 	s.mu.Lock()
