@@ -64,7 +64,7 @@ type demoResult struct {
 // New makes the command `rondo demo`.
 func New(g *app.Global) *cobra.Command {
 	s := service.DefaultSettings()
-	o := demoOptions{steps: 12, seed: 1, groups: 8, groupSize: 4, pack: opening.DefaultPack}
+	o := demoOptions{steps: 6, seed: 1, groups: 8, groupSize: 8, pack: opening.DefaultPack}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
@@ -249,7 +249,7 @@ func openDemo(ctx context.Context, p *plane.Plane, name string, o demoOptions) (
 	if o.insecure {
 		f.MinIsolation = sandbox.IsolationNone
 	}
-	f.Advantage.Estimator, f.Advantage.ShuffleRewards = "maxrl", o.shuffle // the first repairs of a task are rare, and weigh the more
+	f.Advantage.ShuffleRewards = o.shuffle
 	if o.search {
 		f.Features = append(f.Features, runfile.FeatureCodebaseSearch)
 	}

@@ -20,8 +20,8 @@ import (
 var (
 	runSeeds  = flags.Int("seeds", 1, "how many seeds TestTheSmallPackIsLearnt trains with")
 	firstSeed = flags.Int("first-seed", 1, "the first of them")
-	runSteps  = flags.Int("steps", 5, "training steps")
-	groupSize = flags.Int("group", 4, "rollouts in a group")
+	runSteps  = flags.Int("steps", 3, "training steps")
+	groupSize = flags.Int("group", 8, "rollouts in a group")
 	runTurns  = flags.Int("turns", 12, "turns of a rollout")
 	controls  = flags.Bool("controls", false, "train with a learning rate of 0 and with shuffled rewards, too")
 )
@@ -143,7 +143,7 @@ func (w *workshop) learn(t *testing.T, o Options, seed uint64, shuffle bool) (cu
 			if shuffle {
 				random.Shuffle(len(rewards), func(i, k int) { rewards[i], rewards[k] = rewards[k], rewards[i] })
 			}
-			for i, v := range advantage.MaxRL(rewards, 0) {
+			for i, v := range advantage.MeanCentred(rewards) {
 				samples = append(samples, episodes[i].advantage(v))
 			}
 		}
@@ -172,7 +172,7 @@ func (w *workshop) rises(t *testing.T, o Options, shuffle bool) (all []float64) 
 // TestTheSmallPackIsLearnt trains as the demo does, without the plane around it: the median rise of the reward over the seeds has to be
 // large enough. The controls, in which it has to stay flat, take as long again each and run only with -controls:
 //
-//	go test ./policy -run SmallPack -v -seeds 9 -first-seed 1000 -steps 12 -controls -timeout 1h
+//	go test ./demo/policy -run SmallPack -v -seeds 9 -first-seed 1000 -steps 6 -controls -timeout 1h
 func TestTheSmallPackIsLearnt(t *testing.T) {
 	w := newWorkshop(t)
 	still := DefaultOptions()
@@ -183,7 +183,7 @@ func TestTheSmallPackIsLearnt(t *testing.T) {
 		shuffle     bool
 		least, most float64 // median rise
 	}{
-		{"learns", DefaultOptions(), false, 0.25, 1},
+		{"learns", DefaultOptions(), false, 0.15, 1},
 		{"learning rate 0", still, false, -0.15, 0.15},
 		{"shuffled rewards", DefaultOptions(), true, -0.25, 0.25},
 	} {

@@ -26,7 +26,7 @@ type Options struct {
 
 // DefaultOptions are the ones that the demo trains with.
 func DefaultOptions() Options {
-	return Options{LearningRate: 1.5, ClipLow: 0.8, ClipHigh: 4, Epochs: 1, UndoneCredit: 0.05, WeightDecay: 0}
+	return Options{LearningRate: 1, ClipLow: 0.8, ClipHigh: 4, Epochs: 1, UndoneCredit: 0.05, WeightDecay: 0}
 }
 
 // Validate names the first option that is out of its range.

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTrainingRaisesTheReward(t *testing.T) {
-	const steps = 8
+	const steps = 12
 	first, last := trained(t, DefaultOptions(), steps, centred)
 	t.Logf("reward rose from %.2f to %.2f", first, last)
 	if last-first < 0.4 {

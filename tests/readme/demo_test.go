@@ -27,7 +27,7 @@ func TestDemoOutput(t *testing.T) {
 		t.Fatal("README.md has no place for the demo's output")
 	}
 	if *rewrite {
-		block := "```text\n" + demo(t, "--steps", "12") + "```\n"
+		block := "```text\n" + demo(t) + "```\n"
 		if err := os.WriteFile(path, []byte(before+begin+block+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
