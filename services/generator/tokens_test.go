@@ -224,3 +224,23 @@ func TestEndpointWithoutTokens(t *testing.T) {
 		t.Errorf("failed as %+v", failed)
 	}
 }
+
+// TestSegment: the tokens known are those of the last segment, and none behind a turn without tokens.
+func TestSegment(t *testing.T) {
+	begins := events.TurnSampled{NewSegment: true, PromptDelta: []int32{1, 2}, TokenIDs: []int32{3}}
+	goesOn := events.TurnSampled{PromptDelta: []int32{4}, TokenIDs: []int32{5, 6}}
+	textOnly := events.TurnSampled{TextOnly: true}
+	for name, c := range map[string]struct {
+		turns []events.TurnSampled
+		want  []int32
+	}{
+		"no turn":                   {nil, nil},
+		"two turns":                 {[]events.TurnSampled{begins, goesOn}, []int32{1, 2, 3, 4, 5, 6}},
+		"of the last one":           {[]events.TurnSampled{begins, goesOn, begins}, []int32{1, 2, 3}},
+		"a turn without tokens":     {[]events.TurnSampled{textOnly}, nil},
+		"behind it":                 {[]events.TurnSampled{begins, textOnly}, nil},
+		"a segment behind that one": {[]events.TurnSampled{textOnly, begins}, []int32{1, 2, 3}},
+	} {
+		equal(t, name, segment(&events.Rollout{Turns: c.turns}), c.want)
+	}
+}
