@@ -384,3 +384,8 @@ type SegmentSealed struct {
 	// Previous is the SHA-256 of the segment before this one, "" for the first.
 	Previous string `json:"previous"`
 }
+
+// LogForgotten says that the archive of a closed run whose stream is gone, and all that only it refers to, may be deleted. The entity is the run.
+type LogForgotten struct {
+	Reason string `json:"reason"`
+}

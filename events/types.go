@@ -53,6 +53,7 @@ const (
 
 	DeadLetteredType  Type = "log.dead_lettered"
 	SegmentSealedType Type = "log.segment_sealed"
+	LogForgottenType  Type = "log.forgotten"
 )
 
 // Kind is the entity's kind: "rollout".
@@ -119,6 +120,7 @@ var Definitions = map[Type]definition{
 
 	DeadLetteredType:  {payload: payload[DeadLettered]},
 	SegmentSealedType: {payload: payload[SegmentSealed]},
+	LogForgottenType:  {payload: payload[LogForgotten]},
 }
 
 func payload[T any]() any { return new(T) }

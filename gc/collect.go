@@ -23,12 +23,15 @@ type Collector struct {
 	Cutoff time.Time
 	// Abandoned are runs whose history is lost, and what only they reached with it.
 	Abandoned []string
+	// Forgotten are runs that a dry run takes for forgotten, beside those that are.
+	Forgotten []string
 	// Found receives each object that may be deleted. It may be nil.
 	Found func(Candidate)
 	// Progress receives how far the work is, in the form of fmt.Sprintf. It may be nil.
 	Progress func(format string, args ...any)
 
-	marks *marks
+	marks     *marks
+	forgotten map[string]bool
 	// read is how far each run was read, and in which incarnation of its stream (none: in its archive).
 	read  map[string]position
 	kinds map[string]*KindReport

@@ -120,6 +120,15 @@ const (
 
 var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindAnswers, kindOther}
 
+// runOf is the run in whose folder an object lies, if any.
+func runOf(key string) string {
+	parts := strings.SplitN(key, "/", 4)
+	if parts[0] != "runs" || len(parts) < 4 {
+		return ""
+	}
+	return parts[1]
+}
+
 // kindOf tells an object's kind, and the run that it belongs to, if any.
 func kindOf(key string) (kind, run string) {
 	parts := strings.SplitN(key, "/", 4)

@@ -26,6 +26,14 @@ func (c *Collector) mark(ctx context.Context) error {
 			return fmt.Errorf("--abandon %s: whether its history is lost cannot be told now: %w", run, err)
 		}
 	}
+	recorded, err := c.Log.Forgotten(ctx)
+	if err != nil {
+		return fmt.Errorf("the runs cannot be listed, so nothing is deleted: %w", err)
+	}
+	c.forgotten = map[string]bool{}
+	for _, run := range append(recorded, c.Forgotten...) {
+		c.forgotten[run] = true
+	}
 	if err := c.markHistories(ctx); err != nil {
 		return err
 	}
@@ -57,17 +65,32 @@ func (c *Collector) markHistories(ctx context.Context) error {
 		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return unreadable(run, err)
 		}
+		if err != nil && c.forgotten[run] {
+			continue
+		}
 		before := c.read[run]
 		if !before.created.Equal(in.Created) {
 			before.last = 0 // its stream was made again, or deleted
 		}
-		last, err := c.Log.Reach(ctx, run, before.last+1, c.marks.reach)
+		reach := c.marks.reach
+		if run == events.Catalogue {
+			reach = c.reachUnforgotten
+		}
+		last, err := c.Log.Reach(ctx, run, before.last+1, reach)
 		if err != nil {
 			return unreadable(run, err)
 		}
 		c.read[run] = position{in.Created, last}
 	}
 	return c.Log.ReachDoor(ctx, c.marks.reach)
+}
+
+// reachUnforgotten marks what the catalogue refers to, but for the archives of forgotten runs.
+func (c *Collector) reachUnforgotten(key string) error {
+	if c.forgotten[runOf(key)] {
+		return nil
+	}
+	return c.marks.reach(key)
 }
 
 func unreadable(run string, err error) error {
@@ -84,7 +107,7 @@ func (c *Collector) markStored(ctx context.Context) error {
 			return err
 		}
 		_, run := kindOf(info.Key)
-		if run == "" || run == last || slices.Contains(c.Abandoned, run) {
+		if run == "" || run == last || slices.Contains(c.Abandoned, run) || c.forgotten[run] {
 			continue
 		}
 		last = run

@@ -19,16 +19,19 @@ import (
 type gcReport struct {
 	OlderThan runfile.Duration `json:"older_than"`
 	// Deletes is false for a dry run.
-	Deletes bool            `json:"deletes"`
-	Kinds   []gc.KindReport `json:"kinds"`
-	Runs    []gc.OldRun     `json:"runs,omitempty"`
+	Deletes   bool              `json:"deletes"`
+	Kinds     []gc.KindReport   `json:"kinds"`
+	Runs      []gc.OldRun       `json:"runs,omitempty"`
+	Forgotten []gc.ForgottenRun `json:"forgotten,omitempty"`
 	// Objects are those that nothing reaches, with --list.
 	Objects []gc.Candidate `json:"objects,omitempty"`
 }
 
 // New is the command gc.
 func New(g *app.Global) *cobra.Command {
-	var olderThan, runsOlderThan time.Duration
+	var olderThan, runsOlderThan, forgetOlderThan time.Duration
+	var keepRuns int
+	var maxBytes app.Size
 	var remove, list bool
 	var abandoned []string
 	cmd := &cobra.Command{
@@ -42,17 +45,31 @@ When a history cannot be read whole, nothing is deleted. A store belongs to one 
 server does not know, unless their archive is there. --abandon also deletes the objects that only such a run needed.
 
 --runs-older-than deletes the streams of runs that were closed that long ago and are archived to the end, as rondo run delete does. Their
-history stays in the archive, and with it all that they refer to.`,
+history stays in the archive, and with it all that they refer to.
+
+--forget-older-than and --max-bytes give up the archives of closed runs whose stream is deleted: those that were closed that long ago, and the
+oldest ones until the files of the others (trajectories, batches, archives) take no more than SIZE. The --keep-runs that were closed last stay.
+A forgotten run cannot be shown, replayed or restored again, and its name stays taken. What another run refers to is kept, as are published
+weights and packed tasks.`,
 		Example: `  rondo gc
   rondo gc --list --json
   rondo gc --older-than 168h --delete
-  rondo gc --runs-older-than 720h --delete`,
+  rondo gc --runs-older-than 720h --delete
+  rondo gc --forget-older-than 2160h --keep-runs 20
+  rondo gc --max-bytes 500g --keep-runs 20 --delete`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < gc.LeastAge {
 				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log", olderThan, gc.LeastAge)
 			}
 			if cmd.Flags().Changed("runs-older-than") && runsOlderThan <= 0 {
 				return fmt.Errorf("--runs-older-than %s: must be positive", runsOlderThan)
+			}
+			forgets := cmd.Flags().Changed("forget-older-than") || maxBytes > 0
+			switch {
+			case cmd.Flags().Changed("forget-older-than") && forgetOlderThan <= 0:
+				return fmt.Errorf("--forget-older-than %s: must be positive", forgetOlderThan)
+			case keepRuns < 0 || keepRuns > 0 && !forgets:
+				return fmt.Errorf("--keep-runs %d: name at least 0 runs, beside --forget-older-than or --max-bytes", keepRuns)
 			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -65,8 +82,21 @@ history stays in the archive, and with it all that they refer to.`,
 					return err
 				}
 			}
+			var forgotten []string
+			if forgets {
+				keep := gc.Retention{MaxBytes: int64(maxBytes), Keep: keepRuns}
+				if forgetOlderThan > 0 {
+					keep.ClosedBefore = time.Now().Add(-forgetOlderThan)
+				}
+				if r.Forgotten, err = gc.Forget(cmd.Context(), p.Log, keep, remove); err != nil {
+					return err
+				}
+				for _, run := range r.Forgotten {
+					forgotten = append(forgotten, run.Run)
+				}
+			}
 			show := app.NewProgress(g)
-			c := &gc.Collector{Log: p.Log, Store: p.Store, Cutoff: time.Now().Add(-olderThan), Abandoned: abandoned, Progress: show.Show}
+			c := &gc.Collector{Log: p.Log, Store: p.Store, Cutoff: time.Now().Add(-olderThan), Abandoned: abandoned, Forgotten: forgotten, Progress: show.Show}
 			c.Found = func(s gc.Candidate) {
 				switch {
 				case list && g.JSON:
@@ -90,6 +120,9 @@ history stays in the archive, and with it all that they refer to.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&olderThan, "older-than", 24*time.Hour, "keep objects that are younger than this")
 	flags.DurationVar(&runsOlderThan, "runs-older-than", 0, "also delete the streams of archived runs that were closed this long ago")
+	flags.DurationVar(&forgetOlderThan, "forget-older-than", 0, "also forget archived runs that were closed this long ago")
+	flags.Var(&maxBytes, "max-bytes", "also forget the oldest archived runs until the files of the others take no more")
+	flags.IntVar(&keepRuns, "keep-runs", 0, "never forget this many of the runs that were closed last")
 	flags.BoolVar(&remove, "delete", false, "delete the objects instead of only listing them")
 	flags.BoolVar(&list, "list", false, "name every object")
 	flags.StringSliceVar(&abandoned, "abandon", nil, "runs whose history is lost for good, and whose objects may go")
@@ -106,6 +139,13 @@ func printGC(w io.Writer, r gcReport) error {
 		default:
 			fmt.Fprintf(w, "the stream of run %s could be deleted\n", old.Run)
 		}
+	}
+	for _, run := range r.Forgotten {
+		done := "could be forgotten"
+		if run.Forgotten {
+			done = "is forgotten"
+		}
+		fmt.Fprintf(w, "run %s %s: %s (closed %s, %d bytes of its own)\n", run.Run, done, run.Reason, run.Closed.UTC().Format(time.DateTime), run.Bytes)
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "KIND\tOBJECTS\tBYTES\tUNREACHABLE\tBYTES\tTOO YOUNG\tDELETED\tBYTES\t")

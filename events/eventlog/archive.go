@@ -24,7 +24,10 @@ const (
 // ErrBroken means that an archive does not hold together.
 var ErrBroken = errors.New("archive is broken")
 
-// Segments lists what is archived of a run, from its first event on.
+// ErrForgotten is the ErrNotFound of a run whose archive retention has given up.
+var ErrForgotten = fmt.Errorf("retention has deleted its archive: %w", ErrNotFound)
+
+// Segments lists what is archived of a run, from its first event on: ErrForgotten where that was given up.
 func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
 	last, err := l.Last(ctx, events.Catalogue, events.SegmentSealedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
@@ -32,6 +35,9 @@ func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed,
 	}
 	if err != nil {
 		return nil, err
+	}
+	if last.Type == events.LogForgottenType {
+		return nil, fmt.Errorf("run %s: %w", run, ErrForgotten)
 	}
 	links, err := l.History(ctx, events.Catalogue, last.Seq)
 	if err != nil {

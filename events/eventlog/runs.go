@@ -10,15 +10,19 @@ import (
 )
 
 // AllRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
-// some other types.
+// some other types; none that are forgotten and have no stream.
 func (l *Log) AllRuns(ctx context.Context, others ...events.Type) ([]string, error) {
 	runs, err := l.Runs(ctx)
 	if err != nil {
 		return nil, err
 	}
+	live := slices.Clone(runs)
 	for e, err := range l.All(ctx, events.Catalogue, 1) {
 		if err != nil {
 			return nil, err
+		}
+		if e.Type == events.LogForgottenType {
+			runs = slices.DeleteFunc(runs, func(run string) bool { return run == e.Entity && !slices.Contains(live, run) })
 		}
 		if e.Type != events.SegmentSealedType && !slices.Contains(others, e.Type) {
 			continue
@@ -82,4 +86,39 @@ func (l *Log) Deletable(ctx context.Context, run string) error {
 		return errors.New(findings[0])
 	}
 	return nil
+}
+
+// ForgetRun records that the archive of a run without a stream is given up. Nothing is deleted by it: gc does that.
+func (l *Log) ForgetRun(ctx context.Context, run, reason string) error {
+	if _, err := l.Incarnation(ctx, run); !errors.Is(err, ErrNotFound) {
+		if err == nil {
+			err = fmt.Errorf("run %s has a stream: rondo run delete %s comes first", run, run)
+		}
+		return err
+	}
+	fact, err := events.New(events.Catalogue, events.LogForgottenType, run, "0", events.LogForgotten{Reason: reason})
+	if err != nil {
+		return err
+	}
+	fact.Source = "rondo"
+	_, _, err = l.AppendLast(ctx, fact, func(last *events.Event) error {
+		if last == nil || last.Type != events.SegmentSealedType {
+			return fmt.Errorf("run %s: nothing of it is archived: %w", run, ErrNotFound)
+		}
+		return nil
+	})
+	return err
+}
+
+// Forgotten lists the runs whose archives are given up.
+func (l *Log) Forgotten(ctx context.Context) (runs []string, err error) {
+	for e, err := range l.All(ctx, events.Catalogue, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Type == events.LogForgottenType {
+			runs = append(runs, e.Entity)
+		}
+	}
+	return runs, nil
 }

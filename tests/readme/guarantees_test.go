@@ -37,7 +37,9 @@ var guarantees = []struct {
 		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands")},
 		{"A full disk ends no process: writes of local state wait for room.", names("TestFullDisk")},
 		{"An archived run is the recorded run, byte for byte.", names("TestArchive TestArchiveOfKilledRun TestRestoreElsewhere TestBrokenArchive TestBrokenObjects TestTwoArchivers")},
+		{"When the log's disk is lost, an open run is restored from the store but for its last five minutes, or the interval of its run file.", names("TestOpenRunIsArchived TestArchiverDiesBeforeItStates TestLostDisk")},
 		{"`rondo gc` deletes nothing that is reachable.", names("TestGC TestGCWhileThingsHappen TestGCOfAHistoryThatIsNotWhole")},
+		{"Retention forgets closed runs without a stream only, and deletes nothing that another run refers to.", names("TestGCForgetsRuns TestGCIsKilledAfterItForgot")},
 		{"Weights appear whole or not at all, and a policy's pointer only moves forward.", names("TestCrashAtEveryWrite TestPointerMovesForwardOnly")},
 	}},
 	{"Batches and rewards", []guarantee{
