@@ -17,7 +17,7 @@ func TestRewrite(t *testing.T) {
 	}
 	rondo, dir, small := filepath.Join(t.TempDir(), "rondo"), t.TempDir(), t.TempDir()
 	for _, task := range []string{"shell-slugify", "shell-pack"} { // without a toolchain, and of a few bytes
-		if err := os.CopyFS(filepath.Join(small, task), os.DirFS(filepath.Join("..", "..", "tasks", "sample", task))); err != nil {
+		if err := os.CopyFS(filepath.Join(small, task), os.DirFS(filepath.Join("..", "..", "demo", "packs", "sample", task))); err != nil {
 			t.Fatal(err)
 		}
 	}
