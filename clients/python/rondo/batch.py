@@ -162,7 +162,7 @@ class Batch:
         or torch tensor, flat [N] or padded on the right [B, S], or a list of B rows. shifted: each row, or the flat array, lacks its
         first token, as `logits[:, :-1]` gives them. ValueError when the shape is another, or a value is no log-probability.
         """
-        return logprob_gap(self, logprobs, version=version, shifted=shifted)
+        return logprob_gap(self.sampler_logprobs, self.loss_mask.values & (self.token_versions.values == version), logprobs, shifted=shifted)
 
     @property
     def micro_batch_count(self) -> int:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .columns import Ragged
-
-if TYPE_CHECKING:
-    from .batch import Batch
 
 __all__ = ["LogprobGap", "logprob_gap"]
 
@@ -45,13 +42,13 @@ class LogprobGap(NamedTuple):
         return LogprobGap(min(mean, largest), largest, kl, tokens)
 
 
-def logprob_gap(batch: Batch, logprobs: Any, *, version: int, shifted: bool = False) -> LogprobGap | None:
-    """See Batch.logprob_gap."""
-    firsts = np.zeros(batch.token_count, np.bool_)
-    firsts[batch.offsets[:-1][batch.lengths > 0]] = True
-    known = ~firsts if shifted else np.ones(batch.token_count, np.bool_)
-    mask = batch.loss_mask.values & (batch.token_versions.values == version) & known
-    ours, theirs = _of_tokens(batch, logprobs, shifted, known)[mask], batch.sampler_logprobs.values[mask].astype(np.float64)
+def logprob_gap(sampler: Ragged, of_version: npt.NDArray[np.bool_], logprobs: Any, *, shifted: bool = False) -> LogprobGap | None:
+    """See Batch.logprob_gap. sampler: the batch's sampler_logprobs. of_version: bool [N], the tokens that the version has sampled."""
+    firsts = np.zeros(len(sampler.values), np.bool_)
+    firsts[sampler.offsets[:-1][sampler.lengths > 0]] = True
+    known = ~firsts if shifted else np.ones(len(firsts), np.bool_)
+    mask = of_version & known
+    ours, theirs = _of_tokens(sampler.lengths, logprobs, shifted, known)[mask], sampler.values[mask].astype(np.float64)
     if len(ours) == 0:
         return None
     difference = ours - theirs
@@ -59,9 +56,9 @@ def logprob_gap(batch: Batch, logprobs: Any, *, version: int, shifted: bool = Fa
     if wrong.any():
         i = int(np.argmax(wrong))
         token = int(np.flatnonzero(mask)[i])
-        row = int(np.searchsorted(batch.offsets, token, side="right")) - 1
+        row = int(np.searchsorted(sampler.offsets, token, side="right")) - 1
         raise ValueError(
-            f"the log-probability of token {token - int(batch.offsets[row])} of sample {row} is {ours[i]} "
+            f"the log-probability of token {token - int(sampler.offsets[row])} of sample {row} is {ours[i]} "
             f"where the sampler's is {theirs[i]}: log-probabilities are finite, and at most {MOST:.0f} nats apart"
         )
     size, cut = np.abs(difference), np.clip(difference, -CUT, CUT)
@@ -70,10 +67,10 @@ def logprob_gap(batch: Batch, logprobs: Any, *, version: int, shifted: bool = Fa
     return LogprobGap(min(float(size.mean()), largest), largest, float(divergence.mean()), len(size))
 
 
-def _of_tokens(batch: Batch, logprobs: Any, shifted: bool, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """The trainer's log-probabilities in the order of the batch's tokens, float64 [N], right where known is true."""
-    out = np.zeros(batch.token_count, np.float64)
-    skip, samples, lengths = int(shifted), len(batch), batch.lengths
+def _of_tokens(lengths: npt.NDArray[np.int32], logprobs: Any, shifted: bool, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """The trainer's log-probabilities in the order of the batch's tokens, float64 [N], right where known is true. lengths: of the samples, int32 [B]."""
+    out = np.zeros(len(known), np.float64)
+    skip, samples = int(shifted), len(lengths)
     each = np.maximum(lengths - skip, 0)
     if isinstance(logprobs, Ragged):
         logprobs = list(logprobs.rows())
@@ -86,7 +83,7 @@ def _of_tokens(batch: Batch, logprobs: Any, shifted: bool, known: npt.NDArray[np
         out[known] = np.concatenate([*rows, np.zeros(0)])
         return out
     array = _array(logprobs)
-    whole, width = max(batch.token_count - skip, 0), int(each.max()) if samples else 0
+    whole, width = max(len(known) - skip, 0), int(each.max()) if samples else 0
     if array.shape == (whole,):
         out[skip:] = array
     elif array.ndim == 2 and len(array) == samples and array.shape[1] >= width:
