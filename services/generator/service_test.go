@@ -77,6 +77,12 @@ func turns(t *testing.T, log *eventlog.Log, run string, n int) []events.TurnSamp
 func finished(t *testing.T, log *eventlog.Log, run string) (events.RolloutFinished, *storage.Trajectory) {
 	t.Helper()
 	f := servicetest.WaitData[events.RolloutFinished](t, log, run, events.RolloutFinishedType, rollout)
+	return f, fileOf(t, log, f)
+}
+
+// fileOf reads the trajectory file of a rollout.
+func fileOf(t *testing.T, log *eventlog.Log, f events.RolloutFinished) *storage.Trajectory {
+	t.Helper()
 	data, err := storage.GetBlob(t.Context(), log.Store(), f.Trajectory)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +91,7 @@ func finished(t *testing.T, log *eventlog.Log, run string) (events.RolloutFinish
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, trajectory
+	return trajectory
 }
 
 // TestEndpointThatMisbehaves opens a run for each way in which an endpoint can be wrong.

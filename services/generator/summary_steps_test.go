@@ -147,6 +147,10 @@ func TestForkBehindASummary(t *testing.T) {
 		if asked := requests[len(requests)-1]; !strings.HasSuffix(asked[1].Content, behindInstruction+origin.Turns[5].Content) || len(asked) != c.copied {
 			t.Errorf("%s was asked %+v", name, asked)
 		}
+		// What was said before the summary is in the origin's file.
+		if rows := fileOf(t, log, f).Messages; len(rows) != c.copied+1 {
+			t.Errorf("%s: the file has %d rows, want the prompt of %d messages and the answer", name, len(rows), c.copied)
+		}
 	}
 }
 
