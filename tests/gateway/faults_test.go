@@ -60,7 +60,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 			if strings.Contains(string(got.body), secret) {
 				t.Errorf("the answer tells the key: %s", got.body)
 			}
-			if after := got.header.Get("Retry-After"); (c.status == 429) != (after != "") || c.said.header != nil && after != "7" {
+			patient := c.status == 429 || name == "gives up" // a server that aborts turns takes up weights, and is back soon
+			if after := got.header.Get("Retry-After"); patient != (after != "") || c.said.header != nil && after != "7" {
 				t.Errorf("Retry-After is %q", after)
 			}
 			p.say(m, user("a"))
