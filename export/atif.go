@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -170,7 +171,7 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	if spans != nil {
 		s.Extra["version_spans"] = spans
 	}
-	if m.PolicyVersion < 0 && spans == nil {
+	if m.PolicyVersion < 0 && spans == nil && !slices.Contains(m.LossMask, true) { // what was sampled here has a loss, also where its version is unknown
 		s.Copied, s.LLMCalls = true, nil // no model was asked for it here: the rollout is a fork
 	}
 	calls, left := PairCalls(Calls(m), answers, nil)

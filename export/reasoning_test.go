@@ -17,3 +17,18 @@ func TestReasoningIsExported(t *testing.T) {
 		t.Errorf("ATIF: %+v", step)
 	}
 }
+
+// TestUnknownVersionIsNoCopy: a turn of a server that names no version was sampled here, unlike one that a fork has of its origin.
+func TestUnknownVersionIsNoCopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		loss   []bool
+		copied bool
+	}{"sampled": {[]bool{true}, false}, "copied": {[]bool{false}, true}} {
+		t.Run(name, func(t *testing.T) {
+			step := agentStep(storage.Message{Role: "assistant", PolicyVersion: -1, TokenIDs: []int32{1}, LossMask: c.loss}, nil, "m")
+			if step.Copied != c.copied || (step.LLMCalls == nil) != c.copied {
+				t.Errorf("copied %t", step.Copied)
+			}
+		})
+	}
+}

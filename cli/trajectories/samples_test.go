@@ -33,3 +33,15 @@ func TestSamplesAreExplained(t *testing.T) {
 		t.Errorf("the header of one sample is %s", text)
 	}
 }
+
+func TestVersionsText(t *testing.T) {
+	for want, m := range map[string]storage.Message{
+		"not sampled here": {Turn: 1, PolicyVersion: -1},
+		"version unknown":  {Turn: 2, PolicyVersion: -1},
+		"version 3":        {Turn: 2, PolicyVersion: 3},
+	} {
+		if got := versionsText(m, 2); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

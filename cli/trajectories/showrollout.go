@@ -160,7 +160,7 @@ func (s *view) message(m storage.Message, full bool) {
 
 // turn prints one generation and what its calls answered.
 func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Message, o showOptions) {
-	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m), len(m.TokenIDs), seconds(m.Duration.Seconds()))
+	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m, shown.rollout.Copied), len(m.TokenIDs), seconds(m.Duration.Seconds()))
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
@@ -179,10 +179,13 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	}
 }
 
-// versionsText says which policy versions sampled a turn, in their order.
-func versionsText(m storage.Message) string {
-	if len(m.Versions) == 0 && m.PolicyVersion < 0 {
+// versionsText says which policy versions sampled a turn, in their order. The first so many turns of a fork are copied.
+func versionsText(m storage.Message, copied int) string {
+	if int(m.Turn) < copied {
 		return "not sampled here"
+	}
+	if len(m.Versions) == 0 && m.PolicyVersion < 0 {
+		return "version unknown"
 	}
 	if len(m.Versions) == 0 {
 		return fmt.Sprintf("version %d", m.PolicyVersion)

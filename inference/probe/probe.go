@@ -237,6 +237,6 @@ func (p *prober) label(first *inference.Response) {
 		return
 	}
 	p.add(Warning, "weights", "label them where weights are loaded (vLLM 0.33: weight_version of /finish_weight_update; SGLang: that of /update_weights_from_disk), "+
-		"so that a turn's version is known and not assumed",
-		"answers do not say which weights they were sampled with: a turn counts as of the version that was published when its group was opened")
+		"so that a turn's version is known",
+		"answers do not say which weights they were sampled with: the version of a turn is unknown")
 }
