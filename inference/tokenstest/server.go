@@ -239,5 +239,8 @@ func (s *Server) derender(body json.RawMessage) map[string]any {
 	}
 	choice := in.Response.Choices[0]
 	message := s.Template.Read(s.Tokenizer.Decode(choice.IDs))
-	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": ending(message, choice.Finish)}}}
+	if !s.Older { // 0.32 leaves it as it was sampled
+		choice.Finish = ending(message, choice.Finish)
+	}
+	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": choice.Finish}}}
 }
