@@ -34,7 +34,7 @@ func errorBody(resp *http.Response) []byte {
 }
 
 // reasonOf is the reason that the body of an error answer gives, quoted and short, without keys and secrets; "" where it gives none. A body in
-// the form of OpenAI's errors is read for its message, and of any other the first line counts.
+// the form of OpenAI's errors is read for its message. The first line counts, and where it ends with a colon, as of vLLM's validation errors, the next one, too.
 func reasonOf(ctx context.Context, body []byte, key string) string {
 	text := string(body)
 	var form struct {
@@ -58,8 +58,10 @@ func reasonOf(ctx context.Context, body []byte, key string) string {
 		return "" // unknown is not safe
 	}
 	text = strings.TrimSpace(text)
-	if line, _, _ := strings.Cut(text, "\n"); len(line) < len(text) {
-		text = strings.TrimSpace(line)
+	text, rest, _ := strings.Cut(text, "\n")
+	if text = strings.TrimSpace(text); strings.HasSuffix(text, ":") {
+		line, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		text = strings.TrimSpace(text + " " + line)
 	}
 	if text == "" {
 		return ""

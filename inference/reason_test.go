@@ -75,7 +75,8 @@ func TestReason(t *testing.T) {
 		`{"detail":"Not Found"}`:                                    `answered 400 Bad Request: "Not Found"`,
 		`{"object":"error","message":"too long"}`:                   `answered 400 Bad Request: "too long"`,
 		"plain text\nsecond line":                                   `answered 400 Bad Request: "plain text"`,
-		"":                                                          "answered 400 Bad Request",
+		"1 validation error:\n  what is wrong\nthird line":          `answered 400 Bad Request: "1 validation error: what is wrong"`,
+		"": "answered 400 Bad Request",
 	} {
 		t.Run(body, func(t *testing.T) {
 			server := httptest.NewServer(answer(400, body))

@@ -13,7 +13,7 @@ import (
 //
 //	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
 //	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message
-//	POST /v1/chat/completions/derender  of older versions, whose generate has no output_mode: answers with the message
+//	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
 // Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
 type vllmTurn struct {
@@ -80,13 +80,17 @@ func (r *rendering) ask(prompt []int32, most int) error {
 	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
 		return errors.New("the rendering has no sampling_params")
 	}
+	mode := "tokens"
+	if _, parses := r.fields["parse_context"]; parses {
+		mode = "derender"
+	}
 	for _, set := range []struct {
 		in    map[string]json.RawMessage
 		name  string
 		value any
 	}{
 		{params, "max_tokens", most}, {r.fields, "sampling_params", params}, {r.fields, "token_ids", prompt},
-		{r.fields, "output_mode", "derender"}, {r.fields, "return_token_ids", true}, {r.fields, "stream", false},
+		{r.fields, "output_mode", mode}, {r.fields, "return_token_ids", true}, {r.fields, "stream", false},
 	} {
 		value, err := Encode(set.value)
 		if err != nil {

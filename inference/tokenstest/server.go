@@ -19,7 +19,7 @@ type Server struct {
 	Say func(prompt string) (text, finish string)
 	// Refuse answers requests for tokens with a status, as vLLM does without --enable-scale-out (403) and older versions do (404).
 	Refuse int
-	// Older versions have no output_mode, and Oldest name tokens of log-probabilities by texts.
+	// Older versions, such as vLLM 0.32, render no parse_context and refuse output_mode "derender"; Oldest name tokens of log-probabilities by texts.
 	Older, Oldest bool
 	// Change changes an answer; path is that of the request.
 	Change func(path string, answer map[string]any)
@@ -154,10 +154,14 @@ func (s *Server) render(body json.RawMessage) map[string]any {
 	for _, m := range in.Messages {
 		calls += len(m.ToolCalls)
 	}
+	var parse any
+	if !s.Older {
+		parse = map[string]any{"tools": in.Tools, "tool_choice": "auto", "history_tool_call_cnt": calls}
+	}
 	return map[string]any{
 		"request_id": "chatcmpl-1", "token_ids": ids, "sampling_params": params, "model": in.Model, "cache_salt": in.Salt, "priority": 0, "stream": false,
 		"token_offsets": nil, "features": nil, "reasoning_ended": nil, "return_token_ids": true, "output_mode": "tokens",
-		"parse_context": map[string]any{"tools": in.Tools, "tool_choice": "auto", "history_tool_call_cnt": calls},
+		"parse_context": parse,
 	}
 }
 
@@ -176,10 +180,9 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return refused("%v", err)
 	}
-	if s.Older {
-		in.Mode = "tokens"
-	}
 	switch {
+	case s.Older && in.Mode != "tokens" && in.Mode != "text":
+		return refused("1 validation error:\n  {'type': 'literal_error', 'loc': 'body.output_mode', 'msg': \"Input should be 'tokens' or 'text'\", 'input': '%s'}", in.Mode)
 	case len(in.IDs) == 0 || slices.Min(in.IDs) < 0:
 		return refused("token_ids")
 	case in.Params.MaxTokens == nil || in.Params.Logprobs == nil:
@@ -216,7 +219,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		"request_id": "generate-tokens-1", "model": "m", "output_mode": in.Mode, "choices": []any{choice},
 		"usage": map[string]any{"prompt_tokens": len(in.IDs), "completion_tokens": len(ids)},
 	}
-	if in.Returns && !s.Older {
+	if in.Returns {
 		answer["prompt_token_ids"] = in.IDs
 	}
 	if in.Mode == "derender" {

@@ -101,6 +101,7 @@ func TestSegmentCause(t *testing.T) {
 		"with what opens them":  {[]events.TurnSampled{turn(true, []int32{1, 2, 30}, []int32{3, 4, 5}, thinks)}, []int32{1, 2, 5, 6}, events.CauseThoughts},
 		"of the turn before":    {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4}, thinks), turn(false, []int32{5}, []int32{6}, nil)}, []int32{1, 2, 4, 5, 6}, events.CauseThoughts},
 		"thoughts in the text":  {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1}, TokenIDs: []int32{2, 3}, Content: "hm</think>a"}}, []int32{1, 3}, events.CauseThoughts},
+		"behind the thoughts":   {[]events.TurnSampled{turn(true, []int32{1}, []int32{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, thinks)}, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 99}, events.CauseDrift},
 		"other tokens":          {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)}, []int32{1, 2, 3, 9, 5, 6}, events.CauseDrift},
 		"an answer cut short":   {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)}, []int32{1, 2, 3}, events.CauseDrift},
 		"another system prompt": {[]events.TurnSampled{turn(true, slices.Repeat([]int32{1}, 50), []int32{3}, thinks)}, []int32{9, 9}, events.CauseHistory},

@@ -37,7 +37,8 @@ func thought(t events.TurnSampled) bool {
 	return t.Reasoning != nil || strings.Contains(t.Content, events.EndOfThoughts)
 }
 
-// opensThoughts is how many tokens at the end of a prompt may open the thoughts of its answer: templates leave them out together.
+// opensThoughts is how many tokens open the thoughts of an answer, at the end of its prompt or in the answer itself: templates leave thoughts out from there on, or put an empty block
+// in their place. A prompt that repeats more of an answer has its thoughts, and differs behind them.
 const opensThoughts = 8
 
 // segmentCause is what of the current segment a prompt that does not continue it does not repeat; "" where there is no segment yet.
@@ -64,7 +65,7 @@ func segmentCause(r *events.Rollout, prompt []int32) string {
 		same = repeated(t.TokenIDs, prompt)
 		prompt = prompt[same:]
 		if same < len(t.TokenIDs) {
-			if thought(t) {
+			if thought(t) && same <= opensThoughts {
 				return events.CauseThoughts
 			}
 			return events.CauseDrift

@@ -1,0 +1,66 @@
+"""A proxy between Rondo and an engine, which remembers what both said: the log is held to the engine's own answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+
+@dataclass
+class Exchange:
+    path: str
+    status: int
+    asked: bytes
+    answered: bytes
+
+    def request(self) -> Any:
+        return json.loads(self.asked)
+
+    def answer(self) -> Any:
+        return json.loads(self.answered)
+
+
+class Proxy:
+    """Passes requests on to a port of this machine; `said` are those that were answered, in the order of the answers."""
+
+    def __init__(self, port: int) -> None:
+        self.said: list[Exchange] = []
+        said = self.said
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_GET(self) -> None:  # noqa: N802
+                self.do_POST()
+
+            def do_POST(self) -> None:  # noqa: N802
+                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                engine = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+                engine.request(self.command, self.path, asked or None, {"Content-Type": "application/json"})
+                response = engine.getresponse()
+                answered = response.read()
+                said.append(Exchange(self.path, response.status, asked, answered))
+                self.send_response(response.status)
+                self.send_header("Content-Type", response.headers.get("Content-Type", "application/json"))
+                self.send_header("Content-Length", str(len(answered)))
+                self.end_headers()
+                self.wfile.write(answered)
+                engine.close()
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+    def answers(self, path: str, status: int = 200) -> list[Exchange]:
+        return [e for e in self.said if e.path == path and e.status == status]
