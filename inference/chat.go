@@ -153,15 +153,7 @@ type Choice struct {
 	PromptTokenIDs []int32      `json:"prompt_token_ids"`
 	WeightVersions versionSpans `json:"weight_versions"`
 	Logprobs       struct {
-		Content []struct {
-			Token   string   `json:"token"`
-			TokenID *int32   `json:"token_id"` // of vLLM's path of tokens
-			Logprob *float32 `json:"logprob"`
-			Top     []struct {
-				Token   string   `json:"token"`
-				Logprob *float32 `json:"logprob"`
-			} `json:"top_logprobs"`
-		} `json:"content"`
+		Content []sampledEntry `json:"content"`
 	} `json:"logprobs"`
 	MetaInfo struct {
 		WeightVersion  version      `json:"weight_version"`
@@ -169,4 +161,15 @@ type Choice struct {
 		// OutputTokenLogprobs are [logprob, token id, text or null].
 		OutputTokenLogprobs []sampledToken `json:"output_token_logprobs"`
 	} `json:"meta_info"`
+}
+
+// sampledEntry is a sampled token's log-probability.
+type sampledEntry struct {
+	Token   string   `json:"token"`
+	TokenID *int32   `json:"token_id"` // of vLLM's path of tokens
+	Logprob *float32 `json:"logprob"`
+	Top     []struct {
+		Token   string   `json:"token"`
+		Logprob *float32 `json:"logprob"`
+	} `json:"top_logprobs"`
 }

@@ -2,10 +2,7 @@ package inference
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,16 +13,19 @@ import (
 )
 
 // Tokens in, tokens out: the prompt is the tokens that the model has seen and sampled, and those of the new messages. The server renders and parses, as it alone knows the
-// model's template. This is the interface of vLLM 0.33:
-//
-//	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
-//	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message
-//	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
-//
-// Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
+// model's template. Each kind of server has a file of its own: vllm.go, sglang.go and llamacpp.go.
+
+// Engines whose paths of tokens are known, as servers name themselves in owned_by of their models.
+const (
+	EngineVLLM     = "vllm"
+	EngineSGLang   = "sglang"
+	EngineLlamaCPP = "llamacpp"
+)
 
 // Conversation is what the next turn is asked with, where prompts are tokens.
 type Conversation struct {
+	// Engine is the server's kind, as Client.Engine finds it. Others than those that are known are asked as vLLM is.
+	Engine string
 	// Request holds the whole conversation as messages, the new ones behind the last answer.
 	Request Request
 	// Known are the tokens up to the end of the last sample, which is the last Sampled of them; none where the turn begins a segment.
@@ -33,6 +33,52 @@ type Conversation struct {
 	Sampled int
 	// Unsure: the last sample does not end with a stop token, or perhaps not.
 	Unsure bool
+}
+
+// engine is one turn by tokens at a server of some kind. Its errors are *Failures that do not tell the key.
+type engine interface {
+	// render writes messages as tokens, and asks for an answer where prompts says so.
+	render(ctx context.Context, messages []Message, prompts bool) ([]int32, error)
+	// end is where in the rendering of a conversation its first so many messages end, the last of which is a sample; ok is false where that is not found.
+	end(ctx context.Context, messages []Message, whole, sample []int32) (end int, ok bool, err error)
+	// sample asks for an answer of most tokens behind a prompt.
+	sample(ctx context.Context, prompt []int32, most int) (*Response, error)
+	// read has the server read the message in what was sampled, unless it has done so.
+	read(ctx context.Context, answer *Response) error
+}
+
+// Engine is the kind of a server, as it names it itself; "" where it does not say. Its error is a *Failure.
+func (c *Client) Engine(ctx context.Context, endpoint string) (string, error) {
+	list, err := c.Models(ctx, endpoint)
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	return list[0].OwnedBy, nil
+}
+
+// turn is what each engine's turn has.
+type turn struct {
+	*Client
+	base    string // with /v1
+	root    string // without
+	request Request
+	share   *memory.Share
+}
+
+// post asks for an answer under a path of the server's.
+func (t *turn) post(ctx context.Context, url string, request, answer any) error {
+	return t.ask(ctx, url, request, answer, t.share)
+}
+
+func (c *Client) engine(base string, conv Conversation, share *memory.Share) engine {
+	t := turn{c, base, strings.TrimSuffix(base, "/v1"), conv.Request, share}
+	switch conv.Engine {
+	case EngineLlamaCPP:
+		return &llamaTurn{turn: t}
+	case EngineSGLang:
+		return &sglangTurn{turn: t}
+	}
+	return &vllmTurn{turn: t}
 }
 
 // CompleteTokens asks for one turn as tokens. fit says how many tokens the answer may have behind a prompt of so many. Its errors are *Failures that do not tell the key.
@@ -50,7 +96,8 @@ func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conve
 }
 
 func (c *Client) completeTokens(ctx context.Context, base string, conv Conversation, fit func(int) (int, *Failure), share *memory.Share) (*Response, error) {
-	request, prompt, err := c.prompt(ctx, base, conv, share)
+	e := c.engine(base, conv, share)
+	prompt, err := promptOf(ctx, e, conv)
 	if err != nil {
 		return nil, err
 	}
@@ -58,122 +105,61 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if full != nil {
 		return nil, full
 	}
-	if err := request.ask(prompt, most); err != nil {
-		return nil, malformed(base+renderPath, err)
-	}
-	url := strings.TrimSuffix(base, "/v1") + "/inference/v1/generate"
-	var answer Response
-	if err := c.ask(ctx, url, request.fields, &answer, share); err != nil {
-		return nil, lacksTokens(err)
+	answer, err := e.sample(ctx, prompt, most)
+	if err != nil {
+		return nil, err
 	}
 	if err := answer.answers(prompt, most); err != nil {
-		return nil, malformed(url, err)
+		return nil, malformed(base, err)
 	}
-	if !answer.Choices[0].parsed() {
-		if err := c.derender(ctx, base, conv.Request, &answer, share); err != nil {
-			return nil, err
-		}
-	}
-	return &answer, nil
+	return answer, e.read(ctx, answer)
 }
 
-// renderPath is where a server renders messages as tokens.
-const renderPath = "/chat/completions/render"
-
-// rendered is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.
-type rendered struct {
-	tokens []int32
-	fields map[string]json.RawMessage
-}
-
-// UnmarshalJSON keeps all fields but the tokens as they are.
-func (r *rendered) UnmarshalJSON(data []byte) error {
-	if err := json.Unmarshal(data, &r.fields); err != nil {
-		return err
-	}
-	if err := json.Unmarshal(r.fields["token_ids"], &r.tokens); err != nil {
-		return fmt.Errorf("token_ids: %w", err)
-	}
-	for name := range r.fields { // what is large, or names the rendering and not the prompt
-		if name == "token_ids" || name == "token_offsets" || string(r.fields[name]) == "null" {
-			delete(r.fields, name)
-		}
-	}
-	return nil
-}
-
-// ask makes the request of a prompt for an answer of most tokens.
-func (r *rendered) ask(prompt []int32, most int) error {
-	var params map[string]json.RawMessage
-	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
-		return errors.New("the rendering has no sampling_params")
-	}
-	mode := "tokens"
-	if _, parses := r.fields["parse_context"]; parses {
-		mode = "derender"
-	}
-	for _, set := range []struct {
-		in    map[string]json.RawMessage
-		name  string
-		value any
-	}{
-		{params, "max_tokens", most}, {r.fields, "sampling_params", params}, {r.fields, "token_ids", prompt},
-		{r.fields, "output_mode", mode}, {r.fields, "return_token_ids", true}, {r.fields, "stream", false},
-	} {
-		value, err := Encode(set.value)
-		if err != nil {
-			return err
-		}
-		set.in[set.name] = value
-	}
-	return nil
-}
-
-// render has the server render messages as tokens. What is asked for beside them is for the answer to the prompt.
-func (c *Client) render(ctx context.Context, base string, request Request, messages []Message, prompts bool, share *memory.Share) (*rendered, error) {
-	request.Messages, request.MaxTokens, request.AddGenerationPrompt = messages, 1, &prompts // a rendering for a longer answer could be refused
-	var answer rendered
-	if err := c.ask(ctx, base+renderPath, request, &answer, share); err != nil {
-		return nil, lacksTokens(err)
-	}
-	if len(answer.tokens) == 0 || slices.Min(answer.tokens) < 0 {
-		return nil, malformed(base+renderPath, fmt.Errorf("%w: want token ids from 0 on", ErrTokens))
-	}
-	return &answer, nil
-}
-
-// prompt is the next prompt, with the request that the server made of its messages. It is the tokens known and those of the new messages, as the difference of two renderings: with and
+// promptOf is the next prompt. It is the tokens known and those of the new messages, as the difference of two renderings: with and
 // without them. Both leave earlier thoughts out, as templates may, so that nothing but the new messages makes them differ. Where they differ in more, or nothing is
 // known, the prompt is the rendering of all messages.
-func (c *Client) prompt(ctx context.Context, base string, conv Conversation, share *memory.Share) (*rendered, []int32, error) {
+func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error) {
 	messages := conv.Request.Messages
 	last := len(messages) - 1
 	for last >= 0 && messages[last].Role != roleAssistant {
 		last--
 	}
 	if len(conv.Known) == 0 || conv.Sampled <= 0 || conv.Sampled > len(conv.Known) || last < 0 {
-		whole, err := c.render(ctx, base, conv.Request, messages, true, share)
-		if err != nil {
-			return nil, nil, err
-		}
-		return whole, whole.tokens, nil
+		return e.render(ctx, messages, true)
 	}
-	plain := withoutThoughts(messages)
-	old, err := c.render(ctx, base, conv.Request, plain[:last+1], false, share)
+	plain, sample := withoutThoughts(messages), conv.Known[len(conv.Known)-conv.Sampled:]
+	whole, err := e.render(ctx, plain, true)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	whole, err := c.render(ctx, base, conv.Request, plain, true, share)
+	end, ok, err := e.end(ctx, plain[:last+1], whole, sample)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if end, ok := endOf(old.tokens, whole.tokens); ok {
-		if added, ok := join(conv.Known[len(conv.Known)-conv.Sampled:], whole.tokens, end, conv.Unsure); ok {
-			return whole, slices.Concat(conv.Known, added), nil
+	if ok {
+		if added, ok := join(sample, whole, end, conv.Unsure); ok {
+			return slices.Concat(conv.Known, added), nil
 		}
 	}
-	conv.Known = nil
-	return c.prompt(ctx, base, conv, share)
+	return e.render(ctx, messages, true)
+}
+
+// rendered checks the tokens of a rendering.
+func rendered(url string, tokens []int32) ([]int32, error) {
+	if len(tokens) == 0 || slices.Min(tokens) < 0 {
+		return nil, malformed(url, fmt.Errorf("%w: want token ids from 0 on", ErrTokens))
+	}
+	return tokens, nil
+}
+
+// endByRendering is the end of messages for servers that render them alone.
+func endByRendering(ctx context.Context, e engine, messages []Message, whole []int32) (int, bool, error) {
+	old, err := e.render(ctx, messages, false)
+	if err != nil {
+		return 0, false, err
+	}
+	end, ok := endOf(old, whole)
+	return end, ok, nil
 }
 
 // roleAssistant is the role of what a model said.
@@ -219,46 +205,7 @@ func (r *Response) answers(prompt []int32, most int) error {
 	return nil
 }
 
-// parsed reports whether the server has read the message in what was sampled. One that was sampled without a token has none.
-func (c *Choice) parsed() bool { return c.Message.Role != "" || len(c.TokenIDs) == 0 }
-
-// derender has a server read the message in what it sampled before.
-func (c *Client) derender(ctx context.Context, base string, chat Request, answer *Response, share *memory.Share) error {
-	type choice struct {
-		Index        int             `json:"index"`
-		TokenIDs     []int32         `json:"token_ids"`
-		FinishReason string          `json:"finish_reason"`
-		StopReason   json.RawMessage `json:"stop_reason,omitempty"`
-	}
-	sampled := &answer.Choices[0]
-	url := base + "/chat/completions/derender"
-	body := map[string]any{
-		"model": chat.Model, "chat_request": chat, "prompt_tokens": len(answer.PromptTokenIDs), "prompt_token_ids": answer.PromptTokenIDs,
-		"generate_response": map[string]any{"prompt_token_ids": answer.PromptTokenIDs, "choices": []choice{{0, sampled.TokenIDs, sampled.FinishReason, sampled.StopReason}}},
-	}
-	var message Response
-	if err := c.ask(ctx, url, body, &message, share); err != nil {
-		return lacksTokens(err)
-	}
-	if len(message.Choices) != 1 || message.Choices[0].Message.Role == "" {
-		return malformed(url, fmt.Errorf("%d choices, want 1 with a message", len(message.Choices)))
-	}
-	sampled.Message, sampled.FinishReason = message.Choices[0].Message, message.Choices[0].FinishReason
-	return nil
-}
-
 // malformed is an answer that cannot be used.
 func malformed(url string, err error) *Failure {
 	return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
-}
-
-// lacksTokens says what a server lacks that refuses the paths of tokens.
-func lacksTokens(err error) error {
-	var f *Failure
-	if !errors.As(err, &f) || f.Status != http.StatusForbidden && (f.Status != http.StatusNotFound || strings.Contains(f.Error(), "model")) {
-		return err
-	}
-	f.Err = fmt.Errorf("%w. endpoint_api is tokens: start vLLM (0.32 or later) with --enable-scale-out (--tokens-only serves the path of tokens too, but without the "+
-		"tokenizer that renders messages), or leave endpoint_api out of the run file", f.Err)
-	return f
 }

@@ -1,6 +1,7 @@
 package inference_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -34,8 +35,14 @@ func newTalk(t *testing.T, s *tokenstest.Server) *talk {
 func (k *talk) ask(stop ...string) (*inference.Response, error) {
 	sampling := runfile.NeutralSampling()
 	sampling.Stop = stop
+	engine, err := k.client.Engine(k.t.Context(), k.server.URL+"/v1")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file", Parameters: json.RawMessage(`{}`)}}}
 	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", inference.Conversation{
-		Request: inference.Request{Model: "m", Messages: k.messages, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true},
+		Engine:  engine,
+		Request: inference.Request{Model: "m", Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true},
 		Known:   k.known, Sampled: len(k.last.TokenIDs), Unsure: k.last.FinishReason == "length" || len(stop) > 0,
 	}, func(int) (int, *inference.Failure) { return k.most, nil })
 }
@@ -70,6 +77,11 @@ func tool(text string) inference.Message {
 	return inference.Message{Role: "tool", ToolCallID: "call-read_file", Content: text}
 }
 
+// engines are the kinds of servers that are asked by tokens.
+var engines = map[string]func(*tokenstest.Server) *tokenstest.Server{
+	"vLLM": func(s *tokenstest.Server) *tokenstest.Server { return s }, "llama.cpp": (*tokenstest.Server).LlamaCPP, "SGLang": (*tokenstest.Server).SGLang,
+}
+
 // TestTokensIn: whatever a template does with thoughts and ends of turns, a prompt is the last one, the sample, and the tokens of the new messages with as much of the end
 // of the turn as the sample lacks. It is as the template writes it, but for the thoughts that stay.
 func TestTokensIn(t *testing.T) {
@@ -83,39 +95,41 @@ func TestTokensIn(t *testing.T) {
 			"<|im_user|>user<|im_middle|>Now the next.<|im_end|><|im_assistant|>assistant<|im_middle|>",
 			"<|im_end|><|im_user|>user<|im_middle|>Go on.<|im_end|><|im_assistant|>assistant<|im_middle|>"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := tokenstest.New(t, name, nil)
-			says := []string{s.Template.Answer("Where to begin?", "", "a"), s.Template.Answer("Once more.", "Reading on.", "b"), s.Template.Answer("That is it.", "Done so far.", ""),
-				strings.TrimSuffix(s.Template.Answer("Next.", "so we go", ""), s.Template.Stop[1]), s.Template.Answer("", "Done.", "")}
-			s.Say = func(string) (string, string) {
-				text := says[0]
-				says = says[1:]
-				if len(says) == 1 {
-					return text, "length"
+		for engine, as := range engines {
+			t.Run(name+" at "+engine, func(t *testing.T) {
+				s := as(tokenstest.New(t, name, nil))
+				says := []string{s.Template.Answer("Where to begin?", "", "a"), s.Template.Answer("Once more.", "Reading on.", "b"), s.Template.Answer("That is it.", "Done so far.", ""),
+					strings.TrimSuffix(s.Template.Answer("Next.", "so we go", ""), s.Template.Stop[1]), s.Template.Answer("", "Done.", "")}
+				s.Say = func(string) (string, string) {
+					text := says[0]
+					says = says[1:]
+					if len(says) == 1 {
+						return text, "length"
+					}
+					return text, ""
 				}
-				return text, ""
-			}
-			k := newTalk(t, s)
-			whole := k.turn(tool("file A"))
-			if !strings.HasPrefix(whole, s.Template.Begin) || !strings.HasSuffix(whole, s.Template.Prompt) {
-				t.Errorf("the first prompt is %q", whole)
-			}
-			for i, turn := range []struct{ want, answer string }{{want[0], ""}, {strings.Replace(want[0], "file A", "file B", 1), "Now the next."}, {want[1], "Go on."}, {want[2], ""}} {
-				answer := inference.Message{Role: "user", Content: turn.answer}
-				if i == 0 {
-					answer = tool("file B")
+				k := newTalk(t, s)
+				whole := k.turn(tool("file A"))
+				if !strings.HasPrefix(whole, s.Template.Begin) || !strings.HasSuffix(whole, s.Template.Prompt) {
+					t.Errorf("the first prompt is %q", whole)
 				}
-				if got := k.turn(answer); got != turn.want {
-					t.Errorf("prompt %d adds %q, want %q", i+1, got, turn.want)
+				for i, turn := range []struct{ want, answer string }{{want[0], ""}, {strings.Replace(want[0], "file A", "file B", 1), "Now the next."}, {want[1], "Go on."}, {want[2], ""}} {
+					answer := inference.Message{Role: "user", Content: turn.answer}
+					if i == 0 {
+						answer = tool("file B")
+					}
+					if got := k.turn(answer); got != turn.want {
+						t.Errorf("prompt %d adds %q, want %q", i+1, got, turn.want)
+					}
 				}
-			}
-			for i, turn := range s.Turns()[1:] {
-				before := s.Turns()[i]
-				if seen := slices.Concat(before.Prompt, before.Sampled); !slices.Equal(turn.Prompt[:min(len(seen), len(turn.Prompt))], seen) {
-					t.Errorf("prompt %d does not begin with what the model has seen and sampled", i+1)
+				for i, turn := range s.Turns()[1:] {
+					before := s.Turns()[i]
+					if seen := slices.Concat(before.Prompt, before.Sampled); !slices.Equal(turn.Prompt[:min(len(seen), len(turn.Prompt))], seen) {
+						t.Errorf("prompt %d does not begin with what the model has seen and sampled", i+1)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

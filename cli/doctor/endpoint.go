@@ -94,8 +94,12 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 		return answer, err
 	}
 	byTokens := cfg.EndpointAPI == runfile.APITokens
+	engine, unknown := "", error(nil)
+	if byTokens {
+		engine, unknown = client.Engine(ctx, server.URL)
+	}
 	for _, f := range probe.Server(ctx, ask, server.Model, cfg.Sampling) {
-		if !byTokens || f.Check != "two turns" { // of messages
+		if !byTokens || f.Check != "two turns" && !(engine == inference.EngineLlamaCPP && slices.Contains(ofChats, f.Check)) {
 			findings = append(findings, finding(f))
 		}
 	}
@@ -103,11 +107,16 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 		return findings
 	}
 	if byTokens {
+		if unknown != nil {
+			return append(findings, finding{"path", levelTrouble, "the kind of the server is unknown: " + unknown.Error(), "see that it lists its models at /models"})
+		}
 		ask := func(ctx context.Context, conv inference.Conversation, fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
+			conv.Engine = engine
 			answer, err := client.CompleteTokens(ctx, server.URL, conv, fit)
 			answer.Done()
 			return answer, err
 		}
+		findings = append(findings, pathOf(engine))
 		for _, f := range probe.Tokens(ctx, ask, server.Model, cfg.Sampling) {
 			findings = append(findings, finding(f))
 		}
@@ -117,6 +126,22 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 			"it gives no token ids", "use it for evaluations only"})
 	}
 	return append(findings, contextOf(ctx, client, server, cfg.Limits.Tokens)...)
+}
+
+// ofChats are the checks of what llama.cpp gives by tokens, and not in chats.
+var ofChats = []string{"prompt ids", "token ids", "logprobs", "distribution"}
+
+// pathOf says in which way a server is asked by tokens.
+func pathOf(engine string) finding {
+	found := map[string]string{
+		inference.EngineVLLM:     "vLLM's /inference/v1/generate",
+		inference.EngineSGLang:   "SGLang's /generate",
+		inference.EngineLlamaCPP: "llama.cpp's /completion",
+	}[engine]
+	if found == "" {
+		return finding{"path", levelWarning, fmt.Sprintf("the server calls itself %.40q: turns are asked for by vLLM's /inference/v1/generate", engine), "use vLLM, SGLang or llama.cpp"}
+	}
+	return finding{"path", levelOK, "turns are asked for by " + found, ""}
 }
 
 // contextOf compares the server's context with what the run allows.

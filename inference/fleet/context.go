@@ -108,6 +108,7 @@ func scarceRoom(limit, prompt int) *inference.Failure {
 type fitted struct {
 	response    *inference.Response
 	plain       bool
+	processed   bool // its log-probabilities are those of the distribution that was sampled, whatever it says in chats
 	limit, most int
 }
 

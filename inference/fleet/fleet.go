@@ -267,7 +267,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	}
 	a := &Answer{Response: cut.response, Started: started, Endpoint: at.url, Plain: cut.plain}
 	var err error
-	a.Wrong = f.wrongFor(asking, &client, c, at)
+	if !cut.processed {
+		a.Wrong = f.wrongFor(asking, &client, c, at)
+	}
 	a.Turn, a.Prompt, err = a.TurnAs(c.Turn, c.Version)
 	if errors.Is(err, inference.ErrTokens) && c.TextOnly {
 		f.opts.Logger.Warn("turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)

@@ -74,8 +74,9 @@ type replica struct {
 	url      string
 	used     time.Time // last
 	inFlight int
-	answered bool // ever
-	plain    bool // it takes OpenAI's own fields alone
+	answered bool   // ever
+	plain    bool   // it takes OpenAI's own fields alone
+	engine   string // its kind, "" while that is not known
 	versions map[string]int64
 
 	until    time.Time // it is not asked before

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
@@ -31,10 +32,39 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 		}
 		return most, nil
 	}
-	response, err := client.CompleteTokens(ctx, at.url, c.Tokens(at.model), fit)
+	conv := c.Tokens(at.model)
+	conv.Engine = f.engineOf(ctx, client, at)
+	response, err := client.CompleteTokens(ctx, at.url, conv, fit)
 	if err != nil && !errors.As(err, &failure) {
 		failure = &inference.Failure{Class: events.ClassInternal, Permanent: true, Err: err} // the request is no JSON
 	}
-	answer.response = response
+	if failure != nil && failure.Status == http.StatusNotFound { // another server may have come to this address
+		f.setEngine(at, "")
+	}
+	answer.response, answer.processed = response, conv.Engine == inference.EngineLlamaCPP
 	return answer, failure
+}
+
+// engineOf is the kind of a server, which it is asked for once. One that does not say, or is away, is asked as vLLM is, and tells what is wrong then.
+func (f *Fleet) engineOf(ctx context.Context, client *inference.Client, at target) string {
+	f.mu.Lock()
+	known := at.engine
+	f.mu.Unlock()
+	if known != "" {
+		return known
+	}
+	ctx, cancel := context.WithTimeout(ctx, contextTime)
+	defer cancel()
+	engine, err := client.Engine(ctx, at.url)
+	if err != nil {
+		return ""
+	}
+	f.setEngine(at, engine)
+	return engine
+}
+
+func (f *Fleet) setEngine(at target, engine string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at.engine = engine
 }

@@ -14,7 +14,7 @@ import (
 type AskTokens func(ctx context.Context, conv inference.Conversation, fit func(prompt int) (most int, full *inference.Failure)) (*inference.Response, error)
 
 // tokensAdvice is how a server serves the path of tokens.
-const tokensAdvice = "start vLLM 0.33 or later with --enable-scale-out, or leave endpoint_api out of the run file"
+const tokensAdvice = "start vLLM 0.33 or later with --enable-scale-out, SGLang 0.5.23 or later, or llama.cpp with --jinja and no draft model; or leave endpoint_api out of the run file"
 
 // Tokens asks a server for two turns as tokens, as a run with endpoint_api tokens would.
 func Tokens(ctx context.Context, ask AskTokens, model string, s runfile.Sampling) []Finding {

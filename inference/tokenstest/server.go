@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Server is an inference server whose model is "m".
+// Server is an inference server whose model is "m": vLLM, unless LlamaCPP or SGLang makes it another one.
 type Server struct {
 	*httptest.Server
 	Template  Template
@@ -26,6 +26,9 @@ type Server struct {
 	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
 	Context int
 
+	t        testing.TB
+	mux      *http.ServeMux
+	engine   string
 	mu       sync.Mutex
 	prompts  [][]int32
 	sampled  [][]int32
@@ -42,42 +45,56 @@ func New(t testing.TB, template string, say func(prompt string) (text, finish st
 	if !known {
 		t.Fatalf("no template %s", template)
 	}
-	s := &Server{Template: shape, Say: say, requests: map[string]int{}}
 	mux := http.NewServeMux()
+	s := &Server{Template: shape, Say: say, requests: map[string]int{}, engine: "vllm", mux: mux, t: t}
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(map[string]any{"data": []any{map[string]any{"id": "m", "owned_by": "vllm", "max_model_len": s.context()}}})
+		json.NewEncoder(w).Encode(map[string]any{"data": []any{map[string]any{"id": "m", "owned_by": s.engine, "max_model_len": s.context()}}})
 	})
 	for path, answer := range map[string]func(json.RawMessage) map[string]any{
 		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate, "/v1/chat/completions/derender": s.derender,
 	} {
-		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			var body json.RawMessage
-			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-				t.Errorf("request to %s: %v", path, err)
-			}
-			s.mu.Lock()
-			s.requests[path]++
-			s.mu.Unlock()
-			if s.Refuse != 0 {
-				w.WriteHeader(s.Refuse)
-				fmt.Fprint(w, `{"error":{"message":"Scale-out endpoints are disabled."}}`)
-				return
-			}
-			made := answer(body)
-			if refusal, refused := made["refused"]; refused {
-				w.WriteHeader(http.StatusBadRequest)
-				json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal, "code": 400}})
-				return
-			}
-			if s.Change != nil {
-				s.Change(path, made)
-			}
-			json.NewEncoder(w).Encode(made)
-		})
+		mux.HandleFunc("POST "+path, s.serve(path, answer))
 	}
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// serve answers the requests for a path.
+func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var body json.RawMessage
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			s.t.Errorf("request to %s: %v", path, err)
+		}
+		s.mu.Lock()
+		s.requests[path]++
+		s.mu.Unlock()
+		if s.Refuse != 0 {
+			w.WriteHeader(s.Refuse)
+			fmt.Fprint(w, `{"error":{"message":"Scale-out endpoints are disabled."}}`)
+			return
+		}
+		made := answer(body)
+		if refusal, refused := made["refused"]; refused {
+			w.WriteHeader(http.StatusBadRequest)
+			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal, "code": 400}})
+			return
+		}
+		if status, fails := made["status"].(int); fails {
+			w.WriteHeader(status)
+		}
+		if s.Change != nil {
+			s.Change(path, made)
+		}
+		json.NewEncoder(w).Encode(made)
+	}
+}
+
+func (s *Server) sampledTurn(prompt, ids []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prompts, s.sampled = append(s.prompts, prompt), append(s.sampled, ids)
 }
 
 func (s *Server) context() int {
@@ -181,9 +198,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	if most := max(0, min(*in.Params.MaxTokens, s.context()-len(in.IDs))); len(ids) > most {
 		ids, finish = ids[:most], "length"
 	}
-	s.mu.Lock()
-	s.prompts, s.sampled = append(s.prompts, in.IDs), append(s.sampled, ids)
-	s.mu.Unlock()
+	s.sampledTurn(in.IDs, ids)
 	message := s.Template.Read(s.Tokenizer.Decode(ids))
 	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil, "weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
 	var entries []any

@@ -1,0 +1,273 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// llamaTurn is a turn at llama.cpp's server, as llama-cpp-python 0.3.36 ships it:
+//
+//	POST /apply-template       a chat request; answers with the prompt as text
+//	POST /tokenize             answers with the tokens of a text
+//	POST /completion           a prompt of tokens; answers with tokens, completion_probabilities and what ended it, and reads no message
+//	POST /detokenize           answers with the text of tokens, special ones too
+//	POST /v1/chat/completions  goes on with a last message of the assistant's, which it reads with the parser of the model's template
+type llamaTurn struct {
+	turn
+	made completion
+}
+
+func (t *llamaTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	text, err := t.text(ctx, messages, prompts, nil)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	// As the server cuts the prompts of chats: the template's text lacks the token that begins every prompt.
+	if err := t.native(ctx, "/tokenize", map[string]any{"content": text, "add_special": true, "parse_special": true}, &answer); err != nil {
+		return nil, err
+	}
+	return rendered(t.root+"/tokenize", answer.Tokens)
+}
+
+// text renders messages as text. continues says in which field the last one goes on.
+func (t *llamaTurn) text(ctx context.Context, messages []Message, prompts bool, continues any) (string, error) {
+	var answer struct {
+		Prompt string `json:"prompt"`
+	}
+	err := t.native(ctx, "/apply-template", t.chat(messages, prompts, continues), &answer)
+	return answer.Prompt, err
+}
+
+// chat is a chat request of some messages.
+func (t *llamaTurn) chat(messages []Message, prompts bool, continues any) Request {
+	request := t.request
+	request.Messages, request.MaxTokens, request.AddGenerationPrompt, request.Stop = messages, 1, &prompts, nil
+	if continues != nil {
+		request.Extra = map[string]any{"continue_final_message": continues}
+	}
+	return request
+}
+
+// end finds the end of the last answer by its stop token: the server would go on with an answer that is rendered last, instead of ending it. The conversation before the
+// answer says where to look.
+func (t *llamaTurn) end(ctx context.Context, messages []Message, whole, sample []int32) (int, bool, error) {
+	before, err := t.render(ctx, messages[:len(messages)-1], true)
+	if err != nil {
+		return 0, false, err
+	}
+	same := 0
+	for same < min(len(before), len(whole)) && before[same] == whole[same] {
+		same++
+	}
+	stop := slices.Index(whole[same:], sample[len(sample)-1])
+	if len(before)-same > emptyThoughts || stop < 0 {
+		return 0, false, nil
+	}
+	return same + stop + 1, true, nil
+}
+
+// neutral are the settings of llama.cpp that no run can set, as they change nothing: an operator may have set others for the server.
+var neutral = map[string]any{
+	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0, "adaptive_target": -1, "ignore_eos": false,
+}
+
+// What ends an answer of /completion.
+const (
+	stopEOS   = "eos"
+	stopWord  = "word"
+	stopLimit = "limit"
+)
+
+// completion is an answer of /completion.
+type completion struct {
+	Tokens    []int32 `json:"tokens"`
+	Content   string  `json:"content"`
+	Evaluated int     `json:"tokens_evaluated"`
+	Predicted int     `json:"tokens_predicted"`
+	StopType  string  `json:"stop_type"`
+	Sampled   []struct {
+		ID   int32             `json:"id"`
+		Prob *float64          `json:"prob"`
+		Top  []json.RawMessage `json:"top_probs"`
+	} `json:"completion_probabilities"`
+}
+
+func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most int) (*Response, error) {
+	fields := map[string]any{}
+	for name, value := range neutral {
+		fields[name] = value
+	}
+	for name, value := range t.request.Extra {
+		fields[name] = value
+	}
+	s := t.request.Sample
+	for name, value := range map[string]any{
+		"model": t.request.Model, "prompt": prompt, "n_predict": most, "return_tokens": true, "n_probs": 1, "post_sampling_probs": true, "cache_prompt": true, "stream": false,
+		"temperature": s.Temperature, "stop": s.Stop,
+		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop_type", "completion_probabilities"},
+	} {
+		fields[name] = value
+	}
+	set(fields, "top_p", s.TopP)
+	set(fields, "min_p", s.MinP)
+	set(fields, "repeat_penalty", s.RepetitionPenalty)
+	set(fields, "presence_penalty", s.PresencePenalty)
+	set(fields, "frequency_penalty", s.FrequencyPenalty)
+	set(fields, "seed", t.request.Seed)
+	if s.TopK != nil {
+		fields["top_k"] = max(0, *s.TopK) // 0 is all here
+	}
+	if s.Stop == nil {
+		delete(fields, "stop")
+	}
+	if err := t.native(ctx, "/completion", fields, &t.made); err != nil {
+		return nil, err
+	}
+	return t.made.response(), nil
+}
+
+// set sets a field to a value that there is.
+func set[T any](fields map[string]any, name string, value *T) {
+	if value != nil {
+		fields[name] = *value
+	}
+}
+
+// response is the answer in the form of a chat's.
+func (m completion) response() *Response {
+	r := &Response{Choices: choices{{TokenIDs: m.Tokens, FinishReason: "stop"}}}
+	r.Usage.PromptTokens, r.Usage.CompletionTokens = m.Evaluated, m.Predicted
+	choice := &r.Choices[0]
+	if m.StopType == stopLimit {
+		choice.FinishReason = "length"
+	}
+	if m.StopType == stopWord || len(m.Sampled) != len(m.Tokens) {
+		return r // the list ends before the text that stopped it, and lacks tokens that end within a character
+	}
+	for i, e := range m.Sampled {
+		if e.ID != m.Tokens[i] || e.Prob == nil || len(e.Top) == 0 { // one that a draft model has proposed has no probability, but says 1
+			choice.Logprobs.Content = nil
+			return r
+		}
+		logprob, id := float32(math.Log(*e.Prob)), e.ID
+		if math.IsInf(float64(logprob), 0) || logprob != logprob {
+			logprob = missing
+		}
+		choice.Logprobs.Content = append(choice.Logprobs.Content, sampledEntry{TokenID: &id, Logprob: &logprob})
+	}
+	return r
+}
+
+// mark stands for a message in a rendering that shows what is put before it.
+const mark = "\u2402rondo\u2403"
+
+// read has the server go on with the sample as the beginning of an answer, and takes the message that it reads there. The model is made to add no more than a stop token.
+// What was cut, or ended with a stop text, is text alone.
+func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
+	choice := &answer.Choices[0]
+	choice.Message.Role, choice.Message.Content = roleAssistant, t.made.Content
+	if t.made.StopType != stopEOS || len(choice.TokenIDs) == 0 {
+		return nil
+	}
+	last := len(choice.TokenIDs) - 1
+	var text struct {
+		Content string `json:"content"` // with the special tokens, which the text of /completion lacks
+	}
+	if err := t.native(ctx, "/detokenize", map[string]any{"tokens": choice.TokenIDs[:last]}, &text); err != nil {
+		return err
+	}
+	choice.Message.Content = text.Content
+	if strings.TrimSpace(text.Content) == "" {
+		return nil
+	}
+	said, field, err := t.begun(ctx, text.Content)
+	if err != nil {
+		return err
+	}
+	request := t.chat(append(question(), said), false, field)
+	request.Extra["logit_bias"], request.Extra["cache_prompt"] = []any{[]any{choice.TokenIDs[last], 1e6}}, true
+	request.Sample = Sample{MaxTokens: 1, TemplateKwargs: t.request.TemplateKwargs}
+	request.Logprobs, request.TopLogprobs = false, 0
+	var message Response
+	err = t.post(ctx, t.base+"/chat/completions", withoutLogprobs{request}, &message)
+	var f *Failure
+	switch {
+	case errors.As(err, &f) && f.Status == http.StatusInternalServerError: // it is not what the template's parser expects: a chat would have failed
+		return nil
+	case err != nil:
+		return t.lacks(err)
+	case len(message.Choices) != 1:
+		return malformed(t.base+"/chat/completions", fmt.Errorf("%d choices instead of 1", len(message.Choices)))
+	}
+	choice.Message = message.Choices[0].Message
+	choice.Message.Role = roleAssistant
+	if len(choice.Message.ToolCalls) > 0 {
+		choice.FinishReason = "tool_calls"
+	}
+	return nil
+}
+
+// withoutLogprobs is a request that does not name them: the server refuses top_logprobs alone.
+type withoutLogprobs struct{ Request }
+
+// MarshalJSON leaves the two fields out.
+func (w withoutLogprobs) MarshalJSON() ([]byte, error) {
+	body, err := w.Request.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, err
+	}
+	delete(fields, "logprobs")
+	delete(fields, "top_logprobs")
+	return Encode(fields)
+}
+
+// question is the conversation before an answer that is to be read: what it was does not matter.
+func question() []Message { return []Message{{Role: "user", Content: "."}} }
+
+// begun is a message with a text as what the assistant has said so far, and the field in which it goes on. A server opens the thoughts of such a message itself, so that
+// a text that begins with them is put behind that.
+func (t *llamaTurn) begun(ctx context.Context, text string) (said Message, field string, err error) {
+	asked, err := t.text(ctx, question(), true, nil)
+	if err != nil {
+		return said, "", err
+	}
+	opened, err := t.text(ctx, append(question(), Message{Role: roleAssistant, Thoughts: Thoughts{ReasoningContent: mark}}), false, fieldReasoningContent)
+	if err != nil {
+		return said, "", err
+	}
+	if opening, is := strings.CutSuffix(opened, mark); is {
+		if thoughts, thinks := strings.CutPrefix(asked+text, opening); thinks {
+			return Message{Role: roleAssistant, Thoughts: Thoughts{ReasoningContent: thoughts}}, fieldReasoningContent, nil
+		}
+	}
+	return Message{Role: roleAssistant, Content: text}, "content", nil
+}
+
+// native asks one of the server's own paths.
+func (t *llamaTurn) native(ctx context.Context, path string, request, answer any) error {
+	return t.lacks(t.post(ctx, t.root+path, request, answer))
+}
+
+// lacks says what a server needs that refuses these paths.
+func (t *llamaTurn) lacks(err error) error {
+	var f *Failure
+	if !errors.As(err, &f) || f.Status != http.StatusNotFound && f.Status != http.StatusNotImplemented {
+		return err
+	}
+	f.Err = fmt.Errorf("%w. endpoint_api is tokens: llama.cpp must serve /apply-template, /tokenize, /detokenize, /completion and /v1/chat/completions at %s, with a chat template (--jinja); "+
+		"else leave endpoint_api out of the run file", f.Err, t.root)
+	return f
+}

@@ -1,0 +1,167 @@
+package tokenstest
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strings"
+)
+
+// opens is how parsers open thoughts.
+const opens = "<think>"
+
+// llamaRequest is what llama.cpp's paths read of a request.
+type llamaRequest struct {
+	Messages []struct {
+		Message
+		ReasoningContent string `json:"reasoning_content"`
+	} `json:"messages"`
+	Prompts   *bool           `json:"add_generation_prompt"`
+	Continues any             `json:"continue_final_message"`
+	Content   string          `json:"content"`
+	Tokens    []int32         `json:"tokens"`
+	Prompt    []int32         `json:"prompt"`
+	Predict   int             `json:"n_predict"`
+	Returns   bool            `json:"return_tokens"`
+	Probs     int             `json:"n_probs"`
+	Post      bool            `json:"post_sampling_probs"`
+	Stop      []string        `json:"stop"`
+	Bias      [][]float64     `json:"logit_bias"`
+	Logprobs  bool            `json:"logprobs"`
+	Top       json.RawMessage `json:"top_logprobs"`
+}
+
+// LlamaCPP makes the server one of llama.cpp, as llama-cpp-python 0.3.36 ships it: what is said of its paths here stands in tools/server and common/chat.cpp there.
+func (s *Server) LlamaCPP() *Server {
+	s.engine = "llamacpp"
+	for path, answer := range map[string]func(llamaRequest) map[string]any{
+		"/apply-template": s.applyTemplate,
+		"/tokenize": func(in llamaRequest) map[string]any {
+			return map[string]any{"tokens": s.Tokenizer.Encode(in.Content, false)}
+		},
+		"/detokenize": func(in llamaRequest) map[string]any { return map[string]any{"content": s.Tokenizer.Decode(in.Tokens)} },
+		"/completion": s.completion, "/v1/chat/completions": s.continued,
+	} {
+		handle(s, path, answer)
+	}
+	return s
+}
+
+// handle serves a path of JSON.
+func handle[T any](s *Server, path string, answer func(T) map[string]any) {
+	s.mux.HandleFunc("POST "+path, s.serve(path, func(body json.RawMessage) map[string]any {
+		var in T
+		if err := json.Unmarshal(body, &in); err != nil {
+			return refused("%v", err)
+		}
+		return answer(in)
+	}))
+}
+
+// applyTemplate renders messages as text. A last message of the assistant's is gone on with, and not ended.
+func (s *Server) applyTemplate(in llamaRequest) map[string]any {
+	text, _, why := s.llamaPrompt(in)
+	if why != "" {
+		return refused("%s", why)
+	}
+	return map[string]any{"prompt": text}
+}
+
+// llamaPrompt is a chat's prompt, and what of it belongs to the answer.
+func (s *Server) llamaPrompt(in llamaRequest) (text, begun, why string) {
+	messages := make([]Message, len(in.Messages))
+	for i, m := range in.Messages {
+		messages[i] = m.Message
+		messages[i].Reasoning = m.ReasoningContent
+	}
+	last := len(messages) - 1
+	if messages[last].Role != "assistant" {
+		return s.Template.Render(messages, in.Prompts == nil || *in.Prompts), "", ""
+	}
+	if len(messages[last].ToolCalls) > 0 {
+		return "", "", "Cannot continue an assistant message that contains tool calls."
+	}
+	if in.Continues != nil && (in.Prompts == nil || *in.Prompts) {
+		return "", "", "Cannot set both add_generation_prompt and continue_final_message to true."
+	}
+	before, _, _ := strings.Cut(s.Template.Prompt, opens)
+	begun = opens + messages[last].Reasoning
+	if in.Continues == "content" || in.Continues != "reasoning_content" && messages[last].Content != "" {
+		begun += "</think>" + messages[last].Content
+	}
+	return s.Template.Render(messages[:last], false) + before + begun, begun, ""
+}
+
+// completion samples. The list of probabilities ends before the text that stopped the answer, and counts that by a tokenization of its own.
+func (s *Server) completion(in llamaRequest) map[string]any {
+	if len(in.Prompt) >= s.context() {
+		return refused("request (%d tokens) exceeds the available context size (%d tokens), try increasing it", len(in.Prompt), s.context())
+	}
+	text, finish := s.Say(s.Tokenizer.Decode(in.Prompt))
+	ids, stop, word := s.Tokenizer.Encode(text, true), "eos", ""
+	for _, w := range in.Stop {
+		if at := strings.Index(text, w); at >= 0 {
+			ids, stop, word = s.Tokenizer.Encode(text[:at+len(w)], true), "word", w
+		}
+	}
+	if most := min(in.Predict, s.context()-len(in.Prompt)); len(ids) > most || finish == "length" {
+		ids, stop, word = ids[:min(most, len(ids))], "limit", ""
+	}
+	s.sampledTurn(in.Prompt, ids)
+	content := strings.TrimSuffix(s.Tokenizer.Decode(ids), word)
+	for _, special := range append(s.Template.Stop[:], s.Template.End) { // special tokens have no text here
+		content = strings.TrimSuffix(content, strings.TrimSpace(special))
+	}
+	answer := map[string]any{
+		"content": content, "stop_type": stop, "stopping_word": word, "tokens_evaluated": len(in.Prompt), "tokens_predicted": len(ids), "truncated": false, "tokens": []int32{},
+	}
+	if in.Returns {
+		answer["tokens"] = ids
+	}
+	var list []any
+	measured := len(ids)
+	if stop == "word" {
+		measured -= min(measured, len(s.Tokenizer.Encode(word, false)))
+	}
+	for i, id := range ids[:measured] {
+		prob := float32(math.Exp(float64(Logprob(i))))
+		top := []any{map[string]any{"id": id, "token": "", "bytes": []int{}, "prob": prob}}
+		entry := map[string]any{"id": id, "token": s.Tokenizer.Decode(ids[i : i+1]), "bytes": []int{}, "prob": prob, "top_probs": top}
+		if !in.Post {
+			delete(entry, "prob")
+			delete(entry, "top_probs")
+			entry["logprob"] = Logprob(i)
+		}
+		list = append(list, entry)
+	}
+	if in.Probs > 0 && len(list) > 0 {
+		answer["completion_probabilities"] = list
+	}
+	return answer
+}
+
+// continued goes on with an answer by one token, which is the one that a bias is given for, and reads the message.
+func (s *Server) continued(in llamaRequest) map[string]any {
+	if len(in.Top) > 0 && !in.Logprobs {
+		return refused("top_logprobs requires logprobs to be set to true")
+	}
+	_, begun, why := s.llamaPrompt(in)
+	if why != "" {
+		return refused("%s", why)
+	}
+	if len(in.Bias) != 1 || !strings.Contains(strings.Join(append(s.Template.Stop[:], "<|endoftext|>"), " "), s.Tokenizer.Decode([]int32{int32(in.Bias[0][0])})) {
+		begun += " and more" // a token that nobody asked for
+	}
+	message := s.Template.Read(begun)
+	if strings.Contains(message.Content, s.Template.Calls[0]) { // a call that is none
+		return map[string]any{"status": http.StatusInternalServerError, "error": map[string]any{"code": 500, "message": "The model produced output that does not match the expected peg-native format"}}
+	}
+	answer := map[string]any{"role": "assistant", "content": message.Content}
+	if message.Reasoning != "" {
+		answer["reasoning_content"] = message.Reasoning
+	}
+	if len(message.ToolCalls) > 0 {
+		answer["tool_calls"] = message.ToolCalls
+	}
+	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": answer, "finish_reason": ending(message, "length")}}}
+}

@@ -1,0 +1,114 @@
+package tokenstest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// SGLang makes the server one of SGLang 0.5.23: what is said of its paths here stands in srt/entrypoints and srt/managers there.
+func (s *Server) SGLang() *Server {
+	s.engine = "sglang"
+	s.mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, _ *http.Request) {
+		json.NewEncoder(w).Encode(map[string]any{"reasoning_parser": "qwen3", "tool_call_parser": "qwen25", "version": "0.5.23"})
+	})
+	handle(s, "/v1/tokenize", s.tokenizeChat)
+	handle(s, "/generate", s.generateNative)
+	handle(s, "/separate_reasoning", s.separateReasoning)
+	handle(s, "/parse_function_call", s.parseCalls)
+	return s
+}
+
+type sglangRequest struct {
+	Messages []struct {
+		Message
+		ReasoningContent string `json:"reasoning_content"`
+	} `json:"messages"`
+	Prompts *bool   `json:"add_generation_prompt"`
+	IDs     []int32 `json:"input_ids"`
+	Params  struct {
+		Most    int      `json:"max_new_tokens"`
+		Stop    []string `json:"stop"`
+		Special bool     `json:"skip_special_tokens"`
+	} `json:"sampling_params"`
+	Logprobs bool              `json:"return_logprob"`
+	Text     string            `json:"text"`
+	Parser   string            `json:"reasoning_parser"`
+	Calls    string            `json:"tool_call_parser"`
+	Tools    []json.RawMessage `json:"tools"`
+}
+
+// tokenizeChat renders messages as they are given where add_generation_prompt is there.
+func (s *Server) tokenizeChat(in sglangRequest) map[string]any {
+	messages := make([]Message, len(in.Messages))
+	for i, m := range in.Messages {
+		messages[i] = m.Message
+		messages[i].Reasoning = m.ReasoningContent
+	}
+	ids := s.Tokenizer.Encode(s.Template.Render(messages, in.Prompts == nil || *in.Prompts), false)
+	return map[string]any{"tokens": ids, "count": len(ids), "max_model_len": s.context()}
+}
+
+// generateNative samples. The log-probabilities are [logprob, id, text or null].
+func (s *Server) generateNative(in sglangRequest) map[string]any {
+	if len(in.IDs) >= s.context() {
+		return refused("The input (%d tokens) is longer than the model's context length (%d tokens).", len(in.IDs), s.context())
+	}
+	text, finish := s.Say(s.Tokenizer.Decode(in.IDs))
+	ids := s.Tokenizer.Encode(text, true)
+	reason := map[string]any{"type": "stop"}
+	switch {
+	case len(ids) > in.Params.Most:
+		ids = ids[:in.Params.Most]
+		reason = map[string]any{"type": "length", "length": in.Params.Most}
+	case finish == "length":
+		reason = map[string]any{"type": "length", "length": len(ids)}
+	case finish == "abort":
+		reason = map[string]any{"type": "abort", "message": "Aborted", "status_code": nil, "err_type": nil}
+	case len(ids) > 0:
+		reason["matched"] = ids[len(ids)-1]
+	}
+	s.sampledTurn(in.IDs, ids)
+	out := s.Tokenizer.Decode(ids)
+	for _, stop := range s.Template.Stop { // the stop token has no text
+		out = strings.TrimSuffix(out, stop)
+	}
+	var triples []any
+	for i, id := range ids {
+		triples = append(triples, []any{Logprob(i), id, nil})
+	}
+	meta := map[string]any{
+		"id": "1", "finish_reason": reason, "prompt_tokens": len(in.IDs), "completion_tokens": len(ids), "weight_version": "default",
+		"weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}},
+	}
+	if in.Logprobs {
+		meta["output_token_logprobs"] = triples
+	}
+	return map[string]any{"text": out, "output_ids": ids, "meta_info": meta}
+}
+
+func (s *Server) separateReasoning(in sglangRequest) map[string]any {
+	if in.Parser == "" {
+		return refused("reasoning_parser is required")
+	}
+	thoughts, words, ended := strings.Cut(in.Text, "</think>")
+	if !ended || !strings.HasPrefix(in.Text, opens) {
+		return map[string]any{"reasoning_text": "", "text": in.Text}
+	}
+	return map[string]any{"reasoning_text": strings.Trim(strings.TrimPrefix(thoughts, opens), "\n"), "text": strings.TrimLeft(words, "\n")}
+}
+
+func (s *Server) parseCalls(in sglangRequest) map[string]any {
+	if in.Calls == "" || len(in.Tools) == 0 {
+		return refused("tool_call_parser is required")
+	}
+	message := s.Template.Read(in.Text)
+	calls := []any{}
+	for i, c := range message.ToolCalls {
+		calls = append(calls, map[string]any{"tool_index": i, "name": c.Function.Name, "parameters": c.Function.Arguments})
+	}
+	if len(calls) == 0 {
+		message.Content = in.Text
+	}
+	return map[string]any{"normal_text": message.Content, "calls": calls}
+}

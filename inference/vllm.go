@@ -1,0 +1,145 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// vllmTurn is a turn at vLLM 0.33:
+//
+//	POST /v1/chat/completions/render    a chat request; answers with the request for the next one: token_ids, sampling_params, parse_context
+//	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message
+//	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
+//
+// Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
+type vllmTurn struct {
+	turn
+	asks *rendering // the last rendering that asks for an answer
+}
+
+// renderPath is where a server renders messages as tokens.
+const renderPath = "/chat/completions/render"
+
+func (t *vllmTurn) render(ctx context.Context, messages []Message, prompts bool) ([]int32, error) {
+	request := t.request
+	request.Messages, request.MaxTokens, request.AddGenerationPrompt = messages, 1, &prompts // a rendering for a longer answer could be refused
+	var answer rendering
+	if err := t.post(ctx, t.base+renderPath, request, &answer); err != nil {
+		return nil, lacksTokens(err)
+	}
+	if prompts {
+		t.asks = &answer
+	}
+	return rendered(t.base+renderPath, answer.tokens)
+}
+
+func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32) (int, bool, error) {
+	return endByRendering(ctx, t, messages, whole)
+}
+
+func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most int) (*Response, error) {
+	if err := t.asks.ask(prompt, most); err != nil {
+		return nil, malformed(t.base+renderPath, err)
+	}
+	var answer Response
+	if err := t.post(ctx, t.root+"/inference/v1/generate", t.asks.fields, &answer); err != nil {
+		return nil, lacksTokens(err)
+	}
+	return &answer, nil
+}
+
+// rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.
+type rendering struct {
+	tokens []int32
+	fields map[string]json.RawMessage
+}
+
+// UnmarshalJSON keeps all fields but the tokens as they are.
+func (r *rendering) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &r.fields); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(r.fields["token_ids"], &r.tokens); err != nil {
+		return fmt.Errorf("token_ids: %w", err)
+	}
+	for name := range r.fields { // what is large, or names the rendering and not the prompt
+		if name == "token_ids" || name == "token_offsets" || string(r.fields[name]) == "null" {
+			delete(r.fields, name)
+		}
+	}
+	return nil
+}
+
+// ask makes the request of a prompt for an answer of most tokens.
+func (r *rendering) ask(prompt []int32, most int) error {
+	var params map[string]json.RawMessage
+	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
+		return errors.New("the rendering has no sampling_params")
+	}
+	mode := "tokens"
+	if _, parses := r.fields["parse_context"]; parses {
+		mode = "derender"
+	}
+	for _, set := range []struct {
+		in    map[string]json.RawMessage
+		name  string
+		value any
+	}{
+		{params, "max_tokens", most}, {r.fields, "sampling_params", params}, {r.fields, "token_ids", prompt},
+		{r.fields, "output_mode", mode}, {r.fields, "return_token_ids", true}, {r.fields, "stream", false},
+	} {
+		value, err := Encode(set.value)
+		if err != nil {
+			return err
+		}
+		set.in[set.name] = value
+	}
+	return nil
+}
+
+// parsed reports whether the server has read the message in what was sampled. One that was sampled without a token has none.
+func (c *Choice) parsed() bool { return c.Message.Role != "" || len(c.TokenIDs) == 0 }
+
+// read has the server read the message in what it sampled before.
+func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
+	if answer.Choices[0].parsed() {
+		return nil
+	}
+	chat := t.request
+	type choice struct {
+		Index        int             `json:"index"`
+		TokenIDs     []int32         `json:"token_ids"`
+		FinishReason string          `json:"finish_reason"`
+		StopReason   json.RawMessage `json:"stop_reason,omitempty"`
+	}
+	sampled := &answer.Choices[0]
+	url := t.base + "/chat/completions/derender"
+	body := map[string]any{
+		"model": chat.Model, "chat_request": chat, "prompt_tokens": len(answer.PromptTokenIDs), "prompt_token_ids": answer.PromptTokenIDs,
+		"generate_response": map[string]any{"prompt_token_ids": answer.PromptTokenIDs, "choices": []choice{{0, sampled.TokenIDs, sampled.FinishReason, sampled.StopReason}}},
+	}
+	var message Response
+	if err := t.post(ctx, url, body, &message); err != nil {
+		return lacksTokens(err)
+	}
+	if len(message.Choices) != 1 || message.Choices[0].Message.Role == "" {
+		return malformed(url, fmt.Errorf("%d choices, want 1 with a message", len(message.Choices)))
+	}
+	sampled.Message, sampled.FinishReason = message.Choices[0].Message, message.Choices[0].FinishReason
+	return nil
+}
+
+// lacksTokens says what a server lacks that refuses the paths of tokens.
+func lacksTokens(err error) error {
+	var f *Failure
+	if !errors.As(err, &f) || f.Status != http.StatusForbidden && (f.Status != http.StatusNotFound || strings.Contains(f.Error(), "model")) {
+		return err
+	}
+	f.Err = fmt.Errorf("%w. endpoint_api is tokens: start vLLM (0.32 or later) with --enable-scale-out (--tokens-only serves the path of tokens too, but without the "+
+		"tokenizer that renders messages), or leave endpoint_api out of the run file", f.Err)
+	return f
+}
