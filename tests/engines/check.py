@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 from collections import Counter
 from functools import cache
@@ -18,8 +19,8 @@ from plane import Plane, until
 from proxy import Exchange, Proxy
 from safetensors.torch import load_file, save_file
 
-#: Tokens of prompt and answer together.
-CONTEXT = 2048
+#: Tokens of prompt and answer together: 800 of the prompt, and a long turn.
+CONTEXT = 1408
 Turns = dict[str, list[dict[str, Any]]]
 
 
@@ -53,6 +54,13 @@ class Engine:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method)
         with urllib.request.urlopen(request, timeout=600) as answer:
             return answer.read().decode()
+
+    def refusal(self, path: str, body: Any) -> bytes:
+        """The answer to a request that it does not take."""
+        try:
+            raise AssertionError(f"{self.name} takes what does not fit: {self.ask('POST', path, body)[:200]}")
+        except urllib.error.HTTPError as refused:
+            return refused.read()
 
     def end(self) -> None:
         self.process.terminate()

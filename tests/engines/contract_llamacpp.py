@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -17,13 +18,33 @@ COMPLETION, CHAT = "/completion", "/v1/chat/completions"
 def llama(server: Path, gguf: Path, folder: Path) -> Engine:
     port = free_port()
     slots = 2
-    words = [server, "--model", gguf, "--alias", "toy", "--host", "127.0.0.1", "--port", port, "--ctx-size", slots * CONTEXT, "--parallel", slots, "--jinja", "--threads", "2"]
+    # Its defaults, flash attention and a cache in float16, move log-probabilities by some 1e-2.
+    precise = ["--flash-attn", "off", "--cache-type-k", "f32", "--cache-type-v", "f32"]
+    words = [server, "--model", gguf, "--alias", "toy", "--host", "127.0.0.1", "--port", port, "--ctx-size", slots * CONTEXT, "--parallel", slots, "--jinja", "--threads", 2, *precise]
     return Engine(f"llamacpp-{VERSION}", port, words, dict(os.environ), folder / "llamacpp.log")
 
 
 class CheckLlama(Check):
     def sampled(self, exchange: Exchange) -> list[int] | None:
         return list(exchange.answer()["tokens"])
+
+    def tokens(self) -> None:
+        self.open("tokens", 6, endpoint_api="tokens", limits={"turns": 6}, sampling={"temperature": 0.8})
+        found = self.turns("tokens", 6, COMPLETION, 0.8)
+        self.one_sample(found)
+        assert any(turn.get("tool_calls") and turn.get("reasoning") for turns in found.values() for turn in turns), "there are no thoughts or no calls"
+        assert not any("seed" in e.request() for e in self.proxy.answers(COMPLETION)), "a seed was sent"
+
+    def one(self) -> None:
+        """Keep all answers of one turn with a call, in their order: rollouts of other runs ask at the same time."""
+        for i in range(20 if self.rewrite else 0):
+            self.open(f"one{i}", 1, endpoint_api="tokens", limits={"turns": 1})
+            self.plane.finished(f"one{i}", 1)
+            said = [e for e in self.proxy.said if e.path != "/v1/models"]
+            turn = said[: next(at for at, e in enumerate(said) if e.path == CHAT) + 1]
+            if turn[-1].status == 200 and turn[-1].answer()["choices"][0]["message"].get("tool_calls"):
+                self.keep("turn", json.dumps([{"path": e.path, "answer": e.answer()} for e in turn]).encode())
+                return
 
     def chat(self) -> None:
         """Its chat gives no token ids: rollouts with thoughts and tools are recorded and scored, and nothing is trained on."""
@@ -51,7 +72,7 @@ class CheckLlama(Check):
 def main(rondo: Path, model: Path, folder: Path, server: Path, gguf: Path) -> None:
     check = CheckLlama(llama(server, gguf, folder), rondo, model, folder)
     try:
-        for step in (check.chat, check.context):
+        for step in (check.tokens, check.one, check.chat, check.context):
             step()
     finally:
         check.end()

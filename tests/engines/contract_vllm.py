@@ -120,10 +120,10 @@ class CheckVLLM(Check):
         (turns,) = self.turns("context", 1, GENERATE).values()
         (end,) = self.plane.events("context", "rollout.finished")
         assert end["data"]["stop_reason"] == "context", end
-        for refused in self.proxy.answers(GENERATE, 400) + self.proxy.answers(RENDER, 400):
-            self.keep("context", refused.answered)
+        assert turns[-1]["prompt_tokens"] + turns[-1]["completion_tokens"] == CONTEXT - 1, "Rondo leaves one token free, because some servers need it"
+        long = {"model": "toy", "max_tokens": 10, "messages": [{"role": "user", "content": "again and " * CONTEXT}]}
+        self.keep("context", self.engine.refusal(CHAT, long))
         self.keep("models", self.engine.ask("GET", "/v1/models").encode())
-        assert turns[-1]["prompt_tokens"] + turns[-1]["completion_tokens"] == CONTEXT, turns[-1]
 
 
 def main(binary: Path, model: Path, folder: Path) -> None:

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 MARKS = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
 CONTEXT = 4096
-STEPS = 250
+STEPS = 150
 
 THOUGHTS = ["I look at the file first.", "The report is wrong.", "A line is missing there.", "Let me try it.", "I should count the lines of the file."]
 WORDS = ["", "", "I look.", "Now I try it."]
@@ -29,7 +29,7 @@ LAST = ["Done.", "The report is right now.", "I could not find it."]
 def answer(chance: random.Random) -> str:
     """What the model says in a turn. Half of its calls are written without spaces, as templates never write them."""
     text = f"<think>\n{chance.choice(THOUGHTS)}\n</think>\n\n"
-    if chance.random() < 0.1:
+    if chance.random() < 0.15:
         return text + chance.choice(LAST) + "<|im_end|>"
     words = chance.choice(WORDS)
     call = {"name": "run_terminal_cmd", "arguments": {"command": chance.choice(COMMANDS)}}
