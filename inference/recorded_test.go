@@ -169,17 +169,19 @@ func TestRecordedAbort(t *testing.T) {
 
 // TestRecordedContext: servers say how long their context is, and refuse what does not fit.
 func TestRecordedContext(t *testing.T) {
-	const limit = 1408
-	for _, engine := range []string{"vllm-0.32.0", "llamacpp-0.3.36"} {
+	for engine, want := range map[string]inference.Overflow{
+		"vllm-0.32.0":     {Limit: 1408}, // it stops counting
+		"llamacpp-0.3.36": {Limit: 1536, Prompt: 3370},
+	} {
 		client := inference.Client{HTTP: http.DefaultClient}
 		got, err := client.ContextLimit(t.Context(), replayed(t, http.StatusOK, map[string]string{"/v1/models": engine + "-models"}), "toy")
-		if err != nil || got != limit {
-			t.Errorf("%s: the context is %d, want %d: %v", engine, got, limit, err)
+		if err != nil || got != want.Limit {
+			t.Errorf("%s: the context is %d, want %d: %v", engine, got, want.Limit, err)
 		}
 		_, err = client.Complete(t.Context(), replayed(t, http.StatusBadRequest, map[string]string{"/v1/chat/completions": engine + "-context"}), inference.Request{})
 		var f *inference.Failure
-		if !errors.As(err, &f) || f.Overflow == nil || f.Overflow.Limit != limit || f.Overflow.Prompt == 0 {
-			t.Errorf("%s: %v is read as %+v", engine, err, f)
+		if !errors.As(err, &f) || f.Overflow == nil || *f.Overflow != want {
+			t.Errorf("%s: %v is not read as %+v", engine, err, want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ from plane import Plane, until
 from proxy import Exchange, Proxy
 from safetensors.torch import load_file, save_file
 
-#: Tokens of prompt and answer together: 800 of the prompt, and a long turn.
+#: Tokens of prompt and answer together: 800 of the prompt, and a long turn. llama.cpp takes the next multiple of 256.
 CONTEXT = 1408
 Turns = dict[str, list[dict[str, Any]]]
 
