@@ -115,7 +115,7 @@ func (t *sglangTurn) response(made generated) (*Response, error) {
 	}
 	r := &Response{Choices: choices{choice}}
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = made.MetaInfo.PromptTokens, made.MetaInfo.CompletionTokens
-	t.text = made.Text
+	t.text += made.Text // of an answer that was aborted before, the rest
 	return r, nil
 }
 

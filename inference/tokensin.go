@@ -112,6 +112,9 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if err := answer.answers(prompt, most); err != nil {
 		return nil, malformed(base, err)
 	}
+	if answer, err = whole(ctx, e, base, prompt, most, answer); err != nil || answer.Aborted() {
+		return answer, err
+	}
 	return answer, e.read(ctx, answer)
 }
 
@@ -190,7 +193,7 @@ func (r *Response) answers(prompt []int32, most int) error {
 	switch {
 	case r.PromptTokenIDs != nil && !slices.Equal(r.PromptTokenIDs, prompt):
 		return fmt.Errorf("%w: the server sampled behind another prompt than it was given: %d tokens instead of %d", ErrTokens, len(r.PromptTokenIDs), len(prompt))
-	case choice.TokenIDs == nil:
+	case choice.TokenIDs == nil && !r.Aborted():
 		return fmt.Errorf("%w: the choice has no token_ids", ErrTokens)
 	case len(choice.TokenIDs) > most:
 		return fmt.Errorf("%w: %d tokens, and at most %d were asked for", ErrTokens, len(choice.TokenIDs), most)

@@ -15,7 +15,7 @@ type Server struct {
 	*httptest.Server
 	Template  Template
 	Tokenizer Tokenizer
-	// Say is what the model samples behind a prompt, and why it ends; "" is a stop token.
+	// Say is what the model samples behind a prompt, and why it ends; "" is a stop token. "abort" ends what there is, and "paused" takes no request.
 	Say func(prompt string) (text, finish string)
 	// Refuse answers requests for tokens with a status, as vLLM does without --enable-scale-out (403) and older versions do (404).
 	Refuse int
@@ -191,6 +191,9 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		return refused("output_mode='derender' requires parse_context on a server with a tool or reasoning parser. Use the one returned by /render.")
 	}
 	text, finish := s.Say(s.Tokenizer.Decode(in.IDs))
+	if finish == "paused" {
+		return map[string]any{"status": http.StatusServiceUnavailable}
+	}
 	if finish == "" {
 		finish = "stop"
 	}

@@ -55,6 +55,9 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 		return refused("The input (%d tokens) is longer than the model's context length (%d tokens).", len(in.IDs), s.context())
 	}
 	text, finish := s.Say(s.Tokenizer.Decode(in.IDs))
+	if finish == "paused" {
+		return map[string]any{"status": http.StatusServiceUnavailable}
+	}
 	ids := s.Tokenizer.Encode(text, true)
 	reason := map[string]any{"type": "stop"}
 	switch {

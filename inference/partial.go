@@ -1,0 +1,124 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are.
+const (
+	// maxParts bounds how often.
+	maxParts = 16
+	// partRest is how long the server is left alone before the first time, each time twice as long up to mostPartRest, and partWait how long one is waited for that takes no requests.
+	partRest     = 100 * time.Millisecond
+	mostPartRest = 2 * time.Second
+	partWait     = 30 * time.Second
+)
+
+// parts are what was sampled of one answer.
+type parts struct {
+	ids      []int32
+	entries  []sampledEntry
+	versions []versionSpan
+	known    bool // the version of some token
+	broken   bool // spans of a part do not fit it
+	count    int
+}
+
+// add takes a part, which is the answer to a prompt that ends with those before.
+func (p *parts) add(r *Response) error {
+	ids, logprobs, err := sampled(r.Choices[0])
+	if err != nil {
+		return err
+	}
+	if len(ids) != len(logprobs) {
+		return ErrTokens
+	}
+	p.count++
+	begin := len(p.ids)
+	p.ids = append(p.ids, ids...)
+	for i := range logprobs {
+		p.entries = append(p.entries, sampledEntry{Logprob: &logprobs[i]})
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	var t events.TurnSampled
+	r.readVersions(&t, len(ids), runfile.UnknownVersion)
+	p.broken = p.broken || slices.Contains(t.Lacks, events.LackVersions)
+	spans := t.VersionSpans
+	if spans == nil {
+		spans = []events.VersionSpan{{Version: t.PolicyVersion, End: len(ids)}}
+	}
+	for _, s := range spans {
+		v := version{s.Version, s.Version != runfile.UnknownVersion}
+		p.known = p.known || v.known
+		p.versions = append(p.versions, versionSpan{v, begin + s.Start, begin + s.End})
+	}
+	return nil
+}
+
+// response is the answer of all parts, which ends as the last one does. Its message is still to be read.
+func (p *parts) response(prompt []int32, last *Response) *Response {
+	r := &Response{PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
+	r.Choices[0].Logprobs.Content = p.entries
+	r.Usage.PromptTokens, r.Usage.CompletionTokens = len(prompt), len(p.ids)
+	if p.known || p.broken {
+		r.Choices[0].WeightVersions = versionSpans{list: p.versions, broken: p.broken}
+	}
+	return r
+}
+
+// whole is an answer to its end: where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it. An answer that
+// stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
+func whole(ctx context.Context, e engine, base string, prompt []int32, most int, answer *Response) (*Response, error) {
+	if !answer.Aborted() {
+		return answer, nil
+	}
+	var p parts
+	for rest := partRest; ; rest = min(2*rest, mostPartRest) {
+		if err := p.add(answer); err != nil {
+			return nil, malformed(base, err)
+		}
+		left := most - len(p.ids)
+		switch {
+		case !answer.Aborted():
+			return p.response(prompt, answer), nil
+		case len(p.ids) == 0 || p.count > maxParts:
+			return answer, nil
+		case left < 1:
+			answer.Choices[0].FinishReason = "length"
+			return p.response(prompt, answer), nil
+		}
+		asked := slices.Concat(prompt, p.ids)
+		var err error
+		if answer, err = again(ctx, e, asked, left, rest); err != nil {
+			return nil, err
+		}
+		if err := answer.answers(asked, left); err != nil {
+			return nil, malformed(base, err)
+		}
+	}
+}
+
+// again asks for the rest of an answer, and waits for a server that takes no requests for a while.
+func again(ctx context.Context, e engine, prompt []int32, most int, rest time.Duration) (*Response, error) {
+	for until := time.Now().Add(partWait); ; {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(rest):
+		}
+		answer, err := e.sample(ctx, prompt, most)
+		var f *Failure
+		if !errors.As(err, &f) || !f.Away && !f.Throttled || time.Now().After(until) {
+			return answer, err
+		}
+		rest = min(max(2*rest, f.After), mostPartRest)
+	}
+}
