@@ -54,8 +54,16 @@ class CheckVLLM(Check):
     engine: VLLM
 
     def sampled(self, exchange: Exchange) -> list[int] | None:
-        choice = exchange.answer()["choices"][0]
-        return None if choice["finish_reason"] == "abort" else choice["token_ids"]
+        choice, prompt = exchange.answer()["choices"][0], exchange.request().get("token_ids", [])
+        if choice["finish_reason"] == "abort":
+            return None
+        begun: list[int] = next((part for part in self.aborted() if part and prompt[-len(part) :] == part), [])
+        return begun + choice["token_ids"]
+
+    def aborted(self) -> list[list[int]]:
+        """What it had sampled of the turns that it gave up."""
+        choices = [e.answer()["choices"][0] for e in self.proxy.answers(GENERATE)]
+        return [choice["token_ids"] for choice in choices if choice["finish_reason"] == "abort"]
 
     def tokens(self) -> None:
         self.open("tokens", 6, endpoint_api="tokens", limits={"turns": 6})
@@ -103,16 +111,18 @@ class CheckVLLM(Check):
         assert all([v for v, _, _ in spans] == [1, 2, 3] for spans in kept), "not all versions are there"
 
     def abort(self) -> None:
-        """A turn that the server gives up is sampled again, and costs no try."""
+        """A turn that the server gives up goes on from its tokens, and costs no try."""
         self.open("abort", 2, **LONG)
         self.during(50)
         self.engine.ask("POST", "/pause?mode=abort")
         self.engine.ask("POST", "/resume")
-        self.turns("abort", 2, GENERATE)
-        aborted = [e for e in self.proxy.answers(GENERATE) if e.answer()["choices"][0]["finish_reason"] == "abort"]
-        assert aborted, "no turn was aborted"
-        self.keep("abort", aborted[0].answered)
-        print(f"abort: {len(aborted)} turns were given up and sampled again", flush=True)
+        found = self.turns("abort", 2, GENERATE)
+        parts = self.aborted()
+        assert any(parts), "no turn was aborted"
+        for part in parts:
+            assert any(turn["token_ids"][: len(part)] == part for turns in found.values() for turn in turns), "what an aborted turn had sampled is lost"
+        self.keep("abort", next(e for e in self.proxy.answers(GENERATE) if e.answer()["choices"][0]["finish_reason"] == "abort").answered)
+        print(f"abort: {len(parts)} turns were given up with {[len(part) for part in parts]} tokens, and went on", flush=True)
 
     def context(self) -> None:
         """The limit is vLLM's own, and a rollout that reaches it ends there."""
