@@ -25,6 +25,8 @@ type gcReport struct {
 	Forgotten []gc.ForgottenRun `json:"forgotten,omitempty"`
 	// Objects are those that nothing reaches, with --list.
 	Objects []gc.Candidate `json:"objects,omitempty"`
+	// Unfinished are uploads that were removed, as their writers never finished them.
+	Unfinished int `json:"unfinished,omitempty"`
 }
 
 // New is the command gc.
@@ -107,6 +109,7 @@ weights and packed tasks.`,
 				}
 			}
 			r.Kinds, err = c.Run(cmd.Context(), remove)
+			r.Unfinished = c.Unfinished
 			show.Clear()
 			if err != nil {
 				return err
@@ -156,6 +159,9 @@ func printGC(w io.Writer, r gcReport) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if r.Unfinished > 0 {
+		fmt.Fprintf(w, "%d uploads removed that their writers never finished\n", r.Unfinished)
 	}
 	end := fmt.Sprintf("; %d of them deleted (%d bytes)", sum.Deleted, sum.Freed)
 	if !r.Deletes && sum.Unreachable > 0 {
