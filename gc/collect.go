@@ -30,8 +30,10 @@ type Collector struct {
 	// Progress receives how far the work is, in the form of fmt.Sprintf. It may be nil.
 	Progress func(format string, args ...any)
 
-	// Unfinished is how many uploads Run has removed that their writers never finished.
-	Unfinished int
+	// Unfinished is how many uploads Run has removed that their writers never finished. NotSearched is why it has not found all of them, as
+	// where the server does not let it look.
+	Unfinished  int
+	NotSearched error
 
 	marks     *marks
 	forgotten map[string]bool
@@ -103,9 +105,8 @@ func (c *Collector) collect(ctx context.Context, remove bool) error {
 	if err := c.sweep(ctx); err != nil {
 		return err
 	}
-	var err error
-	c.Unfinished, err = c.Store.RemoveUnfinished(ctx, c.Cutoff)
-	return err
+	c.Unfinished, c.NotSearched = c.Store.RemoveUnfinished(ctx, c.Cutoff)
+	return ctx.Err()
 }
 
 // keeps are objects that move or are found by their name.

@@ -41,7 +41,7 @@ func New(g *app.Global) *cobra.Command {
 		Long: `Gc reads every run's history (its stream, or its archive when the stream was deleted), the catalogue, the intake's queue and the manifests of all
 weights and code indexes, and lists the objects of the store that none of them refers to. Crashed uploads, failed attempts and lost races leave them.
 Without --delete nothing is deleted. Services may be running: gc keeps objects younger than --older-than, and checks every object
-again before it deletes it.
+again before it deletes it. --delete also removes what killed writers left of uploads that they never finished.
 
 When a history cannot be read whole, nothing is deleted. A store belongs to one server: gc refuses a store with objects of runs that this
 server does not know, unless their archive is there. --abandon also deletes the objects that only such a run needed.
@@ -111,6 +111,9 @@ weights and packed tasks.`,
 			r.Kinds, err = c.Run(cmd.Context(), remove)
 			r.Unfinished = c.Unfinished
 			show.Clear()
+			if c.NotSearched != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "uploads that their writers never finished were not all found:", c.NotSearched)
+			}
 			if err != nil {
 				return err
 			}

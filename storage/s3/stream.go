@@ -283,6 +283,9 @@ func (s *Store) removeUnfinished(ctx context.Context, upload minio.ObjectMultipa
 	}
 	for marker, more := 0, true; more; {
 		page, err := s.retrying.ListObjectParts(ctx, s.bucket, upload.Key, upload.UploadID, marker, 1000)
+		if response(err).StatusCode == http.StatusForbidden {
+			break // then its beginning counts
+		}
 		if err != nil {
 			return false, ended(err)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // large is the size of an object of three parts.
-const large = 40 << 20
+const large = 33 << 20
 
 // pattern is the content of large objects: each mebibyte is another.
 func pattern(first byte) []byte {
@@ -136,7 +136,9 @@ func TestUploadsThatFailLeaveNothing(t *testing.T) {
 func TestKilledUploadsAreFound(t *testing.T) {
 	t.Parallel()
 	var alive atomic.Bool
-	s := faulty(t, false, func(r *http.Request) bool { return r.Method == http.MethodDelete && r.URL.Query().Has("uploadId") && !alive.Load() })
+	s := faulty(t, false, func(r *http.Request) bool {
+		return r.Method == http.MethodDelete && r.URL.Query().Has("uploadId") && !alive.Load()
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	kill := readerFunc(func([]byte) (int, error) { cancel(); return 0, ctx.Err() })
 	if err := s.PutReader(ctx, "killed", io.MultiReader(bytes.NewReader(pattern(1)), kill), -1); err == nil {
@@ -184,9 +186,9 @@ func TestOneOfSeveralUploadsWins(t *testing.T) {
 	wantNothingUnfinished(t, s)
 }
 
-// TestUploadsTakeLittleMemory: of an object of 320 MiB no more than its parts that are under way are in memory.
+// TestUploadsTakeLittleMemory: of an object of 256 MiB no more than its parts that are under way are in memory.
 func TestUploadsTakeLittleMemory(t *testing.T) {
-	const size, most = 320 << 20, 160 << 20 // the collector lets the heap grow to twice what is in use
+	const size, most = 256 << 20, 160 << 20 // the collector lets the heap grow to twice what is in use
 	s := open(t, config(storagetest.S3Dev(t)))
 	before, peak := memory(), uint64(0)
 	zeros := readerFunc(func(p []byte) (int, error) {
