@@ -30,6 +30,11 @@ type Collector struct {
 	// Progress receives how far the work is, in the form of fmt.Sprintf. It may be nil.
 	Progress func(format string, args ...any)
 
+	// Unfinished is how many uploads Run has removed that their writers never finished. NotSearched is why it has not found all of them, as
+	// where the server does not let it look.
+	Unfinished  int
+	NotSearched error
+
 	marks     *marks
 	forgotten map[string]bool
 	// read is how far each run was read, and in which incarnation of its stream (none: in its archive).
@@ -97,7 +102,11 @@ func (c *Collector) collect(ctx context.Context, remove bool) error {
 	if !remove {
 		return nil
 	}
-	return c.sweep(ctx)
+	if err := c.sweep(ctx); err != nil {
+		return err
+	}
+	c.Unfinished, c.NotSearched = c.Store.RemoveUnfinished(ctx, c.Cutoff)
+	return ctx.Err()
 }
 
 // keeps are objects that move or are found by their name.

@@ -40,8 +40,17 @@ func TestGCWhileThingsHappen(t *testing.T) {
 			servicetest.OpenRun(t, r.Log, "second", cfg)
 		}
 	}}
-	if _, err := c.Run(t.Context(), true); err != nil {
+	temps := filepath.Join(r.Dir, "objects", ".rondo", "tmp")
+	for _, name := range []string{"killed", "at-it"} {
+		if err := os.WriteFile(filepath.Join(temps, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(filepath.Join(temps, "killed"), before, before); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context(), true); err != nil || c.Unfinished != 1 {
+		t.Fatalf("%d unfinished uploads removed, want the old one; %v", c.Unfinished, err)
 	}
 	for ref, want := range map[storage.Ref]bool{named: true, again: true, opened: true, gone: false} {
 		_, err := store.Stat(t.Context(), ref.Key)

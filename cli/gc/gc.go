@@ -25,6 +25,8 @@ type gcReport struct {
 	Forgotten []gc.ForgottenRun `json:"forgotten,omitempty"`
 	// Objects are those that nothing reaches, with --list.
 	Objects []gc.Candidate `json:"objects,omitempty"`
+	// Unfinished are uploads that were removed, as their writers never finished them.
+	Unfinished int `json:"unfinished,omitempty"`
 }
 
 // New is the command gc.
@@ -39,7 +41,7 @@ func New(g *app.Global) *cobra.Command {
 		Long: `Gc reads every run's history (its stream, or its archive when the stream was deleted), the catalogue, the intake's queue and the manifests of all
 weights and code indexes, and lists the objects of the store that none of them refers to. Crashed uploads, failed attempts and lost races leave them.
 Without --delete nothing is deleted. Services may be running: gc keeps objects younger than --older-than, and checks every object
-again before it deletes it.
+again before it deletes it. --delete also removes what killed writers left of uploads that they never finished.
 
 When a history cannot be read whole, nothing is deleted. A store belongs to one server: gc refuses a store with objects of runs that this
 server does not know, unless their archive is there. --abandon also deletes the objects that only such a run needed.
@@ -107,7 +109,11 @@ weights and packed tasks.`,
 				}
 			}
 			r.Kinds, err = c.Run(cmd.Context(), remove)
+			r.Unfinished = c.Unfinished
 			show.Clear()
+			if c.NotSearched != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "uploads that their writers never finished were not all found:", c.NotSearched)
+			}
 			if err != nil {
 				return err
 			}
@@ -156,6 +162,9 @@ func printGC(w io.Writer, r gcReport) error {
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if r.Unfinished > 0 {
+		fmt.Fprintf(w, "%d uploads removed that their writers never finished\n", r.Unfinished)
 	}
 	end := fmt.Sprintf("; %d of them deleted (%d bytes)", sum.Deleted, sum.Freed)
 	if !r.Deletes && sum.Unreachable > 0 {

@@ -2,10 +2,12 @@ package dir_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/iotest"
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
@@ -51,7 +53,8 @@ const crashSize = 512 << 10
 
 func writeForever(t *testing.T, s storage.Store) {
 	for i := 0; ; i++ {
-		if err := s.Put(t.Context(), "k", bytes.Repeat([]byte{byte(i)}, crashSize)); err != nil {
+		data := bytes.Repeat([]byte{byte(i)}, crashSize)
+		if err := errors.Join(s.Put(t.Context(), "k", data), s.PutReader(t.Context(), "k", iotest.HalfReader(bytes.NewReader(data)), -1)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -45,14 +45,19 @@ func (c Config) statements(grants []Grant) []statement {
 	}
 	actions := map[[2]string][]string{} // of a pattern and a user
 	lists := map[string][]string{}      // users by pattern
+	var collectors []string             // who sees everything looks for uploads that nobody finished
 	for _, g := range grants {
-		for action, patterns := range map[string][]string{"s3:GetObject": g.Read, "s3:PutObject": g.Write, "s3:DeleteObject": g.Delete} {
+		// Who writes may give up what it has begun to upload.
+		for action, patterns := range map[string][]string{"s3:GetObject": g.Read, "s3:PutObject": g.Write, "s3:Abort*": g.Write, "s3:DeleteObject": g.Delete} {
 			for _, p := range patterns {
 				actions[[2]string{p, g.User}] = append(actions[[2]string{p, g.User}], action)
 			}
 		}
 		for _, p := range g.List {
 			lists[p] = append(lists[p], g.User)
+			if p == "*" {
+				collectors = append(collectors, g.User)
+			}
 		}
 	}
 	users := map[[2]string][]string{} // of a pattern and actions
@@ -82,6 +87,9 @@ func (c Config) statements(grants []Grant) []statement {
 			s.Condition = map[string]map[string][]string{"StringLike": {"s3:prefix": {base + p}}}
 		}
 		add(s)
+	}
+	if len(collectors) > 0 {
+		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string][]string{"AWS": collectors}, Resource: []string{arn + c.Bucket}})
 	}
 	return all
 }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from .errors import RondoError, missing, too_large
+from .multipart import PART, Parts
+from .source import PIECE, Source
 
 __all__ = ["Bucket"]
 
@@ -15,8 +18,8 @@ __all__ = ["Bucket"]
 class Bucket:
     """A store in a bucket, or under a prefix of one."""
 
-    def __init__(self, system: Any, prefix: str) -> None:
-        self._system, self._prefix = system, prefix
+    def __init__(self, system: Any, prefix: str, parts: Parts) -> None:
+        self._system, self._prefix, self._parts = system, prefix, parts
 
     @classmethod
     def open(cls, location: str) -> Bucket:
@@ -41,15 +44,18 @@ class Bucket:
             "background_writes": False,
             "allow_delayed_open": True,  # what is small goes up in one request
         }
+        host, secure = f"s3.{arguments['region']}.amazonaws.com", True
         if endpoint := options.get("endpoint", [""])[0]:
             place = urlsplit(endpoint)
             if place.scheme not in ("http", "https") or not place.netloc or "@" in place.netloc:
                 raise RondoError("the endpoint in the S3 URL is not of the form http://host:port or https://host")
             arguments |= {"endpoint_override": place.netloc, "scheme": place.scheme}
+            host, secure = place.netloc, place.scheme == "https"
         # Gateways misread the checksums that newer SDKs put behind a body. What is read is verified by its digest anyway.
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
         path = url.path.strip("/")
-        return cls(fs.S3FileSystem(**arguments), f"{url.netloc}/{path}/" if path else f"{url.netloc}/")
+        parts = Parts(host, secure, arguments["region"], key, secret, arguments["session_token"] or "")
+        return cls(fs.S3FileSystem(**arguments), f"{url.netloc}/{path}/" if path else f"{url.netloc}/", parts)
 
     def get(self, key: str, limit: int) -> bytes:
         """Read an object of at most limit bytes."""
@@ -60,6 +66,18 @@ class Bucket:
                     raise too_large(key, size, limit)
                 data: bytes = file.read()
                 return data
+        except FileNotFoundError:
+            raise missing(key) from None
+
+    def pieces(self, key: str, limit: int) -> Iterator[bytes]:
+        """Read an object of at most limit bytes from front to end."""
+        try:
+            with self._system.open_input_file(self._prefix + key) as file:
+                size = file.size()
+                if size > limit:
+                    raise too_large(key, size, limit)
+                while piece := file.read(PIECE):
+                    yield piece
         except FileNotFoundError:
             raise missing(key) from None
 
@@ -77,3 +95,10 @@ class Bucket:
         """Write an object; S3 shows it when it is whole."""
         with self._system.open_output_stream(self._prefix + key) as file:
             file.write(data)
+
+    def upload(self, key: str, source: Source, absent: bool) -> None:
+        """Write a source of any size. Arrow's streams show what was written of it when the writing fails, so only small ones use them."""
+        if source.size <= PART:
+            self.put(key, b"".join(source.pieces()))
+        else:
+            self._parts.upload(self._prefix + key, source, absent)

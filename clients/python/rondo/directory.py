@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .errors import missing, too_large
+from .source import PIECE, Source
 
 __all__ = ["Directory"]
 
@@ -30,6 +32,19 @@ class Directory:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise missing(key) from None
 
+    def pieces(self, key: str, limit: int) -> Iterator[bytes]:
+        """Read an object of at most limit bytes from front to end."""
+        try:
+            file = open(self._root / key, "rb", buffering=0)  # noqa: SIM115
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise missing(key) from None
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise too_large(key, size, limit)
+            while piece := file.read(PIECE):
+                yield piece
+
     def stat(self, key: str) -> tuple[int, float] | None:
         """Bytes of an object, and when it was written; None where there is none."""
         try:
@@ -39,15 +54,24 @@ class Directory:
             return None
 
     def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        self._write(key, [data])
+
+    def upload(self, key: str, source: Source, absent: bool) -> None:
+        """Write a source of any size."""
+        self._write(key, source.pieces())
+
+    def _write(self, key: str, pieces: Iterable[bytes]) -> None:
         """Write to a temporary file, sync, rename, and sync the folder: after a crash there is all of it or nothing."""
         self._enter()
         part, path = self._root / ".rondo" / "tmp" / secrets.token_hex(16), self._root / key
         _make_folder(path.parent)
         try:
             with open(part, "xb", buffering=0) as file:
-                view, at = memoryview(data), 0
-                while at < len(data):
-                    at += file.write(view[at:])
+                for piece in pieces:
+                    view = memoryview(piece)
+                    while view:
+                        view = view[file.write(view) :]
                 os.fsync(file.fileno())
             os.rename(part, path)
         except BaseException:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from .errors import Damaged, RondoError
+from .source import Content, Source
 
-__all__ = ["MAX_OBJECT", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named"]
+__all__ = ["MAX_OBJECT", "MAX_STREAM", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named", "put_weights", "save"]
 
-#: Largest object of a store in bytes.
-MAX_OBJECT = 1 << 30
+#: Largest object of a store that is read or written whole, and the largest of all, in bytes.
+MAX_OBJECT, MAX_STREAM = 1 << 30, 1 << 40
 
 #: Seconds after which an object that is there already is written again, so that it is young; `rondo gc` spares what is.
 REFRESH_AFTER = 3600.0
@@ -38,8 +41,8 @@ class Ref:
             ref = cls(str(told["ref"]), str(told["sha256"]), int(told["size"]))
         except (KeyError, TypeError, ValueError) as error:
             raise Damaged(f"reference {str(told)[:200]}: {error!r}") from None
-        if not _KEY.fullmatch(ref.key) or not _DIGEST.fullmatch(ref.sha256) or not 0 <= ref.size <= MAX_OBJECT:
-            raise Damaged(f"reference {str(told)[:200]}: not a key, a SHA-256 and a size up to {MAX_OBJECT}")
+        if not _KEY.fullmatch(ref.key) or not _DIGEST.fullmatch(ref.sha256) or not 0 <= ref.size <= MAX_STREAM:
+            raise Damaged(f"reference {str(told)[:200]}: not a key, a SHA-256 and a size up to {MAX_STREAM}")
         return ref
 
     def told(self) -> dict[str, Any]:
@@ -56,6 +59,14 @@ class Store(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object, durably and whole, or not at all."""
+        ...
+
+    def pieces(self, key: str, limit: int) -> Iterator[bytes]:
+        """Read an object of at most limit bytes from front to end, a few megabytes at once. NotFound; Damaged where it is larger."""
+        ...
+
+    def upload(self, key: str, source: Source, absent: bool) -> None:
+        """Write a source of any size, durably and whole, or not at all. absent: an object that is there meanwhile may stay."""
         ...
 
     def stat(self, key: str) -> tuple[int, float] | None:
@@ -82,7 +93,7 @@ def open_store(location: str) -> Store:
 
 def fetch(store: Store, ref: Ref) -> bytes:
     """Read what a reference names, and verify its size and digest."""
-    data = store.get(ref.key, ref.size)
+    data = store.get(ref.key, min(ref.size, MAX_OBJECT))
     if len(data) != ref.size:
         raise Damaged(f"{ref.key}: {len(data)} bytes instead of {ref.size}")
     digest = hashlib.sha256(data).hexdigest()
@@ -103,11 +114,47 @@ def put_named(store: Store, prefix: str, extension: str, data: bytes) -> Ref:
     return _put(store, Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data)), data)
 
 
+def put_weights(store: Store, policy: str, content: Content) -> Ref:
+    """Store a file of a policy's weights under its own digest, in pieces. One that is there already is not sent again."""
+    with Source(content) as source:
+        ref = Ref(f"weights/{policy}/files/{source.sha256}", source.sha256, source.size)
+        if ref.size > MAX_STREAM:
+            raise RondoError(f"{ref.key}: {ref.size} bytes are more than an object's {MAX_STREAM}")
+        held = store.stat(ref.key)
+        if _is_young(held, ref):
+            return ref
+        store.upload(ref.key, source, held is None)
+        return ref
+
+
+def save(store: Store, ref: Ref, path: Path) -> None:
+    """Write what a reference names into a file, in pieces, and sync it. Damaged where the bytes are others; there is no file then."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open(path, "wb", buffering=0) as file:
+            for piece in store.pieces(ref.key, ref.size):
+                digest.update(piece)
+                size += len(piece)
+                view = memoryview(piece)
+                while view:
+                    view = view[file.write(view) :]
+            if size != ref.size or digest.hexdigest() != ref.sha256:
+                raise Damaged(f"{ref.key}: {size} bytes with sha256 {digest.hexdigest()} instead of {ref.size} with {ref.sha256}")
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _is_young(held: tuple[int, float] | None, ref: Ref) -> bool:
+    """Whether an object needs no upload. One of another size is what a loss of power left behind; an old one may be collected as garbage
+    before a fact names it."""
+    return held is not None and held[0] == ref.size and time.time() - held[1] <= REFRESH_AFTER
+
+
 def _put(store: Store, ref: Ref, data: bytes) -> Ref:
     if len(data) > MAX_OBJECT:
         raise RondoError(f"{ref.key}: {len(data)} bytes are more than an object's {MAX_OBJECT}")
-    held = store.stat(ref.key)
-    # One of another size is what a loss of power left behind. An old one may be collected as garbage before a fact names it.
-    if held is None or held[0] != ref.size or time.time() - held[1] > REFRESH_AFTER:
+    if not _is_young(store.stat(ref.key), ref):
         store.put(ref.key, data)
     return ref

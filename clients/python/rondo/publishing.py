@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import NotFound, WeightsRejected
 from .facts import CATALOGUE, subject
-from .objects import Ref, put_blob
+from .objects import Ref, put_weights
 from .plane import Plane
 from .weights import Weights, files
 
@@ -24,7 +24,7 @@ async def publish(
     plane: Plane, policy: str, weights: Weights, run: str, version: int | None, through_step: int, metadata: dict[str, str]
 ) -> int:
     """Publish a version and wait for its outcome; see AsyncClient.publish_weights."""
-    blobs = await asyncio.to_thread(_store, plane.objects, weights, metadata)
+    blobs = await asyncio.to_thread(_store, plane.objects, policy, weights, metadata)
     last = await plane.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
     newest = int(last.data["version"]) if last else 0
     if version is None:
@@ -49,8 +49,8 @@ async def publish(
     raise AssertionError("following the log does not end")
 
 
-def _store(objects: Any, weights: Weights, metadata: dict[str, str]) -> dict[str, Ref]:
-    return {file.name: put_blob(objects, file.data) for file in files(weights, metadata)}
+def _store(objects: Any, policy: str, weights: Weights, metadata: dict[str, str]) -> dict[str, Ref]:
+    return {file.name: put_weights(objects, policy, file.data) for file in files(weights, metadata)}
 
 
 async def _same(plane: Plane, policy: str, version: int, newest: int, blobs: dict[str, Ref]) -> None:

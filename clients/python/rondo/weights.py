@@ -13,7 +13,8 @@ from typing import Any, Union
 import numpy as np
 from safetensors import TensorSpec, serialize
 
-from .objects import MAX_OBJECT
+from .objects import MAX_OBJECT, MAX_STREAM
+from .source import Content
 
 __all__ = ["NAME", "SHARD", "File", "Weights", "files"]
 
@@ -32,7 +33,7 @@ class File:
     """One file of a version, under the name that an inference server looks for."""
 
     name: str
-    data: bytes
+    data: Content  # bytes, or the path of a file that is read in pieces
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,9 @@ def _read(path: Path) -> Iterator[File]:
     for p in paths:
         if not NAME.fullmatch(p.name) or not p.suffix.strip("."):
             raise ValueError(f"{p}: want a name of letters, digits and ._-, with an extension")
-        if (size := p.stat().st_size) > MAX_OBJECT:
-            raise ValueError(f"{p}: {size} bytes are more than a file's {MAX_OBJECT}: write it in shards")
-        yield File(p.name, p.read_bytes())
+        if (size := p.stat().st_size) > MAX_STREAM:
+            raise ValueError(f"{p}: {size} bytes are more than a file's {MAX_STREAM}: write it in shards")
+        yield File(p.name, p)
 
 
 def _write(weights: Mapping[str, Any], metadata: Mapping[str, str], shard: int) -> Iterator[File]:
