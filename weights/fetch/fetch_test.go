@@ -90,6 +90,7 @@ func open(t *testing.T, at string) *Folder {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
+	f.piece = 64 << 10
 	return f
 }
 
@@ -119,8 +120,8 @@ func same(t *testing.T, at string, version int64, files ...weights.Content) {
 
 func TestFetch(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
-	first := []weights.Content{tensors(t, 1, 20<<20), named("config.json", `{"a":1}`), named("empty.txt", "")}
-	second := []weights.Content{tensors(t, 2, 20<<20), named("config.json", `{"a":1}`)}
+	first := []weights.Content{tensors(t, 1, 160<<10), named("config.json", `{"a":1}`), named("empty.txt", "")}
+	second := []weights.Content{tensors(t, 2, 160<<10), named("config.json", `{"a":1}`)}
 	publish(t, s, 3, first...)
 	publish(t, s, 4, second...)
 	f := open(t, at)
@@ -155,7 +156,7 @@ func TestFetch(t *testing.T) {
 // TestCorrupt: bytes that are not those which were published never come into the folder, and the next try does not trust what is left of them.
 func TestCorrupt(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
-	first, second := tensors(t, 1, 1<<20), tensors(t, 2, 20<<20)
+	first, second := tensors(t, 1, 8<<10), tensors(t, 2, 160<<10)
 	publish(t, s, 1, first)
 	publish(t, s, 2, second)
 	f := open(t, at)
@@ -179,7 +180,7 @@ func TestCorrupt(t *testing.T) {
 
 // TestResumed: a fetch that ends after any number of reads goes on where it was; the folder shows the old version until the new one is whole.
 func TestResumed(t *testing.T) {
-	old, next := tensors(t, 1, 1<<20), []weights.Content{tensors(t, 2, 50<<20), named("config.json", "{}"), named("merges.txt", "a b")}
+	old, next := tensors(t, 1, 8<<10), []weights.Content{tensors(t, 2, 400<<10), named("config.json", "{}"), named("merges.txt", "a b")}
 	size := int64(0)
 	for _, file := range next {
 		size += int64(len(file.Data))
@@ -222,7 +223,7 @@ func TestResumed(t *testing.T) {
 func TestTornPart(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, f *Folder){
 		"zeroes": func(t *testing.T, f *Folder) {
-			if err := os.WriteFile(filepath.Join(f.filesPath(2), "model.safetensors"), make([]byte, 20<<20), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(f.filesPath(2), "model.safetensors"), make([]byte, 160<<10), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -244,7 +245,7 @@ func TestTornPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, at := newStore(t), t.TempDir()
-			next := tensors(t, 2, 20<<20)
+			next := tensors(t, 2, 160<<10)
 			publish(t, s, 2, next)
 			f := open(t, at)
 			s.fail = func(n int) error {

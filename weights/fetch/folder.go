@@ -60,6 +60,7 @@ type Folder struct {
 	dir    string
 	policy string
 	lock   *os.File
+	piece  int64 // what is read at once
 }
 
 // Open takes a folder for one policy; ErrInUse while another process has it. The kernel gives it back however the process ends.
@@ -75,7 +76,7 @@ func Open(dir, policy string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: dir, policy: policy, lock: lock}
+	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("%s: %w", dir, ErrInUse)

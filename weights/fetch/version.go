@@ -20,7 +20,8 @@ import (
 
 const (
 	// readers read at once, each one piece: together they hold readers*pieceSize bytes.
-	readers   = 8
+	readers = 8
+	// pieceSize is what is read at once, in bytes.
 	pieceSize = 8 << 20
 	// hashers read whole files at once to verify them.
 	hashers = 2
@@ -90,7 +91,7 @@ func (f *Folder) fill(ctx context.Context, s storage.Store, v *Version, told Pro
 	verify, verifying := errgroup.WithContext(ctx)
 	verify.SetLimit(hashers)
 	for _, file := range v.Files {
-		l := &landing{store: s, file: file, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name)}
+		l := &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name)}
 		if err := l.start(f.find(file.Ref)); err != nil {
 			return errors.Join(err, verify.Wait())
 		}
@@ -115,6 +116,7 @@ type landing struct {
 	store       storage.Store
 	file        weights.File
 	path, marks string
+	piece       int64
 	fresh       bool // every byte of it was read by this process
 }
 
@@ -135,7 +137,7 @@ func (l *landing) start(other string) error {
 	return os.WriteFile(l.marks, make([]byte, l.pieces()), 0o644)
 }
 
-func (l *landing) pieces() int { return int((l.file.Size + pieceSize - 1) / pieceSize) }
+func (l *landing) pieces() int { return int((l.file.Size + l.piece - 1) / l.piece) }
 
 func allMarked(n int) []byte {
 	marked := make([]byte, n)
@@ -158,8 +160,8 @@ func (l *landing) read(ctx context.Context, add func(int64)) error {
 	reading.SetLimit(readers)
 	var into, marks *os.File
 	for i, done := range marked {
-		at := int64(i) * pieceSize
-		size := min(pieceSize, l.file.Size-at)
+		at := int64(i) * l.piece
+		size := min(l.piece, l.file.Size-at)
 		if done == 1 {
 			add(size)
 			continue
@@ -171,7 +173,7 @@ func (l *landing) read(ctx context.Context, add func(int64)) error {
 			defer into.Close()
 			defer marks.Close()
 		}
-		reading.Go(func() error { return l.piece(ctx, into, marks, i, at, size, add) })
+		reading.Go(func() error { return l.readPiece(ctx, into, marks, i, at, size, add) })
 	}
 	if err := reading.Wait(); err != nil {
 		return fmt.Errorf("file %s: %w", l.file.Name, err)
@@ -196,7 +198,7 @@ func (l *landing) open() (into, marks *os.File, err error) {
 	return into, marks, nil
 }
 
-func (l *landing) piece(ctx context.Context, into, marks *os.File, i int, at, size int64, add func(int64)) error {
+func (l *landing) readPiece(ctx context.Context, into, marks *os.File, i int, at, size int64, add func(int64)) error {
 	data, err := l.store.GetRange(ctx, l.file.Key, at, size)
 	if errors.Is(err, storage.ErrRange) {
 		return fmt.Errorf("%w: fewer than %d bytes", storage.ErrCorrupt, l.file.Size)
