@@ -41,7 +41,8 @@ type Keeper struct {
 	aim     *Version
 	changed chan struct{}
 
-	told *State // what was last told
+	told    *State // what was last told
+	loading *Version
 }
 
 // NewKeeper is a keeper that has nothing to do yet.
@@ -64,6 +65,32 @@ func (k *Keeper) target() *Version {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.aim
+}
+
+// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load.
+func (k *Keeper) Needs() (needs []int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, v := range []*Version{k.aim, k.loading} {
+		if v != nil {
+			needs = append(needs, v.Version)
+		}
+	}
+	if k.told != nil && !k.told.Lost {
+		needs = append(needs, k.told.Version.Version)
+	}
+	return needs
+}
+
+func (k *Keeper) load(ctx context.Context, v Version) error {
+	k.mu.Lock()
+	k.loading = &v
+	k.mu.Unlock()
+	err := k.Engine.Load(ctx, v)
+	k.mu.Lock()
+	k.loading = nil
+	k.mu.Unlock()
+	return err
 }
 
 // Keep works until the context ends.
@@ -118,7 +145,9 @@ func (k *Keeper) tell(ctx context.Context, s State) error {
 	if err := k.Tell(ctx, s); err != nil {
 		return fmt.Errorf("say what the replica serves: %w", err)
 	}
+	k.mu.Lock()
 	k.told = &s
+	k.mu.Unlock()
 	return nil
 }
 
@@ -152,7 +181,7 @@ func (k *Keeper) bring(ctx context.Context, v Version) (took time.Duration, err 
 		}
 	} else {
 		began := time.Now()
-		if err := k.Engine.Load(ctx, v); err != nil {
+		if err := k.load(ctx, v); err != nil {
 			return 0, fmt.Errorf("load version %d: %w", v.Version, err)
 		}
 		took = time.Since(began)
