@@ -54,7 +54,7 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 			if err := o.check(); err != nil {
 				return err
 			}
-			g.Follows = o.follow
+			g.Follows, g.Outsider = o.follow, true // a role that serves a policy may do it
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err
