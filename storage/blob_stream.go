@@ -18,35 +18,32 @@ const streamPiece = 4 << 20
 // PutBlobFrom is PutBlob of size bytes of r, which it reads twice, in pieces: for the digest, then for the upload. Bytes that have changed in
 // between are ErrCorrupt, and not uploaded.
 func PutBlobFrom(ctx context.Context, s Store, r io.ReaderAt, size int64) (Ref, error) {
-	digest, err := digestOf(ctx, r, size)
-	if err != nil {
-		return Ref{}, err
-	}
-	return putRefFrom(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: size}, r)
+	return PutKeyedFrom(ctx, s, BlobKey, r, size)
 }
 
 // PutNamedFrom is PutNamed of size bytes of r, which it reads as PutBlobFrom does.
 func PutNamedFrom(ctx context.Context, s Store, keyPrefix, ext string, r io.ReaderAt, size int64) (Ref, error) {
+	name := func(digest string) string { return keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".") }
+	return PutKeyedFrom(ctx, s, name, r, size)
+}
+
+// PutKeyedFrom is PutBlobFrom at another key of the content's digest.
+func PutKeyedFrom(ctx context.Context, s Store, key func(digest string) string, r io.ReaderAt, size int64) (Ref, error) {
 	digest, err := digestOf(ctx, r, size)
 	if err != nil {
 		return Ref{}, err
 	}
-	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
-	return putRefFrom(ctx, s, Ref{Key: key, SHA256: digest, Size: size}, r)
+	ref := Ref{Key: key(digest), SHA256: digest, Size: size}
+	if there, err := isYoung(ctx, s, ref); there || err != nil {
+		return ref, err
+	}
+	return ref, s.PutReader(ctx, ref.Key, Verified(r, ref), size)
 }
 
 func digestOf(ctx context.Context, r io.ReaderAt, size int64) (string, error) {
 	digest := sha256.New()
 	_, err := copyPieces(digest, Exactly(ctx, io.NewSectionReader(r, 0, size), size, MaxStream))
 	return hex.EncodeToString(digest.Sum(nil)), err
-}
-
-func putRefFrom(ctx context.Context, s Store, ref Ref, r io.ReaderAt) (Ref, error) {
-	if there, err := isYoung(ctx, s, ref); there || err != nil {
-		return ref, err
-	}
-	source := &verified{ref: ref, digest: sha256.New(), Reader: bufio.NewReaderSize(io.NewSectionReader(r, 0, ref.Size), streamPiece)}
-	return ref, s.PutReader(ctx, ref.Key, source, ref.Size)
 }
 
 // copyPieces is io.Copy in pieces of a size that suits hashes and stores.
@@ -61,7 +58,10 @@ func ReadBlob(ctx context.Context, s Store, ref Ref) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &verified{ref: ref, digest: sha256.New(), Reader: NewReader(object, ref.Size), Closer: object}, nil
+	return struct {
+		io.Reader
+		io.Closer
+	}{Verified(object, ref), object}, nil
 }
 
 // OpenBlob opens what a Ref names for reading in ranges: ErrNotFound, or ErrCorrupt when it has fewer bytes. Their digest is not verified.
@@ -79,22 +79,22 @@ func OpenBlob(ctx context.Context, s Store, ref Ref) (Object, error) {
 	return object, nil
 }
 
-// NewReader reads the first size bytes of an object from front to end, in pieces that are worth a request.
-func NewReader(r io.ReaderAt, size int64) io.Reader {
-	return bufio.NewReaderSize(io.NewSectionReader(r, 0, size), int(max(16, min(size, streamPiece))))
+// Verified reads ref.Size bytes of r from front to end, in pieces that are worth a request, and gives ErrCorrupt in place of io.EOF where they are
+// not what ref names.
+func Verified(r io.ReaderAt, ref Ref) io.Reader {
+	pieces := bufio.NewReaderSize(io.NewSectionReader(r, 0, ref.Size), int(max(16, min(ref.Size, streamPiece))))
+	return &verified{from: pieces, ref: ref, digest: sha256.New()}
 }
 
-// verified gives what its reader gives, and at the end ErrCorrupt unless that was what ref names.
 type verified struct {
-	io.Reader
-	io.Closer
+	from   *bufio.Reader
 	ref    Ref
 	digest hash.Hash
 	read   int64
 }
 
 func (v *verified) Read(p []byte) (int, error) {
-	n, err := v.Reader.Read(p)
+	n, err := v.from.Read(p)
 	v.digest.Write(p[:n])
 	v.read += int64(n)
 	if err == io.EOF && (v.read != v.ref.Size || hex.EncodeToString(v.digest.Sum(nil)) != v.ref.SHA256) {
