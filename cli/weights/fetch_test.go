@@ -22,13 +22,14 @@ import (
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // publish makes a version, in the store and in the catalogue.
 func publish(t *testing.T, r *clitest.Recorded, version int64) {
 	t.Helper()
 	var file bytes.Buffer
-	if err := weights.Write(&file, []weights.Data{weights.NewF32("w", []int64{2}, []float32{float32(version), 1})}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{2}, []float32{float32(version), 1})}, nil); err != nil {
 		t.Fatal(err)
 	}
 	published, err := weights.Publish(t.Context(), r.Log.Store(), "small", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()},

@@ -21,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // TestSidecarAsOutsider: the side-car of an inference server needs no more than its role, follows its policy, and ends when it is told to.
@@ -39,7 +40,7 @@ func TestSidecarAsOutsider(t *testing.T) {
 	publish := func(version int64) {
 		t.Helper()
 		var file bytes.Buffer
-		if err := weights.Write(&file, []weights.Data{weights.NewF32("w", []int64{1}, []float32{float32(version)})}, nil); err != nil {
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{float32(version)})}, nil); err != nil {
 			t.Fatal(err)
 		}
 		published, err := weights.Publish(t.Context(), admin.Store(), "small", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // piece is what is read at once of each version, in bytes: a multiple of every element's size.
@@ -45,7 +46,7 @@ type Report struct {
 
 // located is a tensor in a file of a version.
 type located struct {
-	weights.Tensor
+	safetensors.Tensor
 	file weights.File
 }
 
@@ -132,7 +133,7 @@ func tensors(ctx context.Context, s storage.Store, m *weights.Manifest) (found m
 		if path.Ext(file.Name) != ".safetensors" {
 			continue
 		}
-		header, err := weights.Validate(&ranged{ctx, s, file.Ref}, file.Size, maxHeader)
+		header, err := safetensors.Validate(&ranged{ctx, s, file.Ref}, file.Size, maxHeader)
 		if err != nil {
 			return nil, 0, fmt.Errorf("version %d, file %s: %w", m.Version, file.Name, err)
 		}

@@ -9,20 +9,21 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-func bf16(name string, n int, change ...int) weights.Data {
+func bf16(name string, n int, change ...int) safetensors.Data {
 	data := make([]byte, 2*n)
 	for _, i := range change {
 		binary.LittleEndian.PutUint16(data[2*i:], 0x3f80)
 	}
-	return weights.Data{Name: name, Dtype: weights.BF16, Shape: []int64{int64(n)}, Bytes: data}
+	return safetensors.Data{Name: name, Dtype: safetensors.BF16, Shape: []int64{int64(n)}, Bytes: data}
 }
 
-func publish(t *testing.T, s storage.Store, version int64, tensors ...weights.Data) *weights.Manifest {
+func publish(t *testing.T, s storage.Store, version int64, tensors ...safetensors.Data) *weights.Manifest {
 	t.Helper()
 	var file bytes.Buffer
-	if err := weights.Write(&file, tensors, nil); err != nil {
+	if err := safetensors.Write(&file, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	published, err := weights.Publish(t.Context(), s, "p", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()}, weights.Content{Name: "config.json", Data: []byte("{}")})

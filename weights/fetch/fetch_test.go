@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // tensors is a file of tensors of about so many bytes.
@@ -28,7 +29,7 @@ func tensors(t *testing.T, seed uint64, size int) weights.Content {
 		data[i] = byte(source.Uint32())
 	}
 	var file bytes.Buffer
-	if err := weights.Write(&file, []weights.Data{{Name: "w", Dtype: weights.F32, Shape: []int64{int64(size / 4)}, Bytes: data}}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{{Name: "w", Dtype: safetensors.F32, Shape: []int64{int64(size / 4)}, Bytes: data}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return weights.Content{Name: "model.safetensors", Data: file.Bytes()}
