@@ -56,6 +56,9 @@ func (f *fake) restart() {
 
 // RoundTrip implements [http.RoundTripper].
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	text := []byte("{}")
 	if r.Body != nil {
 		text, _ = io.ReadAll(r.Body)
