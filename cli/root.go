@@ -25,12 +25,13 @@ import (
 	"github.com/rondo-rl/rondo/cli/tools"
 	"github.com/rondo-rl/rondo/cli/trajectories"
 	"github.com/rondo-rl/rondo/cli/up"
+	"github.com/rondo-rl/rondo/cli/weights"
 )
 
 // New makes the program with all its commands.
 func New() *cobra.Command {
 	return app.New(
 		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, run.NewFork, run.NewInvalidate,
-		replay.New, replay.NewDiff, archive.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
+		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
 	)
 }

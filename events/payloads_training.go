@@ -68,8 +68,15 @@ type WeightsRejected struct {
 	Reason  string `json:"reason"`
 }
 
-// WeightsActivated says that a replica of the inference server answers with this version now.
+// WeightsActivated says that a replica of the inference server answers with this version now. A replica whose name is the URL by which runs name it
+// gets turns by what is said of it.
 type WeightsActivated struct {
 	Version int64  `json:"version" jsonschema:"minimum=0"`
 	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
+	// Digest is the sha256 of the version's manifest, and Seconds how long the replica took to load it.
+	Digest  string  `json:"digest,omitempty" jsonschema:"pattern=^([0-9a-f]{64})?$"`
+	Seconds float64 `json:"seconds,omitempty" jsonschema:"minimum=0"`
+	// Lost: the replica has served this version and does not any more, and nobody knows which one it serves: it was started again, is away, or
+	// a load has failed.
+	Lost bool `json:"lost,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // A trainer publishes a version; an inference server fetches and verifies it.
@@ -26,7 +27,7 @@ func Example() {
 	defer store.Close()
 
 	var model bytes.Buffer
-	if err := weights.Write(&model, []weights.Data{weights.NewF32("bias", []int64{2}, []float32{0.5, -0.5})}, nil); err != nil {
+	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("bias", []int64{2}, []float32{0.5, -0.5})}, nil); err != nil {
 		log.Fatal(err)
 	}
 	if _, err := weights.Publish(ctx, store, "small", 1, weights.Content{Name: "model.safetensors", Data: model.Bytes()}); err != nil {

@@ -1,3 +1,4 @@
+// Package weights publishes policy versions in an object store.
 package weights
 
 import (
@@ -159,3 +160,8 @@ func fetchManifest(ctx context.Context, s storage.Store, policy string, version 
 
 // errNoTensors says that a version has nothing to load.
 var errNoTensors = errors.New("no file ends in .safetensors")
+
+// corrupt makes an error of the kind storage.ErrCorrupt.
+func corrupt(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", storage.ErrCorrupt, fmt.Errorf(format, args...))
+}

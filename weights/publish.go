@@ -10,6 +10,7 @@ import (
 	"path"
 
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // swapAttempts bounds how often a publisher meets another one at the pointer.
@@ -160,7 +161,7 @@ func checkStructure(name string, r io.ReaderAt, size int64) error {
 	if path.Ext(name) != tensorsExtension {
 		return nil
 	}
-	if _, err := Validate(r, size, maxPublishedHeader); errors.Is(err, storage.ErrCorrupt) {
+	if _, err := safetensors.Validate(r, size, maxPublishedHeader); errors.Is(err, storage.ErrCorrupt) {
 		return structureError{err}
 	} else if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 func store(t *testing.T) storage.Store {
@@ -34,7 +35,7 @@ func store(t *testing.T) storage.Store {
 func files(t *testing.T, value float32) []weights.Content {
 	t.Helper()
 	var model bytes.Buffer
-	if err := weights.Write(&model, []weights.Data{weights.NewF32("w", []int64{1}, []float32{value})}, nil); err != nil {
+	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{value})}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: fmt.Appendf(nil, `{"value": %v}`, value)}}

@@ -35,6 +35,7 @@ type Plane struct {
 	lock   *os.File
 	URL    string
 	waits  bool // for streams that somebody else makes
+	trusts bool // that they are there
 
 	storeURL    string
 	natsMonitor string // "" when it is not known
@@ -123,7 +124,7 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 		store.Close()
 		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))
 	}
-	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, storeURL: storeURL, natsMonitor: g.Access.Monitor}
+	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider, storeURL: storeURL, natsMonitor: g.Access.Monitor}
 	if err := p.openLog(ctx); err != nil {
 		p.Close()
 		return nil, err
@@ -224,7 +225,10 @@ func (p *Plane) openLog(ctx context.Context) (err error) {
 	if p.Log, err = eventlog.New(p.Conn, p.Store, options...); err != nil {
 		return err
 	}
-	if p.waits {
+	switch {
+	case p.trusts:
+		return nil
+	case p.waits:
 		return p.Log.AwaitStreams(ctx)
 	}
 	return p.Log.EnsureStreams(ctx)

@@ -146,6 +146,7 @@ var parts = map[string]part{
 	topology.Generator: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		opts := generator.DefaultOptions()
 		opts.Slots = s.generatorSlots
+		go s.servers.FollowVersions(ctx, env.Log)
 		return generator.Run(ctx, env, s.servers, opts)
 	},
 	topology.ToolRunner: func(ctx context.Context, env pipeline.Env, s Settings) error {

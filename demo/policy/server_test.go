@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 const question = `{"model":"repair","messages":[{"role":"user","content":"Run ` + "`sh test.sh`" + `."}],
@@ -167,7 +167,7 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 			values[i] = float32(version) * float32(i%7-3)
 		}
 		var b bytes.Buffer
-		if err := weights.Write(&b, []weights.Data{weights.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
+		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		files[version] = b.Bytes()
@@ -212,7 +212,7 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 func TestHostileWeights(t *testing.T) {
 	file := func(name string, values []float32) []byte {
 		var b bytes.Buffer
-		if err := weights.Write(&b, []weights.Data{weights.NewF32(name, []int64{int64(len(values))}, values)}, nil); err != nil {
+		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(name, []int64{int64(len(values))}, values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return b.Bytes()

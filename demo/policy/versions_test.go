@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // versionFile has weights that tell its version by what they answer.
@@ -23,7 +23,7 @@ func versionFile(t *testing.T, version int64) []byte {
 		values[i] = float32(version) * float32(i%7-3)
 	}
 	var b bytes.Buffer
-	if err := weights.Write(&b, []weights.Data{weights.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
+	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // Names of the tensors in the policy's safetensors files.
@@ -27,7 +27,7 @@ func ReadModel(file []byte) (*Model, error) {
 
 func readTensor(file []byte, name string) ([]float32, error) {
 	r := bytes.NewReader(file)
-	header, err := weights.Validate(r, int64(len(file)), 0)
+	header, err := safetensors.Validate(r, int64(len(file)), 0)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func readTensor(file []byte, name string) ([]float32, error) {
 // Weights is the policy as trained so far, as a safetensors file.
 func (t *Trainer) Weights() ([]byte, error) {
 	var b bytes.Buffer
-	err := weights.Write(&b, []weights.Data{weights.NewF32(weightsTensor, []int64{Dimension}, t.model.Weights)}, map[string]string{"format": "rondo-policy"})
+	err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, t.model.Weights)}, map[string]string{"format": "rondo-policy"})
 	return b.Bytes(), err
 }
 
@@ -61,9 +61,9 @@ func (t *Trainer) Weights() ([]byte, error) {
 func (t *Trainer) Save() ([]byte, error) {
 	var b bytes.Buffer
 	step := binary.LittleEndian.AppendUint64(nil, uint64(t.step))
-	err := weights.Write(&b, []weights.Data{
-		weights.NewF32(weightsTensor, []int64{Dimension}, t.model.Weights),
-		weights.NewF32(squaresTensor, []int64{Dimension}, t.squares),
+	err := safetensors.Write(&b, []safetensors.Data{
+		safetensors.NewF32(weightsTensor, []int64{Dimension}, t.model.Weights),
+		safetensors.NewF32(squaresTensor, []int64{Dimension}, t.squares),
 		{Name: stepTensor, Dtype: "U8", Shape: []int64{8}, Bytes: step},
 	}, nil)
 	return b.Bytes(), err
@@ -80,7 +80,7 @@ func (t *Trainer) Load(state []byte) error {
 		return err
 	}
 	r := bytes.NewReader(state)
-	header, err := weights.Validate(r, int64(len(state)), 0)
+	header, err := safetensors.Validate(r, int64(len(state)), 0)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/rondo-rl/rondo/index/embed/wordpiece"
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // Limits of a model2vec folder.
@@ -114,7 +114,7 @@ func readFile(folder, name string, limit int64) ([]byte, error) {
 }
 
 func (m *model) readTensors(r io.ReaderAt, size int64) error {
-	header, err := weights.Validate(r, size, maxConfig)
+	header, err := safetensors.Validate(r, size, maxConfig)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (m *model) readTensors(r io.ReaderAt, size int64) error {
 }
 
 // tensor reads numbers of any kind that models are kept in.
-func tensor(header *weights.Header, r io.ReaderAt, name string, dimensions int) ([]int64, []float32, error) {
+func tensor(header *safetensors.Header, r io.ReaderAt, name string, dimensions int) ([]int64, []float32, error) {
 	t, ok := header.Tensor(name)
 	if !ok {
 		return nil, nil, fmt.Errorf("it has no tensor %q", name)
@@ -165,7 +165,7 @@ func tensor(header *weights.Header, r io.ReaderAt, name string, dimensions int) 
 	if t.Elements() > maxModel/4 {
 		return nil, nil, fmt.Errorf("%s have %d numbers (limit %d)", name, t.Elements(), maxModel/4)
 	}
-	read := map[weights.Dtype]func([]byte) float32{
+	read := map[safetensors.Dtype]func([]byte) float32{
 		"I8":   func(b []byte) float32 { return float32(int8(b[0])) },
 		"F16":  func(b []byte) float32 { return half(binary.LittleEndian.Uint16(b)) },
 		"BF16": func(b []byte) float32 { return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16) },
@@ -190,9 +190,9 @@ func tensor(header *weights.Header, r io.ReaderAt, name string, dimensions int) 
 }
 
 // mapping reads the row of each token, of a number of rows.
-func mapping(header *weights.Header, r io.ReaderAt, rows int) ([]int32, error) {
+func mapping(header *safetensors.Header, r io.ReaderAt, rows int) ([]int32, error) {
 	t, _ := header.Tensor("mapping")
-	size := map[weights.Dtype]int64{"I32": 4, "I64": 8, "U32": 4, "U64": 8}[t.Dtype]
+	size := map[safetensors.Dtype]int64{"I32": 4, "I64": 8, "U32": 4, "U64": 8}[t.Dtype]
 	if size == 0 || len(t.Shape) != 1 {
 		return nil, fmt.Errorf("mapping is of type %s and shape %v, want one row of I32 or I64", t.Dtype, t.Shape)
 	}
@@ -216,7 +216,7 @@ func mapping(header *weights.Header, r io.ReaderAt, rows int) ([]int32, error) {
 }
 
 // eachPart reads a tensor piece by piece; at is the number of a piece's first element.
-func eachPart(r io.ReaderAt, t weights.Tensor, size int64, call func(at int, part []byte)) error {
+func eachPart(r io.ReaderAt, t safetensors.Tensor, size int64, call func(at int, part []byte)) error {
 	const piece = 1 << 20
 	buffer := make([]byte, min(piece, t.Size))
 	for offset := int64(0); offset < t.Size; offset += piece {

@@ -49,6 +49,7 @@ type Fleet struct {
 	metrics *metrics
 	rates   *rates
 
+	activations   *activations
 	distributions distributions
 	contexts      contexts
 
@@ -70,7 +71,7 @@ func New(opts Options) (*Fleet, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), contexts: newContexts(), http: &http.Client{
+	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -156,7 +157,7 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		if err := f.withinRate(ctx, c); err != nil {
 			return nil, earlier(failed, err)
 		}
-		at, err := f.admit(ctx, c, targets)
+		at, err := f.enter(ctx, c, targets)
 		if err != nil {
 			return nil, earlier(failed, err)
 		}

@@ -1,4 +1,4 @@
-package weights
+package safetensors
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package weights_test
+package safetensors_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // file makes a safetensors file of a header as it stands and n bytes of data.
@@ -24,26 +24,26 @@ func file(header string, n int) []byte {
 	return data
 }
 
-func validate(data []byte) (*weights.Header, error) {
-	return weights.Validate(bytes.NewReader(data), int64(len(data)), 0)
+func validate(data []byte) (*safetensors.Header, error) {
+	return safetensors.Validate(bytes.NewReader(data), int64(len(data)), 0)
 }
 
 func TestWriteAndRead(t *testing.T) {
 	values := []float32{1, -2.5, float32(math.Inf(1)), 0, math.MaxFloat32, 1e-40}
-	tensors := []weights.Data{
-		{Name: "half", Dtype: weights.BF16, Shape: []int64{2}, Bytes: []byte{0x80, 0x3f, 0x20, 0xc0}},
+	tensors := []safetensors.Data{
+		{Name: "half", Dtype: safetensors.BF16, Shape: []int64{2}, Bytes: []byte{0x80, 0x3f, 0x20, 0xc0}},
 		{Name: "bytes", Dtype: "U8", Shape: []int64{3}, Bytes: []byte{1, 2, 3}},
-		weights.NewF32("scalar", nil, []float32{7}),
-		weights.NewF32("a.weight", []int64{2, 3}, values),
-		weights.NewF32("empty", []int64{0, 5}, nil),
+		safetensors.NewF32("scalar", nil, []float32{7}),
+		safetensors.NewF32("a.weight", []int64{2, 3}, values),
+		safetensors.NewF32("empty", []int64{0, 5}, nil),
 	}
 	metadata := map[string]string{"format": "pt", "step": "12", "quoted \" ü": ""}
 	var written, again bytes.Buffer
-	if err := weights.Write(&written, tensors, metadata); err != nil {
+	if err := safetensors.Write(&written, tensors, metadata); err != nil {
 		t.Fatal(err)
 	}
 	tensors[0], tensors[4] = tensors[4], tensors[0]
-	if err := weights.Write(&again, tensors, metadata); err != nil || !bytes.Equal(written.Bytes(), again.Bytes()) {
+	if err := safetensors.Write(&again, tensors, metadata); err != nil || !bytes.Equal(written.Bytes(), again.Bytes()) {
 		t.Errorf("other bytes in another order of the tensors (%v)", err)
 	}
 	h, err := validate(written.Bytes())
@@ -60,7 +60,7 @@ func TestWriteAndRead(t *testing.T) {
 			if !ok || err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 			}
-			if width := map[weights.Dtype]int64{weights.F32: 4, weights.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
+			if width := map[safetensors.Dtype]int64{safetensors.F32: 4, safetensors.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
 				t.Errorf("%s at byte %d is not aligned", name, tensor.Offset)
 			}
 		})
@@ -75,16 +75,16 @@ func TestWriteAndRead(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	one := weights.NewF32("a", []int64{1}, []float32{1})
-	for want, tensors := range map[string][]weights.Data{
+	one := safetensors.NewF32("a", []int64{1}, []float32{1})
+	for want, tensors := range map[string][]safetensors.Data{
 		"the name is taken":    {one, one},
-		"shape [2] of F32":     {{Name: "a", Dtype: weights.F32, Shape: []int64{2}, Bytes: make([]byte, 4)}},
+		"shape [2] of F32":     {{Name: "a", Dtype: safetensors.F32, Shape: []int64{2}, Bytes: make([]byte, 4)}},
 		`unknown type "FLOAT"`: {{Name: "a", Dtype: "FLOAT", Shape: []int64{1}, Bytes: make([]byte, 4)}},
-		"is negative":          {{Name: "a", Dtype: weights.F32, Shape: []int64{-1, -1}, Bytes: make([]byte, 4)}},
-		"reserved":             {weights.NewF32("__metadata__", []int64{1}, []float32{1})},
+		"is negative":          {{Name: "a", Dtype: safetensors.F32, Shape: []int64{-1, -1}, Bytes: make([]byte, 4)}},
+		"reserved":             {safetensors.NewF32("__metadata__", []int64{1}, []float32{1})},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if err := weights.Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
+			if err := safetensors.Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		})
@@ -189,18 +189,18 @@ func TestHostileFiles(t *testing.T) {
 
 func TestHeaderLimit(t *testing.T) {
 	data := file(`{"__metadata__":{"a":"`+strings.Repeat("x", 1000)+`"}}`, 0)
-	if _, err := weights.Validate(bytes.NewReader(data), int64(len(data)), 500); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "limit 500") {
+	if _, err := safetensors.Validate(bytes.NewReader(data), int64(len(data)), 500); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "limit 500") {
 		t.Errorf("header above the limit: %v", err)
 	}
-	if _, err := weights.Validate(bytes.NewReader(data), int64(len(data)), 2000); err != nil {
+	if _, err := safetensors.Validate(bytes.NewReader(data), int64(len(data)), 2000); err != nil {
 		t.Errorf("header below the limit: %v", err)
 	}
 }
 
 func TestTruncatedFiles(t *testing.T) {
 	var whole bytes.Buffer
-	tensors := []weights.Data{weights.NewF32("a", []int64{4}, make([]float32, 4)), weights.NewF32("b", []int64{2}, make([]float32, 2))}
-	if err := weights.Write(&whole, tensors, nil); err != nil {
+	tensors := []safetensors.Data{safetensors.NewF32("a", []int64{4}, make([]float32, 4)), safetensors.NewF32("b", []int64{2}, make([]float32, 2))}
+	if err := safetensors.Write(&whole, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	for n := range whole.Len() {
@@ -209,7 +209,7 @@ func TestTruncatedFiles(t *testing.T) {
 		}
 	}
 	// A reader that has less than it was said to have.
-	if _, err := weights.Validate(bytes.NewReader(whole.Bytes()[:20]), int64(whole.Len()), 0); err == nil {
+	if _, err := safetensors.Validate(bytes.NewReader(whole.Bytes()[:20]), int64(whole.Len()), 0); err == nil {
 		t.Error("a file that ends in the header passes")
 	}
 }
@@ -226,7 +226,7 @@ func FuzzValidate(f *testing.F) {
 			}
 			return
 		}
-		var tensors []weights.Data
+		var tensors []safetensors.Data
 		total := 0
 		for _, tensor := range h.Tensors {
 			content, err := tensor.Read(bytes.NewReader(data))
@@ -234,13 +234,13 @@ func FuzzValidate(f *testing.F) {
 				t.Fatalf("a tensor of a valid file: %v", err)
 			}
 			total += len(content)
-			tensors = append(tensors, weights.Data{Name: tensor.Name, Dtype: tensor.Dtype, Shape: tensor.Shape, Bytes: content})
+			tensors = append(tensors, safetensors.Data{Name: tensor.Name, Dtype: tensor.Dtype, Shape: tensor.Shape, Bytes: content})
 		}
 		if total > len(data)-8 {
 			t.Fatalf("tensors of %d bytes in a file of %d", total, len(data))
 		}
 		var written bytes.Buffer
-		if err := weights.Write(&written, tensors, h.Metadata); err != nil {
+		if err := safetensors.Write(&written, tensors, h.Metadata); err != nil {
 			t.Fatalf("write what was read: %v", err)
 		}
 		again, err := validate(written.Bytes())

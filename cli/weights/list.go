@@ -1,0 +1,317 @@
+package weights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/diff"
+)
+
+// listed is a version as `rondo weights list` shows it.
+type listed struct {
+	Policy    string         `json:"policy"`
+	Version   int64          `json:"version"`
+	Current   bool           `json:"current"`
+	Format    string         `json:"format"`
+	Base      int64          `json:"base"`
+	Bytes     int64          `json:"bytes"`
+	Published time.Time      `json:"published"`
+	Replicas  []string       `json:"replicas,omitempty"` // that serve it
+	Files     []weights.File `json:"files,omitempty"`
+}
+
+// replica is what one of them said last.
+type replica struct {
+	Replica string    `json:"replica"`
+	Version int64     `json:"version"`
+	Lag     int64     `json:"lag"` // versions behind the current one
+	Lost    bool      `json:"lost,omitempty"`
+	Seconds float64   `json:"seconds,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+func newList(g *app.Global) *cobra.Command {
+	var last int
+	cmd := &cobra.Command{
+		Use: "list [POLICY]", Short: "List versions, and which replicas serve them", Args: cobra.MaximumNArgs(1), Example: "  rondo weights list\n  rondo weights list my-model --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if last < 1 {
+				return fmt.Errorf("--last %d: must be at least 1", last)
+			}
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			if len(args) == 0 {
+				if args, err = weights.Policies(cmd.Context(), p.Store); err != nil {
+					return err
+				}
+			}
+			all := []listed{}
+			for _, policy := range args {
+				versions, err := versionsOf(cmd.Context(), p, policy, last)
+				if err != nil {
+					return err
+				}
+				all = append(all, versions...)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), all)
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tPUBLISHED\tSERVED BY")
+			for _, v := range all {
+				number := fmt.Sprint(v.Version)
+				if v.Current {
+					number += " (current)"
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), strings.Join(v.Replicas, " "))
+			}
+			return t.Flush()
+		},
+	}
+	cmd.Flags().IntVar(&last, "last", 20, "versions of each policy, the newest")
+	cmd.ValidArgsFunction = completePolicies(g)
+	return cmd
+}
+
+// versionsOf are the newest versions of a policy.
+func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (all []listed, err error) {
+	newest, err := current(ctx, p, policy)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := weights.Versions(ctx, p.Store, policy)
+	if err != nil {
+		return nil, err
+	}
+	replicas, err := replicasOf(ctx, p.Log, policy, newest)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range stored[max(0, len(stored)-last):] {
+		v, err := describe(ctx, p.Store, policy, s)
+		if err != nil {
+			return nil, err
+		}
+		v.Current, v.Files = s.Version == newest, nil
+		for _, r := range replicas {
+			if r.Version == s.Version && !r.Lost {
+				v.Replicas = append(v.Replicas, r.Replica)
+			}
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+func describe(ctx context.Context, s storage.Store, policy string, stored weights.Stored) (listed, error) {
+	m, err := weights.FetchManifest(ctx, s, policy, stored.Version)
+	if err != nil {
+		return listed{}, err
+	}
+	v := listed{Policy: policy, Version: m.Version, Format: m.Format, Base: m.Base, Published: stored.Manifest.Modified, Files: m.Files}
+	for _, f := range m.Files {
+		v.Bytes += f.Size
+	}
+	return v, nil
+}
+
+// maxStatements bounds how far back statements of replicas are read: one of each that states something is among them, unless it lags far.
+const maxStatements = 4096
+
+// replicasOf reads what the replicas of a policy said last, from the end of its chain.
+func replicasOf(ctx context.Context, log *eventlog.Log, policy string, newest int64) (found []replica, err error) {
+	seen := map[string]bool{}
+	e, err := log.Last(ctx, events.Catalogue, events.WeightsActivatedType.Kind(), policy)
+	for range maxStatements {
+		if errors.Is(err, eventlog.ErrNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e.Type == events.WeightsActivatedType {
+			said, err := events.Data[events.WeightsActivated](e)
+			if err != nil {
+				return nil, err
+			}
+			if !seen[said.Replica] {
+				seen[said.Replica] = true
+				found = append(found, replica{Replica: said.Replica, Version: said.Version, Lag: newest - said.Version, Lost: said.Lost, Seconds: said.Seconds, At: e.Time})
+			}
+		}
+		if e.Prev == 0 {
+			break
+		}
+		e, err = log.Event(ctx, events.Catalogue, e.Prev)
+	}
+	slices.SortFunc(found, func(a, b replica) int { return strings.Compare(a.Replica, b.Replica) })
+	return found, nil
+}
+
+// shown is what `rondo weights show` answers.
+type shown struct {
+	listed
+	Servers []replica `json:"servers"`
+}
+
+func newShow(g *app.Global) *cobra.Command {
+	var version int64
+	cmd := &cobra.Command{
+		Use: "show POLICY", Short: "Show a version's files, and how far replicas are behind", Args: cobra.ExactArgs(1),
+		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			newest, err := current(cmd.Context(), p, args[0])
+			if err != nil {
+				return err
+			}
+			if version == 0 {
+				version = newest
+			}
+			info, err := p.Store.Stat(cmd.Context(), weights.ManifestKey(args[0], version))
+			if err != nil {
+				return fmt.Errorf("policy %s, version %d: %w", args[0], version, err)
+			}
+			r := shown{}
+			if r.listed, err = describe(cmd.Context(), p.Store, args[0], weights.Stored{Version: version, Manifest: info}); err != nil {
+				return err
+			}
+			r.Current = version == newest
+			if r.Servers, err = replicasOf(cmd.Context(), p.Log, args[0], newest); err != nil {
+				return err
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printShown(cmd.OutOrStdout(), r, newest)
+		},
+	}
+	cmd.Flags().Int64Var(&version, "version", 0, "this version instead of the current one")
+	cmd.ValidArgsFunction = completePolicies(g)
+	return cmd
+}
+
+func printShown(w io.Writer, r shown, newest int64) error {
+	fmt.Fprintf(w, "policy %s, version %d (%s, %d bytes), published %s; the current one is %d\n", r.Policy, r.Version, r.Format, r.Bytes, r.Published.UTC().Format(time.DateTime), newest)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range r.Files {
+		fmt.Fprintf(t, "  %s\t%d bytes\t%s\n", f.Name, f.Size, f.SHA256)
+	}
+	for _, s := range r.Servers {
+		state := fmt.Sprintf("serves version %d, %d behind", s.Version, s.Lag)
+		if s.Lost {
+			state = fmt.Sprintf("does not serve version %d any more", s.Version)
+		}
+		fmt.Fprintf(t, "  %s\t%s\tsince %s\n", s.Replica, state, s.At.UTC().Format(time.DateTime))
+	}
+	return t.Flush()
+}
+
+func newDiff(g *app.Global) *cobra.Command {
+	var from, to int64
+	cmd := &cobra.Command{
+		Use: "diff POLICY", Short: "Show which part of a version's elements changed, by layer", Args: cobra.ExactArgs(1),
+		Long: `Diff compares the current version, or --to, with the one before it, or --from, element by element. It reads both by ranges, so that neither is ever in
+memory. --json has every tensor.`,
+		Example: "  rondo weights diff my-model\n  rondo weights diff my-model --from 1 --to 12 --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := plane.Connect(cmd.Context(), g)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			a, b, err := pair(cmd.Context(), p, args[0], from, to)
+			if err != nil {
+				return err
+			}
+			show := app.NewProgress(g)
+			r, err := diff.Versions(cmd.Context(), p.Store, a, b, func(done, total int64) { show.Show("%s", bar(done, total)) })
+			show.Clear()
+			if err != nil {
+				return err
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printDiff(cmd.OutOrStdout(), r)
+		},
+	}
+	cmd.Flags().Int64Var(&from, "from", 0, "the older version (default: the one before the newer)")
+	cmd.Flags().Int64Var(&to, "to", 0, "the newer version (default: the current one)")
+	cmd.ValidArgsFunction = completePolicies(g)
+	return cmd
+}
+
+// pair reads the manifests of the versions to compare.
+func pair(ctx context.Context, p *plane.Plane, policy string, from, to int64) (a, b *weights.Manifest, err error) {
+	if to == 0 {
+		if to, err = current(ctx, p, policy); err != nil {
+			return nil, nil, err
+		}
+	}
+	if from == 0 {
+		stored, err := weights.Versions(ctx, p.Store, policy)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, s := range stored {
+			if s.Version < to {
+				from = s.Version
+			}
+		}
+		if from == 0 {
+			return nil, nil, fmt.Errorf("version %d of policy %s is the first", to, policy)
+		}
+	}
+	if a, err = weights.FetchManifest(ctx, p.Store, policy, from); err != nil {
+		return nil, nil, err
+	}
+	b, err = weights.FetchManifest(ctx, p.Store, policy, to)
+	return a, b, err
+}
+
+func printDiff(w io.Writer, r *diff.Report) error {
+	fmt.Fprintf(w, "version %d to %d: %d of %d elements changed (%.4g %%)\n", r.From, r.To, r.Sum.Changed, r.Sum.Elements, 100*r.Sum.Fraction())
+	most := 0.0
+	for _, layer := range r.Layers {
+		most = max(most, layer.Fraction())
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, layer := range r.Layers {
+		name, width := "layer "+layer.Name, 0
+		if layer.Name == "" {
+			name = "others"
+		}
+		if most > 0 {
+			width = int(40 * layer.Fraction() / most)
+		}
+		fmt.Fprintf(t, "  %s\t%.4g %%\t%s\n", name, 100*layer.Fraction(), strings.Repeat("#", width))
+	}
+	for _, tensor := range r.Tensors {
+		if tensor.What != "" {
+			fmt.Fprintf(t, "  %s\t%s\n", tensor.Name, tensor.What)
+		}
+	}
+	return t.Flush()
+}

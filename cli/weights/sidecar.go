@@ -1,0 +1,268 @@
+package weights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/weights/engine"
+	"github.com/rondo-rl/rondo/weights/fetch"
+)
+
+// Kinds of engines.
+const (
+	kindVLLM    = "vllm"
+	kindSGLang  = "sglang"
+	kindCommand = "command"
+)
+
+var kinds = []string{kindVLLM, kindSGLang, kindCommand}
+
+// sidecar fetches versions into a folder, and lets engines load them.
+type sidecar struct {
+	fetchOptions
+	policy string
+	plane  *plane.Plane
+	folder *fetch.Folder
+
+	keepers []*engine.Keeper
+
+	mu   sync.Mutex // of what is printed
+	show *app.Progress
+	json bool
+	out  io.Writer
+}
+
+// note is a line that says what has happened.
+type note struct {
+	Event   string  `json:"event"` // fetched, activated, lost, unproven, failed, removed
+	Policy  string  `json:"policy"`
+	Version int64   `json:"version,omitempty"`
+	Replica string  `json:"replica,omitempty"`
+	Dir     string  `json:"dir,omitempty"`
+	Bytes   int64   `json:"bytes,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+	Error   string  `json:"error,omitempty"`
+	RetryIn float64 `json:"retry_in,omitempty"` // seconds
+}
+
+func (s *sidecar) print(n note) {
+	n.Policy = s.policy
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.show.Clear()
+	if s.json {
+		_ = app.PrintJSON(s.out, n)
+		return
+	}
+	line := fmt.Sprintf("%s  %s", time.Now().UTC().Format(time.TimeOnly), n.Event)
+	if n.Version > 0 {
+		line += fmt.Sprintf(" version %d", n.Version)
+	}
+	for _, part := range []struct {
+		of   string
+		some bool
+	}{
+		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
+		{": " + n.Error, n.Error != ""}, {fmt.Sprintf(" (again in %.0f s)", n.RetryIn), n.RetryIn > 0},
+	} {
+		if part.some {
+			line += part.of
+		}
+	}
+	fmt.Fprintln(s.out, line)
+}
+
+// attach makes the keepers of the engines.
+func (s *sidecar) attach(key string) error {
+	if s.kind == "" {
+		return nil
+	}
+	urls := s.urls
+	if len(urls) == 0 {
+		urls = []string{""}
+	}
+	for i, url := range urls {
+		e, err := s.engine(url, key)
+		if err != nil {
+			return err
+		}
+		replica := strings.TrimSuffix(strings.TrimRight(url, "/"), "/v1") + "/v1"
+		if url == "" {
+			if replica, err = os.Hostname(); err != nil {
+				return fmt.Errorf("--replica is needed: %w", err)
+			}
+		}
+		if len(s.replicas) > 0 {
+			replica = strings.TrimRight(s.replicas[i], "/")
+		}
+		if replica == "" || len(replica) > 128 {
+			return fmt.Errorf("--replica %.140q: want 1 to 128 bytes", replica)
+		}
+		s.keepers = append(s.keepers, s.keeper(e, replica))
+	}
+	return nil
+}
+
+func (s *sidecar) engine(url, key string) (engine.Engine, error) {
+	switch s.kind {
+	case kindVLLM:
+		return engine.NewVLLM(url, key, nil)
+	case kindSGLang:
+		return engine.NewSGLang(url, key, nil)
+	case kindCommand:
+		return engine.NewCommand(strings.Fields(s.exec), url, key, nil)
+	}
+	return nil, fmt.Errorf("--engine %q: want %s", s.kind, strings.Join(kinds, ", "))
+}
+
+// keeper keeps one engine, and tells the runs of it.
+func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
+	k := engine.NewKeeper(e)
+	k.Tell = func(ctx context.Context, st engine.State) error {
+		n := note{Event: "activated", Version: st.Version.Version, Replica: replica, Seconds: st.Took.Seconds()}
+		if st.Lost {
+			n.Event = "lost"
+		}
+		have, err := s.folder.Have(st.Version.Version)
+		digest := ""
+		if err == nil { // a version that is lost may have been removed
+			digest = have.Digest
+		}
+		_, err = plane.Submit(ctx, s.plane, eventlog.Submission{
+			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At),
+			Data: events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost},
+		})
+		if err == nil {
+			s.print(n)
+		}
+		return err
+	}
+	k.Failed = func(v engine.Version, err error, wait time.Duration) {
+		s.print(note{Event: "failed", Version: v.Version, Replica: replica, Error: err.Error(), RetryIn: wait.Seconds()})
+	}
+	k.Unproven = func(v engine.Version) {
+		s.print(note{Event: "unproven", Version: v.Version, Replica: replica, Error: engine.ErrNoLogprobs.Error()})
+	}
+	return k
+}
+
+// fetch lays one version into the folder.
+func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, error) {
+	began := time.Now()
+	v, err := s.folder.Fetch(ctx, s.plane.Store, version, s.base, func(done, total int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total), float64(done)/(1<<20), float64(total)/(1<<20))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Seconds: time.Since(began).Seconds()})
+	return v, nil
+}
+
+// bar shows how much of something is done.
+func bar(done, total int64) string {
+	const width = 24
+	full := 0
+	if total > 0 {
+		full = int(width * min(done, total) / total)
+	}
+	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", width-full) + "]"
+}
+
+func (s *sidecar) asVersion(v *fetch.Version) engine.Version {
+	return engine.Version{Policy: s.policy, Version: v.Version, Dir: v.Dir}
+}
+
+// once fetches one version and brings the engines to it.
+func (s *sidecar) once(ctx context.Context) (err error) {
+	version := s.version
+	if version == 0 {
+		if version, err = current(ctx, s.plane, s.policy); err != nil {
+			return err
+		}
+	}
+	v, err := s.fetch(ctx, version)
+	if err != nil {
+		return err
+	}
+	for _, k := range s.keepers {
+		err = errors.Join(err, k.Bring(ctx, s.asVersion(v)))
+	}
+	return err
+}
+
+// follow fetches each version that is published, and keeps the engines at the newest, until the context ends.
+func (s *sidecar) follow(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	for _, k := range s.keepers {
+		working.Go(func() { k.Keep(ctx) })
+	}
+	if v, err := s.folder.Current(); err == nil { // while the log cannot be read, engines are kept at what is there
+		s.aim(v)
+	}
+	failed := func(version int64) func(error, time.Duration) {
+		return func(err error, wait time.Duration) {
+			s.print(note{Event: "failed", Version: version, Error: err.Error(), RetryIn: wait.Seconds()})
+		}
+	}
+	newest := make(chan int64, 1)
+	working.Go(func() {
+		_ = fetch.Follow(ctx, s.plane.Log, s.policy, func(version int64) {
+			select { // only this function fills it: a version that nobody took is replaced
+			case <-newest:
+			default:
+			}
+			newest <- version
+		}, failed(0))
+	})
+	for {
+		var version int64
+		select {
+		case <-ctx.Done():
+			return
+		case version = <-newest:
+		}
+		_ = fetch.Again.Keep(ctx, func() (bool, error) {
+			if len(newest) > 0 { // a newer one
+				return true, nil
+			}
+			v, err := s.fetch(ctx, version)
+			if err != nil {
+				return false, err
+			}
+			s.aim(v)
+			s.tidy()
+			return true, nil
+		}, failed(version))
+	}
+}
+
+func (s *sidecar) aim(v *fetch.Version) {
+	for _, k := range s.keepers {
+		k.Aim(s.asVersion(v))
+	}
+}
+
+// tidy removes the versions that nobody needs.
+func (s *sidecar) tidy() {
+	var needed []int64
+	for _, k := range s.keepers {
+		needed = append(needed, k.Needs()...)
+	}
+	if err := s.folder.Remove(s.keep, needed...); err != nil {
+		s.print(note{Event: "failed", Error: err.Error()})
+	}
+}

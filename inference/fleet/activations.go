@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
+)
+
+// Limits of what is remembered of replicas.
+const (
+	maxPolicies  = 1024
+	maxActivated = 4096 // of one policy
+)
+
+// activations are the versions that servers serve as the log says: what weights.activated states of a replica whose name is a server's URL. Until the log
+// has been read to its end nothing is known.
+type activations struct {
+	mu        sync.Mutex
+	read      bool
+	seq       uint64
+	published map[string]int64                // by policy
+	serving   map[string]map[string]activated // by policy and base URL
+	changed   chan struct{}                   // closed by each change
+}
+
+type activated struct {
+	version int64
+	lost    bool
+}
+
+func newActivations() *activations {
+	a := &activations{changed: make(chan struct{})}
+	a.forget()
+	return a
+}
+
+// forget is done where the log is another one.
+func (a *activations) forget() {
+	a.read, a.seq, a.published, a.serving = false, 0, map[string]int64{}, map[string]map[string]activated{}
+}
+
+// take notes an event of the catalogue.
+func (a *activations) take(e events.Event) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e.Seq <= a.seq {
+		return nil
+	}
+	a.seq = e.Seq
+	switch e.Type {
+	case events.WeightsPublishedType:
+		published, err := events.Data[events.WeightsPublished](e)
+		if err != nil || published.Version <= a.published[e.Entity] || len(a.published) >= maxPolicies {
+			return err
+		}
+		a.published[e.Entity] = published.Version
+	case events.WeightsActivatedType:
+		said, err := events.Data[events.WeightsActivated](e)
+		if err != nil || !strings.HasPrefix(said.Replica, "http") || len(a.serving) >= maxPolicies {
+			return err // other names say nothing of an address
+		}
+		of := a.serving[e.Entity]
+		if of == nil {
+			of = map[string]activated{}
+			a.serving[e.Entity] = of
+		}
+		if len(of) < maxActivated {
+			of[strings.TrimRight(said.Replica, "/")] = activated{said.Version, said.Lost}
+		}
+	default:
+		return nil
+	}
+	a.change()
+	return nil
+}
+
+func (a *activations) change() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// reach notes that the log has been read up to an end.
+func (a *activations) reach(end uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.read && a.seq >= end {
+		a.read = true
+		a.change()
+	}
+}
+
+// readAgain is how long to wait after a log that could not be read.
+var readAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
+
+// FollowVersions learns from the log which versions servers serve, until the context ends. Several may do so at once.
+func (f *Fleet) FollowVersions(ctx context.Context, log *eventlog.Log) {
+	_ = readAgain.Keep(ctx, func() (bool, error) { return false, f.activations.follow(ctx, log) }, func(err error, wait time.Duration) {
+		f.opts.Logger.Warn("versions of inference servers unavailable", "retry_in", wait.Round(time.Millisecond), "error", err)
+	})
+}
+
+func (a *activations) follow(ctx context.Context, log *eventlog.Log) error {
+	in, err := log.Incarnation(ctx, events.Catalogue)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	if in.LastSeq < a.seq {
+		a.forget()
+	}
+	from := a.seq + 1
+	a.mu.Unlock()
+	a.reach(in.LastSeq)
+	err = log.FollowStream(ctx, events.Catalogue, in, from, "", func(e events.Event) error {
+		defer a.reach(in.LastSeq)
+		return a.take(e)
+	})
+	if errors.Is(err, eventlog.ErrReplaced) {
+		a.mu.Lock()
+		a.forget()
+		a.mu.Unlock()
+	}
+	return err
+}
+
+// bound is how many versions a turn may be behind to be of use to one of the run's feeds.
+func bound(cfg *runfile.RunConfig) int64 {
+	most := cfg.Staleness.Max
+	for _, feed := range cfg.Feeds {
+		most = max(most, cfg.StalenessOf(feed).Max)
+	}
+	return most
+}
+
+// within are the targets whose version a run may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
+func (a *activations) within(cfg *runfile.RunConfig, among []target) (may []target, wrong []string, changed <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	serving := a.serving[cfg.Policy]
+	known := func(t target) bool { _, ok := serving[t.url]; return ok }
+	if !a.read || !slices.ContainsFunc(among, known) {
+		return among, nil, a.changed
+	}
+	oldest := a.published[cfg.Policy] - bound(cfg)
+	for _, t := range among {
+		switch s := serving[t.url]; {
+		case !known(t) && cfg.RequiresVersions():
+			wrong = append(wrong, t.url+" says nothing of its version")
+		case !known(t):
+			may = append(may, t)
+		case s.lost:
+			wrong = append(wrong, fmt.Sprintf("%s does not serve version %d any more", t.url, s.version))
+		case cfg.PolicyVersion == nil && s.version < oldest:
+			wrong = append(wrong, fmt.Sprintf("%s serves version %d", t.url, s.version))
+		default:
+			may = append(may, t)
+		}
+	}
+	return may, wrong, a.changed
+}
+
+// lagging is when a call may come again whose servers have to load a version.
+const lagging = time.Second
+
+// caughtUp are the targets that serve a version which the run may be sampled with. Where none does it waits for one, until c.Until.
+func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target, error) {
+	for {
+		may, wrong, changed := f.activations.within(c.Config, among)
+		if len(may) > 0 {
+			return may, nil
+		}
+		timer := time.NewTimer(time.Until(c.Until))
+		select {
+		case <-changed:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+			slices.Sort(wrong)
+			return nil, &inference.Failure{
+				Class: events.ClassEndpoint, Status: http.StatusTooManyRequests, Throttled: true, After: lagging,
+				Err: fmt.Errorf("no server has a version of %s that is at most %d behind: %s", c.Config.Policy, bound(c.Config), strings.Join(wrong, ", ")),
+			}
+		}
+	}
+}
+
+// enter takes a place at a server that has caught up, also by the time when there is a place.
+func (f *Fleet) enter(ctx context.Context, c Call, targets []target) (target, error) {
+	for {
+		may, err := f.caughtUp(ctx, c, targets)
+		if err != nil {
+			return target{}, err
+		}
+		at, err := f.admit(ctx, c, may)
+		if err != nil {
+			return target{}, err
+		}
+		if still, _, _ := f.activations.within(c.Config, []target{at}); len(still) > 0 {
+			return at, nil
+		}
+		f.leave(at)
+	}
+}
+
+// leave gives a place back that was not used.
+func (f *Fleet) leave(at target) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at.inFlight--
+	f.serve(time.Now())
+}

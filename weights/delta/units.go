@@ -1,0 +1,97 @@
+package delta
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+// load reads an integer of w bytes.
+func load(b []byte, w int) uint64 {
+	switch w {
+	case 8:
+		return binary.LittleEndian.Uint64(b)
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(b))
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(b))
+	}
+	return uint64(b[0])
+}
+
+func save(b []byte, w int, value uint64) {
+	switch w {
+	case 8:
+		binary.LittleEndian.PutUint64(b, value)
+	case 4:
+		binary.LittleEndian.PutUint32(b, uint32(value))
+	case 2:
+		binary.LittleEndian.PutUint16(b, uint16(value))
+	default:
+		b[0] = byte(value)
+	}
+}
+
+// zigzag makes a small number of a small difference of either sign: 0, -1, 1, -2 become 0, 1, 2, 3. The difference has so many bits, and so has the result.
+func zigzag(difference uint64, unit uint) uint64 {
+	signed := int64(difference<<(64-unit)) >> (64 - unit)
+	return uint64(signed<<1) ^ uint64(signed>>63)
+}
+
+func unzigzag(value uint64) uint64 { return value>>1 ^ -(value & 1) }
+
+// differences are those of all units, zigzag.
+func (c *codec) differences(old, new []byte, w int) []byte {
+	out := buffer(&c.frame2, len(new))
+	unit := uint(8 * w)
+	if w == 2 {
+		for i := 0; i+2 <= len(new); i += 2 {
+			d := int16(binary.LittleEndian.Uint16(new[i:]) - binary.LittleEndian.Uint16(old[i:]))
+			binary.LittleEndian.PutUint16(out[i:], uint16(d<<1)^uint16(d>>15))
+		}
+		return out
+	}
+	for i := 0; i < len(new); i += w {
+		save(out[i:], w, zigzag(load(new[i:], w)-load(old[i:], w), unit))
+	}
+	return out
+}
+
+// splitPlanes puts the first bytes of all units in front, then the second ones, and so on.
+func splitPlanes(data, planes []byte, w int) {
+	n := len(data) / w
+	for j := range w {
+		plane := planes[j*n : (j+1)*n]
+		for i, at := 0, j; i < len(plane); i, at = i+1, at+w {
+			plane[i] = data[at]
+		}
+	}
+}
+
+// joinPlanes undoes splitPlanes.
+func joinPlanes(planes, data []byte, w int) {
+	n := len(data) / w
+	for j := range w {
+		for i, b := range planes[j*n : (j+1)*n] {
+			data[i*w+j] = b
+		}
+	}
+}
+
+// addPlanes adds the differences in planes to data.
+func addPlanes(planes, data []byte, w int) {
+	n := len(data) / w
+	for i := range n {
+		value := uint64(0)
+		for j := range w {
+			value |= uint64(planes[j*n+i]) << (8 * j)
+		}
+		if value != 0 {
+			save(data[i*w:], w, load(data[i*w:], w)+unzigzag(value))
+		}
+	}
+}
+
+// log2 is the number of a power of two.
+func log2(w int) uint { return uint(bits.TrailingZeros(uint(w))) }
