@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path"
 	"slices"
@@ -36,6 +37,7 @@ type Sandbox struct {
 	process   *process
 	group     *cgroup
 	conn      *connection
+	proxy     net.Listener // nil without Spec.Proxy
 	counted   bool // among those for which first processes are held ready
 	closing   sync.Once
 	closed    error
@@ -81,6 +83,9 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	}
 	if spec.Calls != nil || spec.Serves != nil {
 		return nil, fmt.Errorf("%s: %w", level, ErrLink)
+	}
+	if spec.Proxy {
+		return nil, fmt.Errorf("%s: %w", level, ErrProxy)
 	}
 	if spec.Root != "" {
 		return nil, fmt.Errorf("%s: %w: a separate root file system needs namespaces", level, ErrInvalid)
@@ -173,7 +178,8 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
 	files := s.share()
-	err := s.conn.boot(ctx, s.link(&boot, files), boot, archives)
+	linked := s.link(&boot, files)
+	err := s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error { return s.conn.boot(ctx, files, boot, archives) })
 	for _, file := range files {
 		file.Close()
 	}
@@ -219,12 +225,15 @@ func (s *Sandbox) Workdir() string { return s.spec.Workdir }
 func (s *Sandbox) Close() error {
 	s.closing.Do(func() {
 		s.conn.close(ErrClosed)
+		if s.proxy != nil {
+			s.closed = s.proxy.Close()
+		}
 		if s.private == "" {
 			s.process.kill()
 		} else {
 			s.process.leave()
 			s.group.kill()
-			s.closed = os.RemoveAll(s.private)
+			s.closed = errors.Join(s.closed, os.RemoveAll(s.private))
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
 		s.letGo()

@@ -38,7 +38,7 @@ func TestSandboxesEndWithTheirRollouts(t *testing.T) {
 func TestMemoryDoesNotGrow(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
-	h := newPool(log, slog.New(slog.DiscardHandler), Options{})
+	h := newPool(log, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended atomic.Int64
 	const rollouts = 200
 	for i := range rollouts {
