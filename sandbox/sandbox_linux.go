@@ -226,14 +226,14 @@ func (s *Sandbox) Close() error {
 	s.closing.Do(func() {
 		s.conn.close(ErrClosed)
 		if s.proxy != nil {
-			s.closed = s.proxy.Close()
+			_ = s.proxy.Close() // whoever served it may have closed it
 		}
 		if s.private == "" {
 			s.process.kill()
 		} else {
 			s.process.leave()
 			s.group.kill()
-			s.closed = errors.Join(s.closed, os.RemoveAll(s.private))
+			s.closed = os.RemoveAll(s.private)
 		}
 		s.closed = errors.Join(s.closed, s.group.remove())
 		s.letGo()

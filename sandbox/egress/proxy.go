@@ -148,6 +148,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 	defer cancel()
 	r = r.WithContext(ctx)
+	w.Header()["Date"] = nil // what is answered again is the same
 	switch {
 	case p.spent():
 		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)", p.session.Network.Limit()))

@@ -24,7 +24,7 @@ import (
 )
 
 // files is the folder of a registry at the proxy below which the files of each of its bases are, by number. No package can have that name.
-const files = "+files"
+const files = "_files"
 
 // kept is an answer of a registry as a run keeps it. It never changes.
 type kept struct {

@@ -69,20 +69,20 @@ func TestRegistries(t *testing.T) {
 		status int
 		want   string
 	}{
-		"page":          {"/pypi/simple/demo/", 200, `href="` + base + `/pypi/+files/1/demo-0.whl#sha256=ab&amp;x=1"`},
+		"page":          {"/pypi/simple/demo/", 200, `href="` + base + `/pypi/_files/1/demo-0.whl#sha256=ab&amp;x=1"`},
 		"link outside":  {"/pypi/simple/demo/", 200, `href="https://elsewhere.example.org/demo.whl"`},
-		"JSON page":     {"/pypi/simple/json/", 200, `{"files":[{"size":12345678901234567890,"url":"` + base + `/pypi/+files/1/a.whl"}]}`},
-		"file":          {"/pypi/+files/1/demo-0.whl", 200, "the file"},
-		"scoped":        {"/npm/@scope%2fpkg", 200, `"tarball":"` + base + `/npm/+files/0/@scope/pkg/-/pkg-1.0.0.tgz"`},
-		"tarball":       {"/npm/+files/0/@scope/pkg/-/pkg-1.0.0.tgz", 200, "the file"},
+		"JSON page":     {"/pypi/simple/json/", 200, `{"files":[{"size":12345678901234567890,"url":"` + base + `/pypi/_files/1/a.whl"}]}`},
+		"file":          {"/pypi/_files/1/demo-0.whl", 200, "the file"},
+		"scoped":        {"/npm/@scope%2fpkg", 200, `"tarball":"` + base + `/npm/_files/0/@scope/pkg/-/pkg-1.0.0.tgz"`},
+		"tarball":       {"/npm/_files/0/@scope/pkg/-/pkg-1.0.0.tgz", 200, "the file"},
 		"module":        {"/go/example.org/m/@v/list", 200, "v1.0.0\n"},
 		"unknown":       {"/pypi/simple/nothing/", 404, "not found"},
 		"error":         {"/pypi/simple/broken/", 502, "the registry answered 500"},
 		"redirect":      {"/npm/moved", 403, "elsewhere"},
-		"out of it":     {"/pypi/+files/1/%2e%2e/private/secret", 403, "leads out"},
+		"out of it":     {"/pypi/_files/1/%2e%2e/private/secret", 403, "leads out"},
 		"out of it too": {"/npm/a%2f..%2f..%2fprivate%2fsecret", 403, "leads out"},
-		"no such files": {"/pypi/+files/2/private/secret", 403, "no such files"},
-		"negative":      {"/pypi/+files/-1/private/secret", 403, "no such files"},
+		"no such files": {"/pypi/_files/2/private/secret", 403, "no such files"},
+		"negative":      {"/pypi/_files/-1/private/secret", 403, "no such files"},
 		"query":         {"/npm/demo?write=true", 403, "query"},
 		"unknown name":  {"/cargo/demo", 403, `no registry "cargo"`},
 	} {
