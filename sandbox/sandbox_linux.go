@@ -38,7 +38,7 @@ type Sandbox struct {
 	group     *cgroup
 	conn      *connection
 	proxy     net.Listener // nil without Spec.Proxy
-	counted   bool // among those for which first processes are held ready
+	counted   bool         // among those for which first processes are held ready
 	closing   sync.Once
 	closed    error
 }

@@ -163,7 +163,7 @@ var parts = map[string]part{
 		}
 		return toolrunner.Run(ctx, env, toolrunner.Options{
 			Network: network,
-			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
+			Slots:   s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
 		})
 	},
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {

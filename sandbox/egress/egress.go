@@ -167,6 +167,8 @@ type Session struct {
 	Used int64
 	// Replay lets nothing be fetched: what the run has kept is all there is.
 	Replay bool
+	// Refused are, for a replay, the URLs that were refused when it was recorded, with the reasons.
+	Refused map[string]string
 }
 
 // Registry reports whether a session's run, its task and the operator allow a registry.

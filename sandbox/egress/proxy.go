@@ -152,6 +152,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p.spent():
 		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)", p.session.Network.Limit()))
+	case p.session.Refused[shorten(shown(r), maxURL)] != "":
+		p.refuse(w, r, p.session.Refused[shorten(shown(r), maxURL)])
 	case r.Method == http.MethodConnect:
 		p.tunnel(w, r)
 	case r.URL.Host == "" || r.URL.Host == p.address:

@@ -32,6 +32,26 @@ func wayOut(gateway *egress.Gateway, cfg runfile.RunConfig, task runfile.TaskSpe
 	return &way{gateway, session}
 }
 
+// replayed is the way of a rollout that runs again: to what the run has kept.
+func (w *way) replayed(r *events.Rollout) *way {
+	if w == nil {
+		return nil
+	}
+	session := w.session
+	session.Replay, session.Used, session.Refused = true, 0, map[string]string{}
+	for _, done := range r.Tools {
+		if done.Network == nil {
+			continue
+		}
+		for _, fetch := range done.Network.Fetches {
+			if fetch.Refused != "" {
+				session.Refused[fetch.URL] = fetch.Refused
+			}
+		}
+	}
+	return &way{w.gateway, session}
+}
+
 // describe gives a sandbox the way, and its programs the settings to find it.
 func (w *way) describe(spec *sandbox.Spec) {
 	if w == nil {

@@ -54,11 +54,7 @@ func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.Run
 	if err != nil {
 		return found, err
 	}
-	way := wayOut(gateway, cfg, task, r)
-	if way != nil {
-		way.session.Replay, way.session.Used = true, 0
-	}
-	a := &rerun{way: way, store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
+	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
 	defer a.end()
 	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
 		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {
