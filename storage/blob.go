@@ -26,8 +26,8 @@ func (r Ref) Validate() error {
 	if err != nil || len(digest) != sha256.Size || strings.ToLower(r.SHA256) != r.SHA256 {
 		return fmt.Errorf("ref %s: %w: sha256 %.80q is not 64 lower-case hexadecimal digits", r.Key, ErrCorrupt, r.SHA256)
 	}
-	if r.Size < 0 || r.Size > MaxObject {
-		return fmt.Errorf("ref %s: %w: size %d is not within 0 and %d", r.Key, ErrCorrupt, r.Size, MaxObject)
+	if r.Size < 0 || r.Size > MaxStream {
+		return fmt.Errorf("ref %s: %w: size %d is not within 0 and %d", r.Key, ErrCorrupt, r.Size, int64(MaxStream))
 	}
 	return nil
 }
@@ -73,24 +73,25 @@ func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) 
 // spares what is young, as the event that will name it may not be on the log yet.
 const RefreshAfter = time.Hour
 
-// putRef skips the upload when a young object of the right size has the content's own key. One of another size is what
-// a store that lost power left behind; it is written again.
 func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
+	if there, err := isYoung(ctx, s, ref); there || err != nil {
+		return ref, err
+	}
+	return ref, s.Put(ctx, ref.Key, data)
+}
+
+// isYoung reports whether a young object of the right size has the content's own key, so that nothing has to be uploaded. One of another
+// size is what a store that lost power left behind; it is written again.
+func isYoung(ctx context.Context, s Store, ref Ref) (bool, error) {
 	info, err := s.Stat(ctx, ref.Key)
-	if err == nil && info.Size == ref.Size && time.Since(info.Modified) < RefreshAfter {
-		return ref, nil
-	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Ref{}, err
+		return false, err
 	}
-	if err := s.Put(ctx, ref.Key, data); err != nil {
-		return Ref{}, err
-	}
-	return ref, nil
+	return err == nil && info.Size == ref.Size && time.Since(info.Modified) < RefreshAfter, nil
 }
 
 // GetBlob reads what a Ref names and verifies its digest: ErrNotFound, or ErrCorrupt when the bytes are others. It reads no more than the
-// Ref's size, whatever is there: who may write to a store must not fill its readers' memory.
+// Ref's size, whatever is there: who may write to a store must not fill its readers' memory. ErrTooLarge above MaxObject; see ReadBlob.
 func GetBlob(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	if err := ref.Validate(); err != nil {
 		return nil, err
@@ -106,29 +107,4 @@ func GetBlob(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 		return nil, err
 	}
 	return data, nil
-}
-
-// verifyPiece is how much of an object VerifyBlob holds in memory, in bytes.
-const verifyPiece = 4 << 20
-
-// VerifyBlob checks that the store holds what a Ref names, with the errors of GetBlob, and holds no more than a few megabytes of it at once.
-func VerifyBlob(ctx context.Context, s Store, ref Ref) error {
-	if err := ref.Validate(); err != nil {
-		return err
-	}
-	digest := sha256.New()
-	for at := int64(0); at < ref.Size || at == 0; at += verifyPiece {
-		data, err := s.GetRange(ctx, ref.Key, at, min(verifyPiece, ref.Size-at))
-		if errors.Is(err, ErrRange) {
-			return fmt.Errorf("%s: %w: fewer than %d bytes", ref.Key, ErrCorrupt, ref.Size)
-		}
-		if err != nil {
-			return err
-		}
-		digest.Write(data)
-	}
-	if hex.EncodeToString(digest.Sum(nil)) != ref.SHA256 {
-		return fmt.Errorf("%s: %w: its sha256 is not %s", ref.Key, ErrCorrupt, ref.SHA256)
-	}
-	return nil
 }

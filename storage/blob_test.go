@@ -124,7 +124,7 @@ func TestMalformedRefs(t *testing.T) {
 		"capital digits": {func(r *storage.Ref) { r.SHA256 = strings.Repeat("AB", 32) }, storage.ErrCorrupt},
 		"no digits":      {func(r *storage.Ref) { r.SHA256 = strings.Repeat("xy", 32) }, storage.ErrCorrupt},
 		"negative size":  {func(r *storage.Ref) { r.Size = -1 }, storage.ErrCorrupt},
-		"large size":     {func(r *storage.Ref) { r.Size = storage.MaxObject + 1 }, storage.ErrCorrupt},
+		"large size":     {func(r *storage.Ref) { r.Size = storage.MaxStream + 1 }, storage.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref := good

@@ -8,6 +8,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"time"
 )
@@ -15,6 +16,8 @@ import (
 const (
 	// MaxObject is the largest object in bytes that a Store writes or reads whole: data passes through memory.
 	MaxObject = 1 << 30
+	// MaxStream is the largest object in bytes that passes through PutReader and Open, in pieces.
+	MaxStream = 1 << 40
 	// MaxPointer is the largest object in bytes that Load and CompareAndSwap accept: a pointer or a manifest, not data.
 	MaxPointer = 1 << 20
 )
@@ -46,13 +49,22 @@ type Info struct {
 	Modified time.Time
 }
 
+// Object is an object that is open for reading, as it was when it was opened. It is safe for concurrent use.
+type Object interface {
+	// ReadAt reads a range; io.EOF at the end. A broken connection is made again where it broke. ErrConflict when the object was replaced
+	// and the store does not hold the old one any more.
+	io.ReaderAt
+	Size() int64 // bytes
+	Close() error
+}
+
 // Store holds objects by key. See ValidateKey for the form of a key; a key is never also the folder of another one
 // ("a" and "a/b" exclude each other), since a directory could not hold both.
 //
 // Who retries: the implementation retries what is safe to retry (network failures, throttling) a few times within ctx. Any error
 // that comes out is either one of the kinds above or an infrastructure failure that the caller may retry later.
 //
-// What is idempotent: Put, PutIfAbsent (the second call answers ErrExists), Get, GetRange, Stat, Load, List and Delete.
+// What is idempotent: Put, PutIfAbsent (the second call answers ErrExists), Get, GetRange, Open, Stat, Load, List, Delete and RemoveUnfinished.
 // CompareAndSwap is not: after an error other than ErrConflict the write may or may not have happened.
 //
 // A Store is safe for concurrent use, also by several processes on the same data. A reader sees the old object or the new one,
@@ -63,6 +75,17 @@ type Store interface {
 
 	// PutIfAbsent writes an object unless the key is taken: ErrExists. Of several concurrent calls exactly one succeeds.
 	PutIfAbsent(ctx context.Context, key string, data []byte) error
+
+	// PutReader is Put of what r gives until its end: size bytes, or with size -1 as many as come. When r fails, or gives another number of
+	// bytes, nothing is written. It holds a few pieces in memory, whatever the size: no more than 64 MiB up to 160 GB, and one piece of a
+	// ten-thousandth beyond. ErrTooLarge above MaxStream.
+	PutReader(ctx context.Context, key string, r io.Reader, size int64) error
+
+	// PutReaderIfAbsent is the same with the condition of PutIfAbsent. It may find out only when r was read.
+	PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, size int64) error
+
+	// Open opens an object for reading in ranges, of any size. ErrNotFound. The context holds for all reads.
+	Open(ctx context.Context, key string) (Object, error)
 
 	// Get reads a whole object. ErrNotFound; ErrTooLarge above MaxObject.
 	Get(ctx context.Context, key string) ([]byte, error)
@@ -87,6 +110,10 @@ type Store interface {
 
 	// Delete removes an object. It is no error when there is none.
 	Delete(ctx context.Context, key string) error
+
+	// RemoveUnfinished removes what writers that were killed left of objects that they never finished, where nothing was added since a
+	// moment, and counts it. A writer that is still at one of them fails.
+	RemoveUnfinished(ctx context.Context, before time.Time) (removed int, err error)
 
 	// Close releases what the Store holds. The data stays.
 	Close() error

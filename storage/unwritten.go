@@ -3,6 +3,8 @@ package storage
 import (
 	"context"
 	"errors"
+	"io"
+	"time"
 )
 
 // Unwritten reads a Store and never writes it: what is put is accepted and forgotten. It is for who makes again what
@@ -14,6 +16,15 @@ func (Unwritten) Put(context.Context, string, []byte) error { return nil }
 
 // PutIfAbsent implements Store.
 func (Unwritten) PutIfAbsent(context.Context, string, []byte) error { return nil }
+
+// PutReader implements Store.
+func (Unwritten) PutReader(context.Context, string, io.Reader, int64) error { return nil }
+
+// PutReaderIfAbsent implements Store.
+func (Unwritten) PutReaderIfAbsent(context.Context, string, io.Reader, int64) error { return nil }
+
+// RemoveUnfinished implements Store.
+func (Unwritten) RemoveUnfinished(context.Context, time.Time) (int, error) { return 0, nil }
 
 // CompareAndSwap implements Store. It fails: who swaps counts on what is there.
 func (Unwritten) CompareAndSwap(context.Context, string, string, []byte) (string, error) {

@@ -75,7 +75,7 @@ func (m *Manifest) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// check verifies that a manifest is what its key says, and that its files lie in its folder.
+// check verifies that a manifest is what its key says, and that its files lie where the policy's files lie.
 func (m *Manifest) check(policy string, version int64) error {
 	switch {
 	case m.Policy != policy || m.Version != version:
@@ -94,10 +94,10 @@ func (m *Manifest) check(policy string, version int64) error {
 		if err := file.Validate(); err != nil {
 			return corrupt("file %s: %w", file.Name, err)
 		}
-		if total += file.Size; total > MaxVersion { // each is at most storage.MaxObject, so the sum does not overflow
+		if total += file.Size; total > MaxVersion { // each is at most storage.MaxStream, so the sum does not overflow
 			return corrupt("its files have more than %d bytes together", int64(MaxVersion))
 		}
-		if path.Dir(file.Key) != folder(policy, version) {
+		if file.Key != FileKey(policy, file.SHA256) && path.Dir(file.Key) != folder(policy, version) { // where the files of older versions lie
 			return corrupt("file %s lies elsewhere: %s", file.Name, file.Key)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
-	"strings"
 
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -19,13 +19,6 @@ const swapAttempts = 32
 type Content struct {
 	Name string // model.safetensors, config.json, …
 	Data []byte
-}
-
-// Source is a file that is read when its turn comes, and forgotten before the next one.
-type Source struct {
-	Name string
-	// Read gives the whole file.
-	Read func(ctx context.Context) ([]byte, error)
 }
 
 // Published says what Publish has done.
@@ -44,44 +37,62 @@ type Published struct {
 // Repeating it with the same files is safe and finishes what was interrupted. Other files under a version that was published are
 // refused: storage.ErrExists.
 func Publish(ctx context.Context, s storage.Store, policy string, version int64, files ...Content) (*Published, error) {
-	for _, file := range files { // before anything is written
-		if err := file.check(); err != nil {
-			return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
-		}
-	}
-	sources := make([]Source, len(files))
-	for i, file := range files {
-		sources[i] = Source{Name: file.Name, Read: func(context.Context) ([]byte, error) { return file.Data, nil }}
-	}
-	return PublishFrom(ctx, s, policy, version, sources)
-}
-
-// PublishFrom is Publish of files that are read one after the other: no more than one is in memory. A file whose structure is wrong ends it
-// with an ErrStructure; what was written by then is no part of any version, and garbage.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []Source) (*Published, error) {
-	published, err := publish(ctx, s, policy, version, files)
+	published, err := publishContents(ctx, s, policy, version, files)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
 	}
 	return published, nil
 }
 
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []Source) (*Published, error) {
-	names := make([]string, len(files))
-	for i, file := range files {
-		names[i] = file.Name
-	}
-	if err := CheckNames(policy, version, names); err != nil {
-		return nil, err
-	}
-	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1}
-	for _, file := range files {
-		ref, err := copyFile(ctx, s, folder(policy, version), file)
-		if err != nil {
+func publishContents(ctx context.Context, s storage.Store, policy string, version int64, contents []Content) (*Published, error) {
+	files := make([]File, len(contents))
+	for i, c := range contents { // before anything is written
+		files[i].Name = c.Name
+		if err := c.check(); err != nil {
 			return nil, err
 		}
-		m.Files = append(m.Files, File{Name: file.Name, Ref: ref})
 	}
+	if err := checkFileNames(policy, version, files); err != nil {
+		return nil, err
+	}
+	for i, c := range contents {
+		var err error
+		if files[i].Ref, err = Upload(ctx, s, policy, bytes.NewReader(c.Data), int64(len(c.Data))); err != nil {
+			return nil, fmt.Errorf("file %s: %w", c.Name, err)
+		}
+	}
+	return publish(ctx, s, policy, version, files)
+}
+
+// PublishFrom is Publish of files that lie in the store already, of any size: it reads each once, in pieces, for its digest and structure. The
+// manifest names those that lie at their FileKey where they are; others are copied there. An error that is in a file is a *FileError. What was
+// copied by then is no part of any version, and garbage.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+	published, err := publishFrom(ctx, s, policy, version, files)
+	if err != nil {
+		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
+	}
+	return published, nil
+}
+
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+	if err := checkFileNames(policy, version, files); err != nil {
+		return nil, err
+	}
+	admitted := make([]File, len(files))
+	for i, file := range files {
+		ref, err := admit(ctx, s, policy, file)
+		if err != nil {
+			return nil, &FileError{file, err}
+		}
+		admitted[i] = File{Name: file.Name, Ref: ref}
+	}
+	return publish(ctx, s, policy, version, admitted)
+}
+
+// publish makes a version of verified files visible.
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1, Files: files}
 	ref, err := putManifest(ctx, s, m)
 	if err != nil {
 		return nil, err
@@ -91,23 +102,6 @@ func publish(ctx context.Context, s storage.Store, policy string, version int64,
 		return nil, fmt.Errorf("move the pointer: %w", err)
 	}
 	return &Published{Manifest: m, Ref: ref, Current: current}, nil
-}
-
-// copyFile verifies one file and stores it under the key of its content.
-func copyFile(ctx context.Context, s storage.Store, folder string, file Source) (storage.Ref, error) {
-	data, err := file.Read(ctx)
-	if err != nil {
-		return storage.Ref{}, fmt.Errorf("file %s: %w", file.Name, err)
-	}
-	if err := (Content{Name: file.Name, Data: data}).check(); err != nil {
-		return storage.Ref{}, err
-	}
-	extension := path.Ext(file.Name)
-	ref, err := storage.PutNamed(ctx, s, folder+"/"+strings.TrimSuffix(file.Name, extension), extension, data)
-	if err != nil {
-		return storage.Ref{}, fmt.Errorf("file %s: %w", file.Name, err)
-	}
-	return ref, nil
 }
 
 // CheckNames verifies the names of what is to be published, before anything is read.
@@ -133,6 +127,14 @@ func CheckNames(policy string, version int64, names []string) error {
 	return nil
 }
 
+func checkFileNames(policy string, version int64, files []File) error {
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = file.Name
+	}
+	return CheckNames(policy, version, names)
+}
+
 // tensorsExtension is that of the files whose structure is verified.
 const tensorsExtension = ".safetensors"
 
@@ -147,11 +149,21 @@ func (e structureError) Is(target error) bool { return target == ErrStructure }
 
 // check verifies the structure of a file of tensors.
 func (c Content) check() error {
-	if path.Ext(c.Name) != tensorsExtension {
+	if err := checkStructure(c.Name, bytes.NewReader(c.Data), int64(len(c.Data))); err != nil {
+		return fmt.Errorf("file %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// checkStructure verifies the structure of a file of tensors. It reads the header only.
+func checkStructure(name string, r io.ReaderAt, size int64) error {
+	if path.Ext(name) != tensorsExtension {
 		return nil
 	}
-	if _, err := Validate(bytes.NewReader(c.Data), int64(len(c.Data)), maxPublishedHeader); err != nil {
-		return fmt.Errorf("file %s: %w", c.Name, structureError{err})
+	if _, err := Validate(r, size, maxPublishedHeader); errors.Is(err, storage.ErrCorrupt) {
+		return structureError{err}
+	} else if err != nil {
+		return err
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -35,7 +37,7 @@ func files(t *testing.T, value float32) []weights.Content {
 	if err := weights.Write(&model, []weights.Data{weights.NewF32("w", []int64{1}, []float32{value})}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: []byte("{}\n")}}
+	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: fmt.Appendf(nil, `{"value": %v}`, value)}}
 }
 
 func publish(t *testing.T, s storage.Store, version int64, value float32) *weights.Published {
@@ -75,7 +77,7 @@ func TestPublishAndFetch(t *testing.T) {
 		if got[i].Name != want.Name || !bytes.Equal(got[i].Data, want.Data) {
 			t.Errorf("file %d is %s with %d bytes, want %s with %d", i, got[i].Name, len(got[i].Data), want.Name, len(want.Data))
 		}
-		if !strings.HasPrefix(manifest.Files[i].Key, "weights/repair/v000003/") {
+		if manifest.Files[i].Key != weights.FileKey("repair", storage.Digest(want.Data)) {
 			t.Errorf("file %s lies at %s", want.Name, manifest.Files[i].Key)
 		}
 	}
@@ -150,6 +152,13 @@ func (s *stopping) Put(ctx context.Context, key string, data []byte) error {
 		return err
 	}
 	return s.Store.Put(ctx, key, data)
+}
+
+func (s *stopping) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := s.allowed(); err != nil {
+		return err
+	}
+	return s.Store.PutReader(ctx, key, r, size)
 }
 
 func (s *stopping) PutIfAbsent(ctx context.Context, key string, data []byte) error {
@@ -245,14 +254,14 @@ func TestFetchRefusesWhatWasChanged(t *testing.T) {
 		t.Errorf("changed file: %v", err)
 	}
 	for name, change := range map[string]string{
-		`"version": 1`:                          `"version": 2`,
-		`"repair"`:                              `"other"`,
-		`"full"`:                                `"delta"`,
-		`"base": -1`:                            `"base": 0`,
-		`"config.json`:                          `"../config.json`,
-		`"ref": "weights/repair/v000001/config`: `"ref": "weights/other/v000001/config`,
-		`"policy"`:                              `"policy`,
-		`"sha256":`:                             `"sha512":`,
+		`"version": 1`:                  `"version": 2`,
+		`"repair"`:                      `"other"`,
+		`"full"`:                        `"delta"`,
+		`"base": -1`:                    `"base": 0`,
+		`"config.json`:                  `"../config.json`,
+		`"ref": "weights/repair/files/`: `"ref": "weights/other/files/`,
+		`"policy"`:                      `"policy`,
+		`"sha256":`:                     `"sha512":`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			put(published.Ref.Key, []byte(strings.ReplaceAll(string(manifest), name, change)))

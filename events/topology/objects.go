@@ -31,6 +31,7 @@ var Objects = []ObjectSpec{
 	{Prefix: "runs/<run>/tools/", Writes: []string{ToolRunner}, Purpose: "cached answers of tools, shared by the tool runners"},
 	{Prefix: "weights/<policy>/", Writes: []string{WeightPublisher}, Reads: []string{Policy, Trainer}, RoleReads: []Role{RoleTrainer, RoleServer},
 		Purpose: "published versions, and the pointer to the current one"},
+	{Prefix: weightFiles, Writes: []string{WeightPublisher, Trainer}, RoleWrites: []Role{RoleTrainer}, Purpose: "files of weights by digest, put there by the policy's trainers"},
 	{Prefix: "index/", Writes: []string{IndexUpdater, ToolRunner}, Lists: []string{IndexUpdater, ToolRunner}, Purpose: "the sealed indexes of repositories and of tasks' snapshots"},
 	{Prefix: ProbePrefix, Writes: []string{Anybody}, Deletes: []string{Anybody}, Purpose: "test objects of the check that runs before the store is used"},
 	{Prefix: "", Writes: []string{Admin}, Deletes: []string{Admin}, Lists: []string{Admin}, Purpose: "everything"},

@@ -29,7 +29,7 @@ func TestOutsiderObjects(t *testing.T) {
 		outsider    Outsider
 		read, write string
 	}{
-		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, "blobs/* rondo-probe/* runs/r/batches/f/* weights/p/*", "blobs/* rondo-probe/*"},
+		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, "blobs/* rondo-probe/* runs/r/batches/f/* weights/p/* weights/p/files/*", "blobs/* rondo-probe/* weights/p/files/*"},
 		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f"}, "blobs/* rondo-probe/* runs/r/batches/f/*", "blobs/* rondo-probe/*"},
 		{Outsider{Name: "h", Role: RoleHarness, Run: "r"}, "blobs/* rondo-probe/* runs/r/trajectories/*", "blobs/* rondo-probe/* runs/r/trajectories/*"},
 		{Outsider{Name: "q", Role: RoleProduct, Run: "r"}, "blobs/* rondo-probe/*", "blobs/* rondo-probe/*"},

@@ -19,7 +19,7 @@ import (
 func admitReferences(fact events.Event, payload any) error {
 	document, err := json.Marshal(payload)
 	if err == nil {
-		err = topology.CheckReferences(fact.Type, fact.Run, document)
+		err = topology.CheckReferences(fact.Type, fact.Run, fact.Entity, document)
 	}
 	if err != nil {
 		return refuse("%s: %v", fact.Type, err)

@@ -39,6 +39,11 @@ func (w *watchedStore) GetRange(ctx context.Context, key string, offset, length 
 	return w.Store.GetRange(ctx, key, offset, length)
 }
 
+func (w *watchedStore) Open(ctx context.Context, key string) (storage.Object, error) {
+	w.note(key)
+	return w.Store.Open(ctx, key)
+}
+
 func (w *watchedStore) Stat(ctx context.Context, key string) (storage.Info, error) {
 	w.note(key)
 	return w.Store.Stat(ctx, key)

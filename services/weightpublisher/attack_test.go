@@ -2,9 +2,15 @@ package weightpublisher
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	dirstore "github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/weights"
 )
 
@@ -32,13 +39,13 @@ func (s *vastStore) Stat(ctx context.Context, key string) (storage.Info, error) 
 	return s.Store.Stat(ctx, key)
 }
 
-func (s *vastStore) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	if length < storage.MaxObject { // a statement's body
-		return s.Store.GetRange(ctx, key, offset, length)
+func (s *vastStore) Open(ctx context.Context, key string) (storage.Object, error) {
+	if !topology.IsBlob(key) {
+		return s.Store.Open(ctx, key)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reads = append(s.reads, fmt.Sprintf("%d bytes of %s", length, key))
+	s.reads = append(s.reads, key)
 	return nil, storage.ErrNotFound
 }
 
@@ -93,56 +100,95 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	}
 }
 
-// weighedStore measures the heap whenever an object is written.
+// weighedStore measures the memory of the process whenever a piece of an object is read.
 type weighedStore struct {
 	storage.Store
 	most uint64
 }
 
-func (s *weighedStore) Put(ctx context.Context, key string, data []byte) error {
-	s.most = max(s.most, heap())
-	return s.Store.Put(ctx, key, data)
+func (s *weighedStore) Open(ctx context.Context, key string) (storage.Object, error) {
+	object, err := s.Store.Open(ctx, key)
+	return weighedObject{object, s}, err
 }
 
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+type weighedObject struct {
+	storage.Object
+	store *weighedStore
 }
 
-// TestOneFileInMemory: however many files a version has, no more than one of them is in memory, and that once.
-func TestOneFileInMemory(t *testing.T) {
-	const count, size = 16, 8 << 20
-	plain := natstest.Log(t)
-	weighed := &weighedStore{Store: plain.Store()}
-	log, err := eventlog.New(plain.Conn(), weighed)
+func (o weighedObject) ReadAt(p []byte, offset int64) (int, error) {
+	o.store.most = max(o.store.most, memory())
+	return o.Object.ReadAt(p, offset)
+}
+
+// memory is what the objects on the heap take, dead ones too.
+func memory() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// sparse makes a file of tensors of zeros in a directory store, which takes no room on the disk, and gives its reference.
+func sparse(t *testing.T, dir string, size int64, key func(digest string) string) storage.Ref {
+	t.Helper()
+	header := withHeader(fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, size, size))
+	digest := sha256.New()
+	digest.Write(header)
+	zeros := make([]byte, 1<<20)
+	for left := size; left > 0; left -= int64(len(zeros)) {
+		digest.Write(zeros[:min(left, int64(len(zeros)))])
+	}
+	ref := storage.Ref{SHA256: hex.EncodeToString(digest.Sum(nil)), Size: int64(len(header)) + size}
+	ref.Key = key(ref.SHA256)
+	path := filepath.Join(dir, ref.Key)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, header, 0o644), os.Truncate(path, ref.Size)); err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+// TestWeightsPassInPieces: a file above the size of what a store reads whole is published in little memory: where it lies when a trainer put it
+// below its policy, and copied when it is a blob.
+func TestWeightsPassInPieces(t *testing.T) {
+	const most = 64 << 20
+	dir := t.TempDir()
+	store, err := dirstore.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []events.WeightsFile
-	for i := range count {
-		data := safetensors(make([]float32, size/4)...)
-		data[len(data)-1] = byte(i)
-		ref, err := storage.PutBlob(t.Context(), plain.Store(), data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, events.WeightsFile{Name: fmt.Sprintf("model-%d.safetensors", i), Blob: ref})
-	}
-	submitted := submit(t, log, "small", "1", 1, files...)
-	before := heap()
-	if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
+	defer store.Close()
+	weighed := &weighedStore{Store: store}
+	log, err := eventlog.New(natstest.Log(t).Conn(), weighed)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if published := servicetest.WaitData[events.WeightsPublished](t, log, events.Catalogue, events.WeightsPublishedType, "small"); published.Version != 1 {
-		t.Errorf("published %+v", published)
-	}
-	if used := int64(weighed.most) - int64(before); used > size+size/2 {
-		t.Errorf("%d MiB were in memory at once, for files of %d MiB", used>>20, size>>20)
-	}
-	if m, err := weights.FetchManifest(t.Context(), log.Store(), "small", 1); err != nil || len(m.Files) != count {
-		t.Errorf("the manifest: %+v, %v", m, err)
+	for policy, c := range map[string]struct {
+		size int64
+		key  func(digest string) string
+	}{
+		"in-place": {storage.MaxObject + 1<<28, func(digest string) string { return weights.FileKey("in-place", digest) }},
+		"copied":   {1 << 27, storage.BlobKey},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			ref := sparse(t, dir, c.size, c.key)
+			submitted := submit(t, log, policy, "1", 1, events.WeightsFile{Name: "model.safetensors", Blob: ref})
+			weighed.most = 0
+			runtime.GC()
+			before := memory()
+			if err := (&Service{log: log, logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), log, message(submitted)); err != nil {
+				t.Fatal(err)
+			}
+			servicetest.WaitData[events.WeightsPublished](t, log, events.Catalogue, events.WeightsPublishedType, policy)
+			if used := int64(weighed.most) - int64(before); weighed.most == 0 || used > most {
+				t.Errorf("%d MiB of memory for a file of %d MiB, want at most %d", used>>20, c.size>>20, most>>20)
+			} else {
+				t.Logf("%d MiB of memory for a file of %d MiB", used>>20, c.size>>20)
+			}
+			m, err := weights.FetchManifest(t.Context(), store, policy, 1)
+			if err != nil || m.Files[0].Key != weights.FileKey(policy, ref.SHA256) {
+				t.Fatalf("the manifest: %+v, %v", m, err)
+			}
+		})
 	}
 }
 

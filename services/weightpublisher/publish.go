@@ -12,7 +12,7 @@ import (
 )
 
 // A submission is a few bytes of text that may name terabytes. Names, number and sizes are checked first, and then whether the store
-// holds objects of these sizes; only then files are read, one after the other, by all submissions together.
+// holds objects of these sizes; only then files are read, one after the other, in pieces.
 
 // publish makes the version visible in the store.
 func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
@@ -30,20 +30,18 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if err := s.checkSizes(ctx, submitted.Files); err != nil {
 		return fact, err
 	}
-	files := make([]weights.Source, len(submitted.Files))
+	files := make([]weights.File, len(submitted.Files))
 	for i, f := range submitted.Files {
-		files[i] = weights.Source{Name: f.Name, Read: func(ctx context.Context) ([]byte, error) { return s.read(ctx, f) }}
+		files[i] = weights.File{Name: f.Name, Ref: f.Blob}
 	}
-	s.reading.Lock()
-	defer s.reading.Unlock()
 	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files)
-	var wrong *rejection
+	var wrong *weights.FileError
 	switch {
-	case errors.As(err, &wrong):
-		return fact, wrong
 	case errors.Is(err, weights.ErrStructure):
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
 		return fact, &rejection{fmt.Errorf("version %d: a file of tensors is %w; the operator finds which and why in the weight publisher's log", submitted.Version, weights.ErrStructure)}
+	case errors.As(err, &wrong):
+		return fact, s.lost(events.WeightsFile{Name: wrong.File.Name, Blob: wrong.File.Ref}, err)
 	case errors.Is(err, storage.ErrExists), errors.Is(err, storage.ErrTooLarge):
 		return fact, &rejection{err}
 	case err != nil:
@@ -66,7 +64,7 @@ func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
 		return err
 	}
 	for _, f := range submitted.Files {
-		if err := topology.CheckBlob(f.Blob); err != nil {
+		if err := topology.CheckWeights(f.Blob, policy); err != nil {
 			return fmt.Errorf("file %s: %w", f.Name, err)
 		}
 		if total += f.Blob.Size; total > weights.MaxVersion {
@@ -92,12 +90,6 @@ func (s *Service) checkSizes(ctx context.Context, files []events.WeightsFile) er
 		}
 	}
 	return nil
-}
-
-// read reads a file that a trainer put into the store.
-func (s *Service) read(ctx context.Context, f events.WeightsFile) ([]byte, error) {
-	data, err := storage.GetBlob(ctx, s.log.Store(), f.Blob)
-	return data, s.lost(f, err)
 }
 
 // lost rejects a file that the store does not hold, in the same words whatever is there.

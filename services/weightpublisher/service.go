@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -24,8 +23,6 @@ const slots = 2
 type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
-	// reading holds the memory for one file of weights: submissions that are published at once take turns.
-	reading sync.Mutex
 }
 
 // Run is the service.

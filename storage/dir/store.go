@@ -17,6 +17,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"time"
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/durable"
@@ -83,24 +84,45 @@ func (s *Store) prepare() error {
 		return err
 	}
 	if alone {
-		if err := s.removeTemps(); err != nil {
+		if _, err := s.removeTemps(time.Now().Add(24 * time.Hour)); err != nil {
 			return err
 		}
 	}
 	return lockShared(s.alive)
 }
 
-func (s *Store) removeTemps() error {
+// RemoveUnfinished implements storage.Store.
+func (s *Store) RemoveUnfinished(ctx context.Context, before time.Time) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	removed, err := s.removeTemps(before)
+	if err != nil {
+		return removed, s.failed("remove unfinished objects", temps, err)
+	}
+	return removed, nil
+}
+
+// removeTemps removes the temporary files to which nothing was written since a moment.
+func (s *Store) removeTemps(before time.Time) (removed int, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), temps)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, entry := range entries {
-		if err := s.root.Remove(temps + "/" + entry.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.ModTime().After(before) {
+			continue
 		}
+		if err == nil {
+			err = s.root.Remove(temps + "/" + entry.Name())
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return removed, err
+		}
+		removed++
 	}
-	return nil
+	return removed, nil
 }
 
 // Close gives the directory back. Calls after it fail with os.ErrClosed.
@@ -168,6 +190,23 @@ func (s *Store) readRange(ctx context.Context, key string, offset, length int64)
 	data := make([]byte, length)
 	_, err = file.ReadAt(data, offset)
 	return data, err
+}
+
+// object is an open file. Its content stays as it is: who replaces an object renames another file into its place.
+type object struct {
+	*os.File
+	size int64
+}
+
+func (o object) Size() int64 { return o.size }
+
+// Open implements storage.Store.
+func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
+	file, size, err := s.openObject(ctx, key)
+	if err != nil {
+		return nil, s.failed("open", key, err)
+	}
+	return object{file, size}, nil
 }
 
 // Stat implements storage.Store.

@@ -1,10 +1,12 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,7 +17,7 @@ import (
 
 // Put implements storage.Store.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
-	if err := s.write(ctx, key, data, storage.MaxObject, nil); err != nil {
+	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, nil); err != nil {
 		return s.failed("put", key, err)
 	}
 	return nil
@@ -23,7 +25,31 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 
 // PutIfAbsent implements storage.Store.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
-	if err := s.write(ctx, key, data, storage.MaxObject, func() error { return s.mustBeAbsent(key) }); err != nil {
+	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, func() error { return s.mustBeAbsent(key) }); err != nil {
+		return s.failed("put if absent", key, err)
+	}
+	return nil
+}
+
+// PutReader implements storage.Store.
+func (s *Store) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := s.write(ctx, key, r, size, storage.MaxStream, nil); err != nil {
+		return s.failed("put", key, err)
+	}
+	return nil
+}
+
+// PutReaderIfAbsent implements storage.Store.
+func (s *Store) PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, size int64) error {
+	condition := func() error { return s.mustBeAbsent(key) }
+	err := storage.ValidateKey(key)
+	if err == nil {
+		err = condition() // before r is read
+	}
+	if err == nil {
+		err = s.write(ctx, key, r, size, storage.MaxStream, condition)
+	}
+	if err != nil {
 		return s.failed("put if absent", key, err)
 	}
 	return nil
@@ -43,7 +69,7 @@ func (s *Store) mustBeAbsent(key string) error {
 // CompareAndSwap implements storage.Store.
 func (s *Store) CompareAndSwap(ctx context.Context, key, old string, data []byte) (string, error) {
 	condition := func() error { return s.mustBe(ctx, key, old) }
-	if err := s.write(ctx, key, data, storage.MaxPointer, condition); err != nil {
+	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxPointer, condition); err != nil {
 		return "", s.failed("compare and swap", key, err)
 	}
 	return etag(data), nil
@@ -94,18 +120,18 @@ func (s *Store) remove(ctx context.Context, key string) error {
 	return s.sync(path.Dir(key))
 }
 
-// write puts data at a key, under the key's lock and if the condition holds there.
-func (s *Store) write(ctx context.Context, key string, data []byte, limit int, condition func() error) error {
+// write puts what r gives, size bytes or with size -1 any number, at a key, under the key's lock and if the condition holds there.
+func (s *Store) write(ctx context.Context, key string, r io.Reader, size, limit int64, condition func() error) error {
 	if err := storage.ValidateKey(key); err != nil {
 		return err
 	}
-	if len(data) > limit {
-		return fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), limit)
+	if size > limit {
+		return fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, size, limit)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	temp, err := s.writeTemp(data)
+	temp, err := s.writeTemp(ctx, r, size, limit)
 	if err != nil {
 		return err
 	}
@@ -135,13 +161,13 @@ func (s *Store) commit(ctx context.Context, key, temp string, condition func() e
 	return s.sync(path.Dir(key))
 }
 
-func (s *Store) writeTemp(data []byte) (name string, err error) {
+func (s *Store) writeTemp(ctx context.Context, r io.Reader, size, limit int64) (name string, err error) {
 	name = temps + "/" + rand.Text()
 	file, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return "", err
 	}
-	_, err = file.Write(data)
+	_, err = io.CopyBuffer(struct{ io.Writer }{file}, storage.Exactly(ctx, r, size, limit), make([]byte, copied(size)))
 	if err == nil {
 		err = file.Sync()
 	}
@@ -149,6 +175,15 @@ func (s *Store) writeTemp(data []byte) (name string, err error) {
 		return "", errors.Join(err, s.root.Remove(name))
 	}
 	return name, nil
+}
+
+// copied is the size of the pieces in which size bytes are copied.
+func copied(size int64) int64 {
+	const most = 1 << 20
+	if size < 0 {
+		return most
+	}
+	return min(size+1, most)
 }
 
 // makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost folder is lost. One that is there

@@ -106,8 +106,9 @@ func (s *Store) putIf(ctx context.Context, key, old string, data []byte) (etag s
 	if !lost {
 		return "", kind(ctx, err)
 	}
-	if etag, settled := s.settle(ctx, key, old, nonce); settled == nil {
-		return etag, nil
+	// A server that refuses a large body may close the connection before its answer is read, each time.
+	if etag, settled := s.settle(ctx, key, old, nonce); settled == nil || old == "" && errors.Is(settled, errCondition) {
+		return etag, settled
 	}
 	return "", fmt.Errorf("%w after %d attempts: %w", errUnknown, tryAgain.Tries, kind(ctx, err))
 }
@@ -149,7 +150,7 @@ func (s *Store) settle(ctx context.Context, key, old, nonce string) (etag string
 // refused says that the server has checked the condition; If-Match on an absent object answers 404.
 func refused(err error) bool {
 	answer := response(err)
-	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == minio.NoSuchKey
+	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == minio.PreconditionFailed || answer.Code == minio.NoSuchKey
 }
 
 // repeatable says that a request may succeed next time: no answer came, or one that asks for patience.

@@ -37,6 +37,14 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 		{"Cancelled", cancelled},
 		{"Blobs", blobs},
 		{"Modified", modified},
+		{"PutReader", putReader},
+		{"PutReaderIfAbsent", putReaderIfAbsent},
+		{"PutReaderIfAbsentRace", putReaderIfAbsentRace},
+		{"BrokenSources", brokenSources},
+		{"Open", openObject},
+		{"OpenThenReplaced", openThenReplaced},
+		{"StreamedBlobs", streamedBlobs},
+		{"RemoveUnfinished", removeUnfinished},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -228,9 +236,11 @@ func invalidKeys(t *testing.T, s storage.Store) {
 		_, rangeErr := s.GetRange(t.Context(), key, 0, 0)
 		_, statErr := s.Stat(t.Context(), key)
 		_, _, loadErr := s.Load(t.Context(), key)
+		_, openErr := s.Open(t.Context(), key)
 		_, swapErr := s.CompareAndSwap(t.Context(), key, "", nil)
 		for operation, err := range map[string]error{"Put": s.Put(t.Context(), key, nil), "PutIfAbsent": s.PutIfAbsent(t.Context(), key, nil),
-			"Delete": s.Delete(t.Context(), key), "Get": getErr, "GetRange": rangeErr, "Stat": statErr, "Load": loadErr, "CompareAndSwap": swapErr} {
+			"Delete": s.Delete(t.Context(), key), "Get": getErr, "GetRange": rangeErr, "Stat": statErr, "Load": loadErr, "CompareAndSwap": swapErr, "Open": openErr,
+			"PutReader": s.PutReader(t.Context(), key, strings.NewReader(""), 0), "PutReaderIfAbsent": s.PutReaderIfAbsent(t.Context(), key, strings.NewReader(""), 0)} {
 			wantError(t, fmt.Sprintf("%s of %q", operation, key), err, storage.ErrKey)
 		}
 	}
@@ -257,6 +267,9 @@ func cancelled(t *testing.T, s storage.Store) {
 	wantError(t, "Get", err, context.Canceled)
 	wantError(t, "Put", s.Put(ctx, "k", []byte("x")), context.Canceled)
 	wantError(t, "PutIfAbsent", s.PutIfAbsent(ctx, "k", []byte("x")), context.Canceled)
+	wantError(t, "PutReader", s.PutReader(ctx, "k", strings.NewReader("x"), 1), context.Canceled)
+	_, err = s.Open(ctx, "k")
+	wantError(t, "Open", err, context.Canceled)
 	for _, err := range s.List(ctx, "") {
 		wantError(t, "List", err, context.Canceled)
 	}

@@ -4,6 +4,7 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
 )
 
 // Config of one trainer.
@@ -147,7 +149,7 @@ func (t *trainer) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blob, err := storage.PutBlob(ctx, t.Log.Store(), data)
+	blob, err := weights.Upload(ctx, t.Log.Store(), t.Policy, bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return err
 	}
