@@ -33,8 +33,8 @@ const (
 	answerTime     = time.Minute      // until a server answers
 	requestTime    = 30 * time.Minute // for the whole of a request or a tunnel
 	maxIndex       = 64 << 20         // bytes of a page that is rewritten
-	maxFile        = 256 << 20        // bytes of a package's file
-	downloads      = 2                // at once in a process, whose files are in memory then
+	maxFile        = 4 << 30          // bytes of a package's file
+	downloads      = 4                // at once in a process
 	maxRedirects   = 5
 	maxListed      = 10_000 // requests of one turn that are listed
 	maxURL         = 256    // bytes of one in the list
@@ -48,6 +48,8 @@ type Options struct {
 	Allow []string
 	// Registries replace the public ones, by name: the base URL of the index, and those below which its files are if they are elsewhere.
 	Registries map[string][]string
+	// Scratch is a folder with room for files while they are fetched; "" is the system's.
+	Scratch string
 }
 
 // public are the registries where the operator names no others.
@@ -91,6 +93,7 @@ type Gateway struct {
 	hosts      *http.Transport // asks whatever else is allowed
 	loading    singleflight.Group
 	slots      chan struct{}
+	scratch    string
 	// resolve and dial are what tests replace; own are this machine's addresses.
 	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
@@ -100,7 +103,7 @@ type Gateway struct {
 // New makes a gateway.
 func New(store storage.Store, opts Options) (*Gateway, error) {
 	g := &Gateway{
-		store: store, bound: runfile.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{}, slots: make(chan struct{}, downloads),
+		store: store, bound: runfile.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{}, slots: make(chan struct{}, downloads), scratch: opts.Scratch,
 		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".") // with the dot no search list applies
 		},

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -252,31 +253,60 @@ func (g *Gateway) fetch(ctx context.Context, want wanted) (kept, error) {
 	if !slices.Contains(lasting, response.StatusCode) {
 		return kept{}, &statusError{response.StatusCode}
 	}
-	limit := int64(maxFile)
-	kind := response.Header.Get("Content-Type")
-	pages := rewriterOf(want.registry, kind)
-	if pages != nil {
-		limit = maxIndex
+	found := kept{Status: response.StatusCode, ContentType: shorten(response.Header.Get("Content-Type"), 200)}
+	rewrite := rewriterOf(want.registry, found.ContentType)
+	if rewrite == nil || found.Status != http.StatusOK {
+		return g.keepFile(ctx, want, found, response.Body)
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	page, err := io.ReadAll(bounded(response.Body, maxIndex))
 	if err != nil {
 		return kept{}, err
 	}
-	if int64(len(body)) > limit {
-		return kept{}, fmt.Errorf("the registry's answer has more than %d MiB: %w", limit>>20, storage.ErrTooLarge)
+	page, err = rewrite(page, links{g.registries[want.registry], response.Request.URL, "http://" + want.address + "/" + want.registry})
+	if err != nil {
+		return kept{}, fmt.Errorf("read a page of the registry %s: %w", want.registry, err)
 	}
-	if pages != nil && response.StatusCode == http.StatusOK {
-		if body, err = pages(body, links{g.registries[want.registry], response.Request.URL, "http://" + want.address + "/" + want.registry}); err != nil {
-			return kept{}, fmt.Errorf("read a page of the registry %s: %w", want.registry, err)
-		}
-	}
-	return g.keep(ctx, want, kept{Status: response.StatusCode, ContentType: shorten(kind, 200), Size: int64(len(body))}, body)
+	return g.keepFile(ctx, want, found, bytes.NewReader(page))
 }
 
-func (g *Gateway) keep(ctx context.Context, want wanted, found kept, body []byte) (kept, error) {
-	sum := sha256.Sum256(body)
-	found.SHA256 = hex.EncodeToString(sum[:])
-	if err := g.store.Put(ctx, want.object(found.SHA256), body); err != nil {
+// bounded fails where there is more to read than a limit.
+func bounded(from io.Reader, limit int64) io.Reader {
+	return io.MultiReader(io.LimitReader(from, limit), &tooMuch{from, limit})
+}
+
+// tooMuch is the end of what is bounded: it must be empty.
+type tooMuch struct {
+	from  io.Reader
+	limit int64
+}
+
+func (m *tooMuch) Read([]byte) (int, error) {
+	n, err := io.ReadFull(m.from, make([]byte, 1))
+	if n > 0 {
+		return 0, fmt.Errorf("the registry's answer has more than %d MiB: %w", m.limit>>20, storage.ErrTooLarge)
+	}
+	return 0, err
+}
+
+// keepFile stores what was fetched, by its digest, which is known when all of it is on the disk.
+func (g *Gateway) keepFile(ctx context.Context, want wanted, found kept, from io.Reader) (kept, error) {
+	file, err := os.CreateTemp(g.scratch, "fetched-")
+	if err != nil {
+		return kept{}, err
+	}
+	defer file.Close()
+	if err := os.Remove(file.Name()); err != nil {
+		return kept{}, err
+	}
+	sum := sha256.New()
+	if found.Size, err = io.Copy(io.MultiWriter(file, sum), bounded(from, maxFile)); err != nil {
+		return kept{}, err
+	}
+	found.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return kept{}, err
+	}
+	if err := g.store.PutReader(ctx, want.object(found.SHA256), file, found.Size); err != nil {
 		return kept{}, err
 	}
 	data, err := json.Marshal(found)
@@ -284,7 +314,7 @@ func (g *Gateway) keep(ctx context.Context, want wanted, found kept, body []byte
 		return kept{}, err
 	}
 	err = g.store.PutIfAbsent(ctx, want.key(), data)
-	if errors.Is(err, storage.ErrExists) {
+	if errors.Is(err, storage.ErrExists) { // another runner was first
 		return g.load(ctx, want)
 	}
 	return found, err

@@ -96,6 +96,7 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, sandbox.SnapshotBytes); err != nil {
 		return nil, err
 	}
+	opts.Network.Scratch = env.Dir
 	gateway, err := egress.New(env.Log.Store(), opts.Network)
 	if err != nil {
 		return nil, err
