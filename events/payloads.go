@@ -252,6 +252,8 @@ type ToolsCompleted struct {
 	// Lost says why nothing that the turn did is kept: its workspace is too large, or the sandbox did not survive it. Workspace and State are then those
 	// of the turn before, and the last result tells the model.
 	Lost string `json:"lost,omitempty"`
+	// Network is what was asked of the network; absent where nothing was, or the run has none.
+	Network *NetworkUse `json:"network,omitempty"`
 }
 
 // Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path"
 	"slices"
@@ -36,7 +37,8 @@ type Sandbox struct {
 	process   *process
 	group     *cgroup
 	conn      *connection
-	counted   bool // among those for which first processes are held ready
+	proxy     net.Listener // nil without Spec.Proxy
+	counted   bool         // among those for which first processes are held ready
 	closing   sync.Once
 	closed    error
 }
@@ -81,6 +83,9 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	}
 	if spec.Calls != nil || spec.Serves != nil {
 		return nil, fmt.Errorf("%s: %w", level, ErrLink)
+	}
+	if spec.Proxy {
+		return nil, fmt.Errorf("%s: %w", level, ErrProxy)
 	}
 	if spec.Root != "" {
 		return nil, fmt.Errorf("%s: %w: a separate root file system needs namespaces", level, ErrInvalid)
@@ -173,7 +178,8 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
 	files := s.share()
-	err := s.conn.boot(ctx, s.link(&boot, files), boot, archives)
+	linked := s.link(&boot, files)
+	err := s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error { return s.conn.boot(ctx, files, boot, archives) })
 	for _, file := range files {
 		file.Close()
 	}
@@ -219,6 +225,9 @@ func (s *Sandbox) Workdir() string { return s.spec.Workdir }
 func (s *Sandbox) Close() error {
 	s.closing.Do(func() {
 		s.conn.close(ErrClosed)
+		if s.proxy != nil {
+			_ = s.proxy.Close() // whoever served it may have closed it
+		}
 		if s.private == "" {
 			s.process.kill()
 		} else {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -57,6 +58,8 @@ var (
 	ErrInvalid = wire.ErrInvalid
 	// ErrLink says that a sandbox cannot have a Link, as it has no namespaces.
 	ErrLink = errors.New("only sandboxes with namespaces can run each other's commands")
+	// ErrProxy says that a sandbox cannot have a Proxy, as it has no network of its own.
+	ErrProxy = errors.New("only sandboxes with namespaces can have a way to the network")
 )
 
 // Limits bound what runs in a sandbox. The zero value of a field stands for its default.
@@ -111,6 +114,9 @@ type Mount struct {
 	Overlay        bool
 }
 
+// ProxyAddress is where a sandbox's programs reach the proxy of Spec.Proxy, if it has one.
+var ProxyAddress = netip.AddrPortFrom(netip.AddrFrom4(wire.ProxyHost), wire.ProxyPort).String()
+
 // Role is what a sandbox is for. Sandboxes of different roles are different users to the host, where their owner is root and so has a choice.
 type Role int
 
@@ -151,6 +157,9 @@ type Spec struct {
 	Calls *Link
 	// Serves lets the sandbox run the commands of another one.
 	Serves *Served
+	// Proxy lets the sandbox's programs connect to ProxyAddress, where the owner answers (see Sandbox.ProxyListener). It is the only way out of the
+	// sandbox's network, and goes to no address of the host. A sandbox with Calls or Serves has none.
+	Proxy bool
 	// AllowInsecure lets New give whatever level of isolation the kernel allows, down to none: Sandbox.Isolation says what it became.
 	AllowInsecure bool
 	// MinIsolation is the weakest level that New may give, with AllowInsecure or without; IsolationNamespaces by default.
@@ -183,6 +192,9 @@ var reserved = []string{"/", "/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "
 func (s Spec) validate() error {
 	if err := errors.Join(s.Limits.validate(), validIsolation(s.MinIsolation)); err != nil {
 		return err
+	}
+	if s.Proxy && (s.Calls != nil || s.Serves != nil) {
+		return errors.New("a sandbox with a link can have no proxy")
 	}
 	if s.Root != "" && !path.IsAbs(s.Root) {
 		return fmt.Errorf("root %q: an absolute path is needed", s.Root)

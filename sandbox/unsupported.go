@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"io/fs"
+	"net"
 )
 
 // Sandbox cannot be made on this system.
@@ -149,6 +150,9 @@ func (*Sandbox) Workdir() string { return "" }
 
 // Isolation is IsolationNone.
 func (*Sandbox) Isolation() string { return IsolationNone }
+
+// ProxyListener is nil.
+func (*Sandbox) ProxyListener() net.Listener { return nil }
 
 // MemoryBytes is 0.
 func (*Sandbox) MemoryBytes() int64 { return 0 }

@@ -180,7 +180,7 @@ func (c *config) apply(task *Task) error {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
 	for _, check := range []func(*Task) error{
-		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setProtected, c.setVerifier, c.setDeterministic,
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setNetwork, c.setProtected, c.setVerifier, c.setDeterministic,
 	} {
 		if err := check(task); err != nil {
 			return err

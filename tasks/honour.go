@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -25,22 +27,60 @@ func unsupported(field, format string, args ...any) error {
 	return &Unsupported{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
-// network is what a phase may reach. A sandbox has a loopback device of its own and nothing else.
+// network is what a phase may reach. Only the agent's sandbox can have a way out, and only where the run allows one.
 type network struct {
 	NetworkMode  string   `toml:"network_mode"`
 	AllowedHosts []string `toml:"allowed_hosts"`
 }
 
-func (n network) refuse(table string) error {
-	switch n.NetworkMode {
-	case "", "public", "no-network":
-	case "allowlist":
-		return unsupported(table+".network_mode", "a sandbox has no network, so it can allow no host: put what they serve into the snapshot")
-	default:
+// Modes of a network.
+const (
+	noNetwork     = "no-network"
+	someHosts     = "allowlist"
+	publicNetwork = "public"
+)
+
+// check reports what no run could give an agent.
+func (n network) check(table string) error {
+	if !slices.Contains([]string{"", publicNetwork, noNetwork, someHosts}, n.NetworkMode) {
 		return fmt.Errorf("%s.network_mode: %q: want public, no-network or allowlist", table, n.NetworkMode)
 	}
-	if len(n.AllowedHosts) > 0 {
-		return unsupported(table+".allowed_hosts", "a sandbox has no network, so it can allow no host: put what they serve into the snapshot")
+	if n.NetworkMode != someHosts && len(n.AllowedHosts) > 0 {
+		return fmt.Errorf("%s.allowed_hosts: they go with network_mode = %q", table, someHosts)
+	}
+	for _, host := range n.AllowedHosts {
+		if err := runfile.CheckAllowed(host); err != nil {
+			return unsupported(table+".allowed_hosts", "%v", err)
+		}
+	}
+	return nil
+}
+
+// refuse is check for a phase that has no sandbox of its own with a way out.
+func (n network) refuse(table string) error {
+	const why = "it can reach no host: only the agent's sandbox can, for the whole task; put what they serve into the snapshot"
+	switch {
+	case n.NetworkMode == someHosts:
+		return unsupported(table+".network_mode", why)
+	case len(n.AllowedHosts) > 0:
+		return unsupported(table+".allowed_hosts", why)
+	}
+	return n.check(table)
+}
+
+// setNetwork takes over the most that the task wants of its run's network. The agent's table goes before the environment's, and a step that wants none
+// means the whole task: it has one sandbox.
+func (c *config) setNetwork(task *Task) error {
+	for _, n := range []network{c.Agent.network, c.Environment.network} {
+		if n.NetworkMode == noNetwork || n.NetworkMode == someHosts {
+			task.Network = &runfile.Network{Allow: n.AllowedHosts}
+		}
+		if n.NetworkMode != "" {
+			break
+		}
+	}
+	if slices.ContainsFunc(c.Steps, func(s stepTable) bool { return s.Agent.NetworkMode == noNetwork }) {
+		task.Network = &runfile.Network{}
 	}
 	return nil
 }
@@ -64,18 +104,15 @@ func (c *config) refuse(*Task) error {
 	case len(env.TPU) > 0:
 		return unsupported("environment.tpu", "a sandbox has no TPU")
 	case len(env.MCPServers) > 0:
-		return unsupported("environment.mcp_servers", "not supported: a sandbox has no network")
+		return unsupported("environment.mcp_servers", "not supported: a sandbox can reach no server of a task; a run can name tools.servers")
 	}
-	if err := env.network.refuse("environment"); err != nil {
-		return err
-	}
-	if err := c.Agent.refuse("agent"); err != nil {
+	if err := errors.Join(env.network.check("environment"), refuseUser("agent.user", c.Agent.User), c.Agent.network.check("agent")); err != nil {
 		return err
 	}
 	return c.Verifier.refuse("verifier", env.Workdir)
 }
 
-// refuse checks what the agent's table asks of its sandbox.
+// refuse checks what the agent's table of a step asks of its sandbox.
 func (a *agentTable) refuse(table string) error {
 	if err := refuseUser(table+".user", a.User); err != nil {
 		return err
@@ -139,11 +176,14 @@ func (c *config) warn(task *Task) {
 		asks  bool
 	}{
 		{"environment.allow_internet", c.Environment.AllowInternet}, {"environment.network_mode", c.Environment.NetworkMode == "public"},
-		{"agent.network_mode", c.Agent.NetworkMode == "public"}, {"verifier.network_mode", c.Verifier.NetworkMode == "public"},
+		{"agent.network_mode", c.Agent.NetworkMode == "public"},
 	} {
 		if asks.asks {
-			task.warn(asks.field + ": asks for a network: a sandbox has none")
+			task.warn(asks.field + ": asks for a network: a sandbox has the one that its run allows (network.allow), by default none")
 		}
+	}
+	if c.Verifier.NetworkMode == publicNetwork {
+		task.warn("verifier.network_mode: asks for a network: a verifier has none")
 	}
 	if c.Environment.SkillsDir != "" {
 		task.warn("environment.skills_dir: is not shown to the agent")

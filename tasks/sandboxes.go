@@ -17,7 +17,7 @@ func (t *Task) Spec() runfile.TaskSpec {
 		Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
 		Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: runfile.Duration(cmp.Or(t.VerifierTimeout, verifier.DefaultTimeout)),
 		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic, AgentTimeout: runfile.Duration(t.AgentTimeout),
-		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, Collect: SpecHooks(t.Collect),
+		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
 	}
 	if t.Separate {
 		spec.Verifier = runfile.VerifierSeparate

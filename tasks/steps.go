@@ -130,7 +130,7 @@ func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
 
 func (s *stepTable) warn(task *Task) {
 	if s.Agent.NetworkMode == "public" || s.Verifier.NetworkMode == "public" {
-		task.warn("steps: " + s.Name + " asks for a network: a sandbox has none")
+		task.warn("steps: " + s.Name + " asks for a network: a sandbox has the one that its run allows, and a verifier has none")
 	}
 	s.Verifier.warn("steps.verifier", task)
 }

@@ -55,6 +55,7 @@ type Task struct {
 	MemoryMB        int               // MiB; 0: the sandbox's default
 	CPUs            int               // that a tool runner must have; 0: any
 	Labels          []string          // [metadata.rondo] labels that a tool runner must have
+	Network         *runfile.Network  // the most that it wants of its run's network; nil: all that the run allows
 
 	// Image is the container image whose tree is the task's root file system; "" for that of the machine. OpenImage sets ImageID, the
 	// image's digest, and Root, the folder of its tree, and where the image has them Workdir and Snapshot.

@@ -30,6 +30,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
 	"github.com/rondo-rl/rondo/services/archiver"
 	"github.com/rondo-rl/rondo/services/deadletters"
@@ -50,6 +51,8 @@ type Settings struct {
 	ScorerSlots    int
 	Pool           string
 	labels         []string
+	allowNetwork   []string
+	registries     []string // NAME=URL[,FILES-URL...]
 	capacity       int
 	Builtin        string // base URL of the built-in policy
 	PolicyListen   string
@@ -91,6 +94,8 @@ func (s *Settings) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.Pool, "pool", s.Pool, "pool of the tool runner")
 	f.StringSliceVar(&s.labels, "label", nil, "label of the tool runner, for tasks that ask for it; may be repeated")
+	f.StringSliceVar(&s.allowNetwork, "allow-network", nil, "what runs may ask for in network.allow: pypi, npm, go, HOST, *.HOST or HOST:PORT; may be repeated. Without it sandboxes have no network")
+	f.StringArrayVar(&s.registries, "registry", nil, "mirror in the place of a public package registry: NAME=URL[,FILES-URL...], for example pypi=https://mirror.example.org/simple/; may be repeated")
 	f.IntVar(&s.capacity, "capacity", s.capacity, "sandboxes that the tool runner keeps leased between turns, some megabytes each")
 	s.AddKeysFlag(f)
 	f.StringSliceVar(&s.hosts, "allow-host", nil, "name with a dot under which clients reach the metrics or the built-in policy over the network; may be repeated. "+
@@ -153,8 +158,13 @@ var parts = map[string]part{
 		if err := s.checkRunner(); err != nil {
 			return err
 		}
+		network, err := s.network()
+		if err != nil {
+			return err
+		}
 		return toolrunner.Run(ctx, env, toolrunner.Options{
-			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
+			Network: network,
+			Slots:   s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
 		})
 	},
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
@@ -176,6 +186,24 @@ func (s *Settings) checkRunner() error {
 		}
 	}
 	return nil
+}
+
+// network is what the tool runner lets runs reach.
+func (s *Settings) network() (egress.Options, error) {
+	opts := egress.Options{Allow: s.allowNetwork, Registries: map[string][]string{}}
+	for _, entry := range s.allowNetwork {
+		if err := runfile.CheckAllowed(entry); err != nil {
+			return opts, fmt.Errorf("--allow-network: %w", err)
+		}
+	}
+	for _, text := range s.registries {
+		name, bases, err := egress.ParseRegistry(text)
+		if err != nil {
+			return opts, fmt.Errorf("--registry: %w", err)
+		}
+		opts.Registries[name] = bases
+	}
+	return opts, nil
 }
 
 func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
@@ -262,6 +290,7 @@ func New(g *app.Global) *cobra.Command {
 		Long:  "Run chosen services, or the built-in policy, the reference trainer and the gateway for harnesses: " + fmt.Sprint(partNames()) + ".",
 		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
   rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
+  rondo service toolrunner --allow-network pypi,npm --registry pypi=https://mirror.example.org/simple/ --nats nats://nats:4222 --store /srv/rondo
   rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, names []string) error {
 			return cobra.OnlyValidArgs(cmd, currentNames(names))

@@ -66,7 +66,9 @@ func TestHostileRollout(t *testing.T) {
 		batches: []inBatch{{evil, 1, ""}, {evil, 1, evil}},
 		rollout: events.Rollout{
 			Failed: &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
-			Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}}},
+			Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
+				Requests: 9, Refused: 1, Fetches: []events.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
+			}}},
 		},
 		trajectory: &storage.Trajectory{Rollout: "g000001-0", Task: evil, StopReason: evil, Messages: []storage.Message{
 			{Role: "user" + evil, Name: evil, Content: evil}, {Role: "tool", Name: evil, Content: evil},
@@ -208,5 +210,30 @@ func harmless(t *testing.T, text, allowed string) {
 	}
 	if !utf8.ValidString(text) {
 		t.Fatalf("%.200q is not UTF-8", text)
+	}
+}
+
+// TestNetworkOfATurn shows the first requests, every refusal, and where the rest is.
+func TestNetworkOfATurn(t *testing.T) {
+	use := &events.NetworkUse{Requests: 30, Refused: 1, Received: 3 << 20, Sent: 10, All: &storage.Ref{Key: "blobs/x"}}
+	for range networkHead + 2 {
+		use.Fetches = append(use.Fetches, events.Fetch{Method: "GET", URL: "/pypi/simple/a/", Status: 200, Bytes: 2048, SHA256: strings.Repeat("a", 64), Kept: true})
+	}
+	use.Fetches = append(use.Fetches, events.Fetch{Method: "CONNECT", URL: "evil.example.com:443", Refused: "not allowed"})
+	var text strings.Builder
+	for _, row := range networkRows(use, false) {
+		for _, span := range row {
+			text.WriteString(span.Text)
+		}
+		text.WriteString("\n")
+	}
+	want := "network: 30 requests, 3.0 MiB received, 10 B sent, 1 refused\n" +
+		strings.Repeat("  ↓ GET /pypi/simple/a/  200 · 2.0 KiB · aaaaaaaaaaa… · kept\n", networkHead) +
+		"  ✗ CONNECT evil.example.com:443  not allowed\n  and 25 more: blobs/x\n"
+	if text.String() != want {
+		t.Errorf("%s\nwant\n%s", text.String(), want)
+	}
+	if networkRows(nil, true) != nil {
+		t.Error("a turn without a network shows one")
 	}
 }

@@ -174,6 +174,7 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	}
 	calls, left := export.PairCalls(export.Calls(m), answers, shown.rollout.Tools[int(m.Turn)].Results)
 	s.calls(calls, o.full)
+	s.Print(networkRows(shown.rollout.Tools[int(m.Turn)].Network, o.full)...)
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}

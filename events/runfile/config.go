@@ -82,6 +82,8 @@ type RunConfig struct {
 	Features []string `json:"features,omitempty" yaml:"features"`
 	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
 	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
+	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
+	Network *Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
 	Repositories []string   `json:"repositories,omitempty" yaml:"repositories"`
 	Log          Log        `json:"log,omitzero" yaml:"log"`
@@ -152,6 +154,8 @@ type TaskSpec struct {
 	ImageID string `json:"image_id,omitempty"`
 	// Labels are those that a tool runner must have.
 	Labels []string `json:"labels,omitempty"`
+	// Network is the most that the task wants of the run's network: nothing where it allows nothing. nil is all that the run allows.
+	Network *Network `json:"network,omitempty"`
 	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
 	Protected []string `json:"protected,omitempty"`
 	// Deterministic are command lines whose answer follows from the workspace and the shell alone: where nothing but them and file tools has
@@ -296,6 +300,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
+	errs = append(errs, c.Network.validate()...)
 	errs = append(errs, c.validateRepositories()...)
 	errs = append(errs, c.Log.validate()...)
 	return errors.Join(append(errs, c.validateTasks()...)...)
@@ -337,8 +342,10 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(t.AgentTimeout >= 0, "agent_timeout %s: must not be negative", time.Duration(t.AgentTimeout))
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
 		t.validateNeeds(check)
+		err := c.checkNetworkOf(t)
+		check(err == nil, "%v", err)
 		t.ValidateSteps(check)
-		err := CheckDeterministic(t.Deterministic)
+		err = CheckDeterministic(t.Deterministic)
 		check(err == nil, "deterministic: %v", err)
 		err = t.Snapshot.Validate()
 		check(err == nil, "snapshot: %v", err)

@@ -44,6 +44,8 @@ type Tooling struct {
 	Servers []ToolServer `json:"servers,omitempty" yaml:"servers"`
 	// Cache lets the answers of read-only tools be used again where nothing has changed; nil is true.
 	Cache *bool `json:"cache,omitempty" yaml:"cache"`
+	// CommandTimeout bounds one shell command; 0 is a minute. Limits.Timeout must leave time for it: tools may use half of that.
+	CommandTimeout Duration `json:"command_timeout,omitempty" yaml:"command_timeout"`
 }
 
 // AddedTool is a tool of the run's own: a program in the sandbox, which gets the arguments as JSON on its standard input.
@@ -66,6 +68,7 @@ const (
 	maxToolText     = 4 << 10
 	maxToolCommand  = 64
 	maxToolTimeout  = 10 * time.Minute
+	maxCommandTime  = time.Hour
 	maxToolWordSize = 4 << 10
 )
 
@@ -114,6 +117,8 @@ func (c *RunConfig) validateTools() (errs []error) {
 	if set == nil {
 		return errs
 	}
+	wall := time.Duration(t.CommandTimeout)
+	check(wall >= 0 && wall <= maxCommandTime, "command_timeout %s: must be 0 to %s", wall, maxCommandTime)
 	for i, name := range t.Only {
 		check(slices.Contains(set, name), "only: there is no %.80q in the set, only %v", name, set)
 		check(!slices.Contains(t.Only[:i], name), "only: %.80q appears twice", name)

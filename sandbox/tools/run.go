@@ -84,6 +84,7 @@ type work struct {
 	state   *events.ToolState
 	memory  memory
 	until   time.Time
+	wall    time.Duration
 }
 
 // runner executes a call; its error is of the infrastructure.
@@ -132,7 +133,7 @@ func orEmpty(arguments string) string {
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
 // are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
-	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), until: shared.Until}
+	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), until: shared.Until, wall: s.wall}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1

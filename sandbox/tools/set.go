@@ -1,21 +1,25 @@
 package tools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // Set is the tools that a run's agents have, in a fixed order, as it is part of every prompt.
 type Set struct {
 	tools []tool
+	wall  time.Duration // of one shell command; 0 is the sandbox's
 }
 
 // NewSet gives a run's tools. The configuration must be valid.
 func NewSet(cfg runfile.RunConfig) (*Set, error) {
-	s := &Set{}
+	s := &Set{wall: time.Duration(cfg.Tools.CommandTimeout)}
 	for _, name := range cfg.Tools.Named() {
 		if name == SearchTool && !cfg.Has(runfile.FeatureCodebaseSearch) {
 			continue
@@ -29,6 +33,10 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 			return nil, fmt.Errorf("tools: there is no %q", name)
 		}
 		t.key, t.Name = key, cfg.Tools.Called(name)
+		if name == "run_terminal_cmd" {
+			t.Limits.Time = cmp.Or(s.wall, sandbox.DefaultWall)
+			t.Description = describeNetwork(t.Description, cfg.Network)
+		}
 		if err := t.learnArguments(); err != nil {
 			return nil, fmt.Errorf("tools: %s: %w", name, err)
 		}
@@ -51,6 +59,21 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 		}
 	}
 	return s, nil
+}
+
+// describeNetwork tells the model what commands can reach.
+func describeNetwork(description string, network *runfile.Network) string {
+	allowed := network.Allowed()
+	if len(allowed) == 0 {
+		return description
+	}
+	const most = 20
+	list := strings.Join(allowed[:min(len(allowed), most)], ", ")
+	if len(allowed) > most {
+		list += fmt.Sprintf(" and %d more", len(allowed)-most)
+	}
+	return strings.Replace(description, "a terminal, network or input", "a terminal or input", 1) +
+		" Of the network it can reach these alone, through a proxy that is set up: " + list + "."
 }
 
 // learnArguments reads the names of a tool's arguments out of its schema.

@@ -52,9 +52,10 @@ func (s *Sets) Of(cfg runfile.RunConfig) (*Set, error) {
 // digest names what a set is made of: of a configuration, which may have thousands of tasks, only its tools.
 func digest(cfg runfile.RunConfig) (key [sha256.Size]byte, err error) {
 	text, err := json.Marshal(struct {
-		Tools  any
-		Search bool
-	}{cfg.Tools, cfg.Has(runfile.FeatureCodebaseSearch)})
+		Tools   any
+		Search  bool
+		Network []string
+	}{cfg.Tools, cfg.Has(runfile.FeatureCodebaseSearch), cfg.Network.Allowed()})
 	if err != nil {
 		return key, fmt.Errorf("tools: %w", err)
 	}

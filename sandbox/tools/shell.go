@@ -49,7 +49,7 @@ func continueShell(ctx context.Context, w *work, a terminalArguments) (observati
 		atEnd = ""
 	}
 	argv := append([]string{"/bin/sh", "-c", anyShell, goOn, a.Command, before.Dir, before.Env["OLDPWD"], atEnd}, before.Unset...)
-	seen, err := runCommand(ctx, w, sandbox.Command{Argv: argv, Env: before.Env, Background: a.IsBackground})
+	seen, err := runCommand(ctx, w, sandbox.Command{Argv: argv, Env: before.Env, Background: a.IsBackground, Wall: w.wall})
 	if err != nil || a.IsBackground {
 		return seen, err
 	}

@@ -21,7 +21,7 @@ func runTerminalCommand(ctx context.Context, w *work, a terminalArguments) (obse
 	if refused := refusedCommand(a); refused != nil {
 		return *refused, nil
 	}
-	return runCommand(ctx, w, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command}, Background: a.IsBackground})
+	return runCommand(ctx, w, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command}, Background: a.IsBackground, Wall: w.wall})
 }
 
 // refusedCommand says why a command cannot be run, nil where it can.

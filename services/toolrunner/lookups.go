@@ -26,6 +26,7 @@ type origin struct {
 	Isolation  string
 	Filesystem string
 	Redacted   bool
+	Network    []string `json:",omitempty"` // what the run allows
 }
 
 // lookups lets a turn's calls be answered by what the same calls answered before in the run.
@@ -44,7 +45,7 @@ func (s *Service) known(ctx context.Context, cfg runfile.RunConfig, set *tools.S
 	}
 	m := &lookups{cache: s.cache, run: r.Run, origin: origin{
 		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir, Toolchains: task.Toolchains,
-		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(runfile.FeatureRedactSecrets),
+		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(runfile.FeatureRedactSecrets), Network: cfg.Network.Allowed(),
 	}, root: func(ctx context.Context) (string, error) { return s.searcher.root(ctx, task) }}
 	known := &tools.Cache{Effect: tools.Nothing, Deterministic: task.Deterministic, Settled: true, Answer: m.answer}
 	for _, turn := range r.Turns[:len(r.Turns)-1] {

@@ -45,7 +45,7 @@ func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfil
 	if !fault.Unclear(err) || r.Tries+1 < cfg.Limits.Tries {
 		return false
 	}
-	box, err := restore(ctx, s.held.store, s.opts, task, r.ID, r.Workspace())
+	box, err := restore(ctx, s.held.store, s.opts, task, r.ID, r.Workspace(), nil)
 	if err != nil {
 		return false
 	}

@@ -16,5 +16,5 @@ func Open(ctx context.Context, store storage.Store, opts Options, task runfile.T
 	if err != nil {
 		return nil, err
 	}
-	return restore(ctx, store, opts, task, r.ID, workspace)
+	return restore(ctx, store, opts, task, r.ID, workspace, nil)
 }

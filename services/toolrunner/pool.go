@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
@@ -56,6 +57,7 @@ func stateAfter(turn int, workspace *storage.Ref) state {
 type leased struct {
 	*sandbox.Sandbox
 	servers *toolserver.Sessions
+	proxy   *egress.Proxy // nil without a network
 	key     string
 	left    state
 	idle    time.Time
@@ -66,13 +68,14 @@ type leased struct {
 type pool struct {
 	store   storage.Store
 	opts    Options
+	gateway *egress.Gateway
 	endings *endings
 	mu      sync.Mutex
 	boxes   map[string]*leased
 }
 
-func newPool(log *eventlog.Log, logger *slog.Logger, opts Options) *pool {
-	h := &pool{store: log.Store(), opts: opts, boxes: map[string]*leased{}}
+func newPool(log *eventlog.Log, logger *slog.Logger, opts Options, gateway *egress.Gateway) *pool {
+	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{}}
 	h.endings = newEndings(log, logger, h.release)
 	return h
 }
@@ -80,7 +83,7 @@ func newPool(log *eventlog.Log, logger *slog.Logger, opts Options) *pool {
 // take returns the rollout's sandbox with its workspace as the log has it: the held one when that is up to date,
 // else a new one. The held one is not when another runner went on with the rollout in the meantime, or did the
 // same turn with another result and was faster, or when a step of the task has brought files into the workspace.
-func (h *pool) take(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
+func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
 	key, before := r.Run+"/"+r.ID, stateOf(r)
 	if b := h.pop(key); b != nil {
 		if b.left == before {
@@ -88,26 +91,30 @@ func (h *pool) take(ctx context.Context, task runfile.TaskSpec, r *events.Rollou
 		}
 		b.end()
 	}
-	sb, err := restore(ctx, h.store, h.opts, task, r.ID, r.Workspace())
+	way := wayOut(h.gateway, cfg, task, r)
+	sb, err := restore(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
 	if err != nil {
 		return nil, err
 	}
+	proxy := way.serve(sb)
 	unwatch := h.endings.watch(r.Run, r.Tail)
 	servers := h.opts.sessions(sb, r.Run)
-	return &leased{Sandbox: sb, servers: servers, key: key, left: before, end: func() {
+	return &leased{Sandbox: sb, servers: servers, proxy: proxy, key: key, left: before, end: func() {
 		unwatch()
 		servers.Close()
+		proxy.Close()
 		sb.Close()
 	}}, nil
 }
 
-// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none.
-func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (*sandbox.Sandbox, error) {
+// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none, with a way to the network, nil for none.
+func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, error) {
 	boxes, err := tasks.SandboxesOf(ctx, task, opts.ToolchainCache, opts.AllowInsecure)
 	if err != nil {
 		return nil, err
 	}
 	spec := boxes.Agent(rollout)
+	way.describe(&spec)
 	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) ([]byte, error) {
 		data, err := storage.GetBlob(ctx, store, task.Snapshot)
 		if err != nil {

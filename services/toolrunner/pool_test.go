@@ -38,7 +38,7 @@ func TestSandboxesEndWithTheirRollouts(t *testing.T) {
 func TestMemoryDoesNotGrow(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
-	h := newPool(log, slog.New(slog.DiscardHandler), Options{})
+	h := newPool(log, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended atomic.Int64
 	const rollouts = 200
 	for i := range rollouts {
@@ -62,7 +62,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 func TestRunThatIsDeleted(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
-	h := newPool(log, slog.New(slog.DiscardHandler), Options{})
+	h := newPool(log, slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended atomic.Bool
 	unwatch := h.endings.watch("r", 1)
 	h.put(&leased{key: "r/x", end: func() { unwatch(); ended.Store(true) }})
@@ -83,7 +83,7 @@ func TestRunThatIsDeleted(t *testing.T) {
 
 // TestTheLongestIdleMakesRoom fills the held sandboxes beyond their bound.
 func TestTheLongestIdleMakesRoom(t *testing.T) {
-	h := newPool(natstest.Log(t), slog.New(slog.DiscardHandler), Options{})
+	h := newPool(natstest.Log(t), slog.New(slog.DiscardHandler), Options{}, nil)
 	var ended []string
 	for i := range DefaultCapacity + 2 {
 		key := fmt.Sprint(i)

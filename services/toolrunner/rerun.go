@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
@@ -49,7 +50,11 @@ func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.Run
 	if err != nil {
 		return found, err
 	}
-	a := &rerun{store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
+	gateway, err := egress.New(log.Store(), egress.Options{})
+	if err != nil {
+		return found, err
+	}
+	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: log.Store(), opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
 	defer a.end()
 	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
 		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {
@@ -92,6 +97,7 @@ type rerun struct {
 	box     *repeating       // with this workspace, nil where one has to be made
 
 	searcher *searcher
+	way      *way // to what the run has kept
 }
 
 func (a *rerun) end() {
@@ -105,10 +111,12 @@ func (a *rerun) end() {
 type repeating struct {
 	*sandbox.Sandbox
 	servers *toolserver.Sessions
+	proxy   *egress.Proxy
 }
 
 func (r *repeating) end() {
 	r.servers.Close()
+	r.proxy.Close()
 	r.Close()
 }
 
@@ -149,11 +157,11 @@ func (a *rerun) turn(ctx context.Context, turn events.TurnSampled, recorded even
 func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled, recorded events.ToolsCompleted) (t attempt, err error) {
 	t.box = box
 	if box == nil {
-		sb, err := restore(ctx, a.store, a.opts, a.task, a.rollout, a.before)
+		sb, err := restore(ctx, a.store, a.opts, a.task, a.rollout, a.before, a.way)
 		if err != nil {
 			return t, err
 		}
-		t.box = &repeating{sb, a.opts.sessions(sb, a.run)}
+		t.box = &repeating{sb, a.opts.sessions(sb, a.run), a.way.serve(sb)}
 	}
 	state := a.state
 	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task), Servers: t.box.servers.Call, State: &state}, a.inside(turn))
@@ -172,6 +180,9 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 	inside := slices.DeleteFunc(slices.Clone(recorded.Results), func(r events.ToolResult) bool { return a.set.Outside(tools.Call{Name: r.Name}) })
 	t.changed = append(compareResults(inside, results), workspace...)
 	t.changed = append(t.changed, compareState(recorded.State, state.OrNil())...)
+	for _, missing := range t.box.proxy.Missing() {
+		t.changed = append(t.changed, pipeline.NewChanged("network", "", missing))
+	}
 	for i := range t.changed {
 		t.changed[i].Rollout, t.changed[i].Turn = a.rollout, &turn.Turn
 	}

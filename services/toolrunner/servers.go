@@ -47,7 +47,7 @@ func listTools(ctx context.Context, store storage.Store, opts Options, run strin
 			return nil, fmt.Errorf("server %s: no task of the run has a sandbox that can start it", server.Name)
 		}
 		var err error
-		if sb, err = restore(ctx, store, opts, tasks[0], "tools", nil); err != nil {
+		if sb, err = restore(ctx, store, opts, tasks[0], "tools", nil, nil); err != nil {
 			return nil, fmt.Errorf("server %s: %w", server.Name, err)
 		}
 		defer sb.Close()

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
@@ -39,6 +40,8 @@ type Options struct {
 	ToolchainCache string
 	// Keys are what servers of tools outside of the sandbox are shown: those that are for their URLs.
 	Keys fleet.Keys
+	// Network is what runs may ask for of the network, and where registries are.
+	Network egress.Options
 	// Snapshots holds unpacked snapshots that sandboxes share; nil gives each a copy.
 	Snapshots *sandbox.Snapshots
 }
@@ -93,9 +96,14 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, sandbox.SnapshotBytes); err != nil {
 		return nil, err
 	}
+	opts.Network.Scratch = env.Dir
+	gateway, err := egress.New(env.Log.Store(), opts.Network)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
-		log: env.Log, opts: opts, runner: runner, held: newPool(env.Log, env.Logger, opts), heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		log: env.Log, opts: opts, runner: runner, held: newPool(env.Log, env.Logger, opts, gateway), heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 
@@ -163,7 +171,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 // work runs the turn's calls and stores the workspace's change. With an error it tells the kind of the sandbox, where there was one.
 func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (done events.ToolsCompleted, err error) {
 	last := r.LastTurn()
-	box, err := s.held.take(ctx, task, r)
+	box, err := s.held.take(ctx, cfg, task, r)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
@@ -211,6 +219,9 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		s.redacted.WithLabelValues(rule).Add(float64(n))
 	}
 	done.Results, done.Redacted, done.State = results, redacted, state.OrNil()
+	if done.Network, err = fetched(ctx, cfg, box.proxy); err != nil {
+		return done, err
+	}
 	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox, known != nil); err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if class := fault.Of(err); class != "" && ctx.Err() == nil {
@@ -270,7 +281,7 @@ func newLookupsCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) 
 
 // class names the cause of a failed try.
 func class(err error) string {
-	if errors.Is(err, sandbox.ErrIsolation) {
+	if errors.Is(err, sandbox.ErrIsolation) || errors.Is(err, sandbox.ErrProxy) {
 		return events.ClassIsolation
 	}
 	if errors.Is(err, toolserver.ErrUnreachable) {

@@ -104,6 +104,8 @@ var guarantees = []struct {
 		{"The memory limit counts shared memory, page tables, pipes and sockets, with control groups and without.", names("TestMemoryThatIsNoProcesss TestMemoryLimit TestMemoryLimitByPolling")},
 		{"A killed owner of sandboxes leaves no process, mount, control group or folder, and nobody else's are touched.", names("TestKilledOwnerLeavesNothing TestOwnersReapFromTimeToTime TestForeignOwners")},
 		{"A run's tools never run under less isolation than the run demands.", names("TestInfrastructureThatFails")},
+		{"A sandbox reaches nothing outside but what its run, its task and the operator of its tool runner allow, and no private address but that of a registry's mirror.", names("TestProxyIsTheOnlyWayOut TestNoProxyUnlessAsked TestProxyNeedsNamespaces TestRefusals TestRegistriesThatAreNotAllowed TestRebinding TestOwnAddress TestHostileBytes TestTunnelIsForItsHost TestTaskWantsNoNetwork TestTaskAsksForLess")},
+		{"A run sees a package registry's answer as it was first fetched, and a replay fetches nothing.", names("TestKeptAnswers TestChangedAnswer TestPackagesInstall TestNetworkOfARollout")},
 		{"File tools read and write nothing by way of `/proc`, and a sandbox sees nothing of the host's kernel and devices there.", names("TestFileToolsDoNotLookIntoProc TestHostsProc")},
 	}},
 	{"Outsiders and users", []guarantee{

@@ -155,6 +155,11 @@ func (a *agent) start() error {
 			return fmt.Errorf("offer the command %s: %w", CallName, err)
 		}
 	}
+	if a.boot.Proxy {
+		if err := offerProxy(a.linkSocket()); err != nil {
+			return fmt.Errorf("listen for its owner's proxy: %w", err)
+		}
+	}
 	a.scapegoat = newScapegoat()
 	if err := a.seal(); err != nil {
 		return err

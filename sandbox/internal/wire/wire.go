@@ -76,10 +76,18 @@ type Boot struct {
 	// LinkEnv is the environment of the commands that a LinkServer runs. Withheld are the caller's own variables: the server does not take them
 	// over while they have these values.
 	LinkEnv, Withheld map[string]string `json:",omitempty"`
+	// Proxy asks for a socket that listens at ProxyAddress inside and is handed to the owner. The last of Files is the way to hand it over.
+	Proxy bool `json:",omitempty"`
 	// Files are the descriptors that came ahead of this: those of a workspace that the owner has mounted over a snapshot which others
-	// use, too, and the socket of a link. Either can be missing.
+	// use, too, and the socket of a link or of the proxy. Either can be missing.
 	Files []int `json:"-"`
 }
+
+// ProxyHost and ProxyPort are where a sandbox's programs reach its owner's proxy. The port is one that they cannot listen at themselves.
+var ProxyHost = [4]byte{127, 0, 0, 1}
+
+// ProxyPort is the port of ProxyHost.
+const ProxyPort = 888
 
 // Sides of a link between two sandboxes.
 const (

@@ -1,0 +1,92 @@
+package toolrunner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/redact"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/egress"
+)
+
+// way is a rollout's way to the network; nil is none.
+type way struct {
+	gateway *egress.Gateway
+	session egress.Session
+}
+
+// wayOut is what a rollout of a task may reach; nil where the run or the task wants nothing.
+func wayOut(gateway *egress.Gateway, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) *way {
+	if cfg.Network == nil || len(cfg.Network.Allow) == 0 || task.Network != nil && len(task.Network.Allow) == 0 {
+		return nil
+	}
+	session := egress.Session{Run: r.Run, Network: cfg.Network, Task: task.Network}
+	for _, done := range r.Tools {
+		if done.Network != nil {
+			session.Used += done.Network.Received + done.Network.Sent
+		}
+	}
+	return &way{gateway, session}
+}
+
+// replayed is the way of a rollout that runs again: to what the run has kept.
+func (w *way) replayed(r *events.Rollout) *way {
+	if w == nil {
+		return nil
+	}
+	session := w.session
+	session.Replay, session.Used, session.Refused = true, 0, map[string]string{}
+	for _, done := range r.Tools {
+		if done.Network == nil {
+			continue
+		}
+		for _, fetch := range done.Network.Fetches {
+			if fetch.Refused != "" {
+				session.Refused[fetch.URL] = fetch.Refused
+			}
+		}
+	}
+	return &way{w.gateway, session}
+}
+
+// describe gives a sandbox the way, and its programs the settings to find it.
+func (w *way) describe(spec *sandbox.Spec) {
+	if w == nil {
+		return
+	}
+	spec.Proxy = true
+	maps.Copy(spec.Env, egress.Env(sandbox.ProxyAddress, func(registry string) bool { return w.gateway.Registry(w.session, registry) }))
+}
+
+// serve opens the way of a sandbox; nil, which can be closed, without one.
+func (w *way) serve(sb *sandbox.Sandbox) *egress.Proxy {
+	if w == nil {
+		return nil
+	}
+	return w.gateway.Serve(sb.ProxyListener(), w.session)
+}
+
+// fetched is what a rollout's programs asked of the network since the turn before, without secrets where the run wants that.
+func fetched(ctx context.Context, cfg runfile.RunConfig, proxy *egress.Proxy) (*events.NetworkUse, error) {
+	if proxy == nil {
+		return nil, nil
+	}
+	var mask func(string) string
+	if cfg.Has(runfile.FeatureRedactSecrets) {
+		mask = func(text string) string {
+			found, err := redact.Find(ctx, text)
+			if err != nil {
+				return events.Unsearched
+			}
+			return redact.Mask(text, found)
+		}
+	}
+	use, err := proxy.Take(ctx, mask)
+	if err != nil {
+		return nil, fmt.Errorf("list what was fetched: %w", err)
+	}
+	return use, nil
+}
