@@ -361,6 +361,10 @@ func TestAnotherBase(t *testing.T) {
 	if _, err := apply(t, versions[1], deltas[1], filepath.Join(t.TempDir(), "v")); !errors.Is(err, delta.ErrBase) {
 		t.Errorf("a delta on what it leads to: %v", err)
 	}
+	var b bytes.Buffer
+	if err := delta.Fold(t.Context(), &b, open(t, deltas[1]), open(t, deltas[0])); !errors.Is(err, delta.ErrBase) {
+		t.Errorf("a fold in the wrong order: %v", err)
+	}
 	dir := t.TempDir()
 	if _, err := apply(t, versions[0], deltas[1], dir); !errors.Is(err, storage.ErrExists) {
 		t.Errorf("a folder that exists: %v", err)
