@@ -120,8 +120,7 @@ func readConfig(folder *node) (*config, error) {
 	}
 	cfg := &config{}
 	err = toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(cfg)
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for _, e := range unknown.Errors {
 			cfg.unknown = append(cfg.unknown, strings.Join(e.Key(), "."))
 		}

@@ -111,8 +111,8 @@ var fields = []struct{ key, verdict, text string }{
 
 // keysOf are the keys that config declares, as they stand in task.toml.
 func keysOf(t reflect.Type, prefix string) (keys []string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
+		f := f
 		tag, inner := f.Tag.Get("toml"), f.Type
 		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()

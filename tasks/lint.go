@@ -174,8 +174,7 @@ func (p *prover) score(ctx context.Context, step provedStep, changes []byte, wan
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
 	if err != nil {
 		attempt.Error, attempt.Class = err.Error(), verifier.ClassSandbox
-		var failed *verifier.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*verifier.Error](err); ok {
 			attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
 		}
 		return attempt, nil

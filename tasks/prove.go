@@ -116,8 +116,7 @@ func (p *prover) begin(ctx context.Context, step provedStep, changes []byte) ([]
 // notBegun is an attempt that came to a step which cannot begin.
 func notBegun(step provedStep, err error) Attempt {
 	attempt := Attempt{Class: "healthcheck", Error: inStep(step, err.Error()), cause: err}
-	var failed *verifier.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*verifier.Error](err); ok {
 		attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
 		attempt.Error = strings.TrimSpace(err.Error() + ": " + attempt.Log)
 	}

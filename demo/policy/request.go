@@ -137,8 +137,7 @@ func (r *completionRequest) prompt() Prompt {
 
 // refuse answers a wrong request as OpenAI does.
 func refuse(w http.ResponseWriter, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		refuseWith(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit))
 		return
 	}

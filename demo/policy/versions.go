@@ -89,8 +89,7 @@ func (p *pinned) model(ctx context.Context, name, policy string, version int64) 
 
 // refuseModel answers why nothing answers to a model's name. A store that cannot be read may be readable soon.
 func refuseModel(w http.ResponseWriter, err error) {
-	var unknown unknownModel
-	if errors.As(err, &unknown) {
+	if _, ok := errors.AsType[unknownModel](err); ok {
 		refuseWith(w, http.StatusNotFound, err.Error())
 		return
 	}
