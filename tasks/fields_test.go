@@ -217,9 +217,9 @@ func without(key, text string) *Task {
 func plain(t *Task) Task {
 	p := *t
 	p.Snapshot, p.Tests, p.Solution, p.config, p.Warnings = nil, nil, nil, nil, nil
-	p.Steps = slices.Clone(p.Steps)
-	for i := range p.Steps {
-		p.Steps[i].Tests, p.Steps[i].Solution = nil, nil
+	p.Stages = slices.Clone(p.Stages)
+	for i := range p.Stages {
+		p.Stages[i].Tests, p.Stages[i].Solution = nil, nil
 	}
 	return p
 }
