@@ -116,12 +116,12 @@ func goodRun(t *testing.T) *tape {
 		p.state(events.GroupCompletedType, g.id, "0", events.GroupCompleted{Task: "t", Estimator: "reinforce_plus_plus", Members: members, Mean: 0.5})
 	}
 	p.state(events.RolloutInvalidatedType, "g000002-2", "0", events.RolloutInvalidated{Reason: "leaked"})
-	p.annotate("g000001-0", events.RolloutAnnotated{Turn: number(1), Start: number(1), Reward: number(2.), Text: "well seen"})
-	p.annotate("g000001-0", events.RolloutAnnotated{Turn: number(7), Reward: number(1.), Text: "of no turn"})
+	p.annotate("g000001-0", events.RolloutAnnotated{Turn: new(1), Start: new(1), Reward: new(2.), Text: "well seen"})
+	p.annotate("g000001-0", events.RolloutAnnotated{Turn: new(7), Reward: new(1.), Text: "of no turn"})
 	p.annotate("g000001-1", events.RolloutAnnotated{Text: "of the rollout"})
 	p.feed(cfg, 0)
 	p.feed(cfg, 1)
-	p.annotate("g000001-1", events.RolloutAnnotated{Turn: number(0), Reward: number(9.), Text: "too late"})
+	p.annotate("g000001-1", events.RolloutAnnotated{Turn: new(0), Reward: new(9.), Text: "too late"})
 	p.state(events.BatchConsumedType, "f", "1", events.BatchConsumed{Step: 1})
 	p.fork("g000001-0", "g000003")
 	p.steps("g000004")
@@ -151,8 +151,6 @@ func (p *tape) steps(group string) {
 	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
 	p.state(events.StepFinishedType, id, "1", events.StepFinished{Step: 1, Turns: 2, StopReason: events.StopFinished})
 }
-
-func number[T any](v T) *T { return &v }
 
 func (p *tape) annotate(rollout string, a events.RolloutAnnotated) {
 	p.state(events.RolloutAnnotatedType, rollout, events.Ordinal(len(p.log)), a)

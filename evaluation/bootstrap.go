@@ -118,21 +118,21 @@ func means(columns [][]float64, o Options) []Estimate {
 	return estimates
 }
 
-// sameOnAll is the interval of a mean of values in [least, most] where all n tasks have the same value, of which a
+// sameOnAll is the interval of a mean of values in [least, 1] where all n tasks have the same value, of which a
 // bootstrap would make a point. If a part q of all tasks did otherwise, n tasks would hide it with probability (1−q)ⁿ;
 // the interval has the largest q for which that is not below (1−confidence)/2, with the values of these tasks
 // at the bounds. It is Clopper and Pearson's interval (1934, Biometrika 26:404) where all tasks pass, or none.
-func sameOnAll(value, least, most float64, n int, o Options) Estimate {
+func sameOnAll(value, least float64, n int, o Options) Estimate {
 	q := 1 - math.Pow((1-o.Confidence)/2, 1/float64(n))
-	return Estimate{Value: value, Low: (1-q)*value + q*least, High: (1-q)*value + q*most}
+	return Estimate{Value: value, Low: (1-q)*value + q*least, High: (1-q)*value + q}
 }
 
-// boundedMeans are [means] of values in [least, most].
-func boundedMeans(columns [][]float64, least, most float64, o Options) []Estimate {
+// boundedMeans are [means] of values in [least, 1].
+func boundedMeans(columns [][]float64, least float64, o Options) []Estimate {
 	estimates := means(columns, o)
 	for c, column := range columns {
 		if agree(column) {
-			estimates[c] = sameOnAll(column[0], least, most, len(column), o)
+			estimates[c] = sameOnAll(column[0], least, len(column), o)
 		}
 	}
 	return estimates

@@ -47,7 +47,7 @@ func TestCoverage(t *testing.T) {
 				}
 			}
 			o := Options{Confidence: 0.95, Resamples: 400, Seed: int64(evaluation)}
-			if e := boundedMeans([][]float64{values}, 0, 1, o)[0]; e.Low-1e-9 <= truth && truth <= e.High+1e-9 {
+			if e := boundedMeans([][]float64{values}, 0, o)[0]; e.Low-1e-9 <= truth && truth <= e.High+1e-9 {
 				hits++
 			}
 			if c.percentiles == 0 {
@@ -153,16 +153,16 @@ func TestQuantilesOfTables(t *testing.T) {
 func TestSameOnAll(t *testing.T) {
 	o := Options{Confidence: 0.95, Resamples: 1000}
 	ones, zeros := slices.Repeat([]float64{1}, 10), make([]float64, 10)
-	if e := boundedMeans([][]float64{ones}, 0, 1, o)[0]; math.Abs(e.Low-0.6915) > 5e-5 || e.High != 1 || e.Value != 1 {
+	if e := boundedMeans([][]float64{ones}, 0, o)[0]; math.Abs(e.Low-0.6915) > 5e-5 || e.High != 1 || e.Value != 1 {
 		t.Errorf("10 of 10: %+v", e)
 	}
-	if e := boundedMeans([][]float64{zeros}, 0, 1, o)[0]; math.Abs(e.High-0.3085) > 5e-5 || e.Low != 0 || e.Value != 0 {
+	if e := boundedMeans([][]float64{zeros}, 0, o)[0]; math.Abs(e.High-0.3085) > 5e-5 || e.Low != 0 || e.Value != 0 {
 		t.Errorf("0 of 10: %+v", e)
 	}
-	if e := boundedMeans([][]float64{zeros}, -1, 1, o)[0]; math.Abs(e.High-0.3085) > 5e-5 || e.Low != -e.High {
+	if e := boundedMeans([][]float64{zeros}, -1, o)[0]; math.Abs(e.High-0.3085) > 5e-5 || e.Low != -e.High {
 		t.Errorf("10 differences of 0: %+v", e)
 	}
-	if e := boundedMeans([][]float64{{0.5}}, 0, 1, o)[0]; math.Abs(e.Low-0.0125) > 1e-9 || math.Abs(e.High-0.9875) > 1e-9 {
+	if e := boundedMeans([][]float64{{0.5}}, 0, o)[0]; math.Abs(e.Low-0.0125) > 1e-9 || math.Abs(e.High-0.9875) > 1e-9 {
 		t.Errorf("one task says next to nothing: %+v", e)
 	}
 }

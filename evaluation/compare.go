@@ -97,7 +97,7 @@ func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error)
 			c.Notes = append(c.Notes, fmt.Sprintf("pass@%d is of %d of %d tasks: the others have fewer scored attempts of one", k, len(enough), len(pairs)))
 		}
 		d, differences := difference(enough, func(t *task) float64 { return t.passAt(k) }, o)
-		d.K, d.Difference = k, boundedMeans([][]float64{differences}, -1, 1, o)[0]
+		d.K, d.Difference = k, boundedMeans([][]float64{differences}, -1, o)[0]
 		c.PassAt = append(c.PassAt, d)
 		c.tooFew(d, o)
 		c.disagree(d, o)

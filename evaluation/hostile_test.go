@@ -81,7 +81,7 @@ var code = regexp.MustCompile("`[^`]*`")
 // outline of Markdown is how many lines it has and how many bars each, whatever stands in its cells; and no unescaped markup.
 func outline(markdown []byte) string {
 	var bars []string
-	for _, line := range strings.Split(string(markdown), "\n") {
+	for line := range strings.SplitSeq(string(markdown), "\n") {
 		line = code.ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("|", strings.Count(s, "|")) })
 		n, markup := 0, 0
 		for i := range len(line) {

@@ -3,6 +3,7 @@ package evaluation
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -143,8 +144,8 @@ func (p *plot) curve(of int, at []float64, estimates []Estimate) {
 		fmt.Fprintf(&line, "%g,%g ", x, p.Y.at(e.Value))
 		fmt.Fprintf(&upper, "%g,%g ", x, p.Y.at(e.High))
 	}
-	for i := len(estimates) - 1; i >= 0; i-- {
-		fmt.Fprintf(&lower, "%g,%g ", p.X.at(at[i]), p.Y.at(estimates[i].Low))
+	for i, estimate := range slices.Backward(estimates) {
+		fmt.Fprintf(&lower, "%g,%g ", p.X.at(at[i]), p.Y.at(estimate.Low))
 	}
 	p.Lines = append(p.Lines, shape{series(of), strings.TrimSpace(line.String())})
 	p.Bands = append(p.Bands, shape{series(of), strings.TrimSpace(upper.String() + lower.String())})

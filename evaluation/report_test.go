@@ -111,7 +111,7 @@ func TestMarkdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	columns := 0
-	for _, line := range strings.Split(b.String(), "\n") {
+	for line := range strings.SplitSeq(b.String(), "\n") {
 		if n := strings.Count(line, "|"); n == 0 {
 			columns = 0
 		} else if columns == 0 {

@@ -142,7 +142,7 @@ func (s *Summary) estimate(tasks []task, o Options) {
 		if agree(values) {
 			s.Notes = append(s.Notes, fmt.Sprintf("pass@%d is the same on each task: its interval is how many tasks might still do otherwise", k))
 		}
-		s.PassAt = append(s.PassAt, PassAt{K: k, Tasks: len(enough), Estimate: boundedMeans([][]float64{values}, 0, 1, o)[0]})
+		s.PassAt = append(s.PassAt, PassAt{K: k, Tasks: len(enough), Estimate: boundedMeans([][]float64{values}, 0, o)[0]})
 	}
 	figures := []struct {
 		to     *Estimate

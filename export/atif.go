@@ -207,7 +207,7 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 // generated are the tokens of a generation. Tokens that a harness put into the message without sampling them end its prompt.
 func generated(m storage.Message, context []int32, withPrompt bool) *atifMetrics {
 	metrics := &atifMetrics{}
-	prompt := context[:len(context):len(context)]
+	prompt := slices.Clip(context)
 	for i, id := range m.TokenIDs {
 		if m.LossMask[i] {
 			metrics.CompletionIDs, metrics.Logprobs = append(metrics.CompletionIDs, id), append(metrics.Logprobs, m.Logprobs[i])

@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
@@ -53,12 +54,12 @@ func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
 			path = append(path, at)
 		}
 		b := branch{leaf: leaf}
-		for i := len(path) - 1; i >= 0; i-- {
-			if written[path[i]] {
-				b.copied += len(blocks[path[i]])
+		for _, at := range slices.Backward(path) {
+			if written[at] {
+				b.copied += len(blocks[at])
 			}
-			written[path[i]] = true
-			b.messages = append(b.messages, blocks[path[i]]...)
+			written[at] = true
+			b.messages = append(b.messages, blocks[at]...)
 		}
 		all = append(all, b)
 	}

@@ -71,8 +71,8 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%d calls, %v", calls, err)
 		}
 		total := time.Minute
-		for i, most := range []time.Duration{1, 2, 4, 8, 8, 8, 1, 2} {
-			if most *= time.Second; waits[i] < most/2 || waits[i] > most {
+		for i, seconds := range []int{1, 2, 4, 8, 8, 8, 1, 2} {
+			if most := time.Duration(seconds) * time.Second; waits[i] < most/2 || waits[i] > most {
 				t.Errorf("wait %d is %s, want %s to %s", i, waits[i], most/2, most)
 			}
 			total += waits[i]

@@ -230,7 +230,7 @@ func goCommand(ctx context.Context, root, work, build string, arguments []string
 // change, so where the owner is root the files become the mapped user's, and its group may write them: verifiers are another one of it.
 func preserve(build string) error {
 	ahead := time.Now().AddDate(20, 0, 0)
-	return filepath.WalkDir(build, func(name string, found fs.DirEntry, err error) error {
+	return filepath.WalkDir(build, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

@@ -247,7 +247,7 @@ func outcomeOf(t *testing.T, task *Task, files map[string]string) verifier.Outco
 	if p.snapshot, err = sandbox.Pack(workspace); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := verifier.Run(t.Context(), p.spec(p.steps[0], nil))
+	outcome, err := verifier.Run(t.Context(), p.spec(p.stages[0], nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,19 +73,19 @@ type config struct {
 		Healthcheck     *healthcheck      `toml:"healthcheck"`
 		network
 	} `toml:"environment"`
-	Steps []stepTable `toml:"steps"`
+	Stages []stageTable `toml:"steps"`
 
 	unknown []string // keys that stand nowhere here
 }
 
-// agentTable is [agent], of the task or of a step.
+// agentTable is [agent], of the task or of a stage.
 type agentTable struct {
 	TimeoutSec *float64 `toml:"timeout_sec"`
 	User       any      `toml:"user"`
 	network
 }
 
-// verifierTable is [verifier], of the task or of a step.
+// verifierTable is [verifier], of the task or of a stage.
 type verifierTable struct {
 	TimeoutSec      *float64          `toml:"timeout_sec"`
 	Env             map[string]string `toml:"env"`
@@ -120,8 +120,7 @@ func readConfig(folder *node) (*config, error) {
 	}
 	cfg := &config{}
 	err = toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(cfg)
-	var unknown *toml.StrictMissingError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		for _, e := range unknown.Errors {
 			cfg.unknown = append(cfg.unknown, strings.Join(e.Key(), "."))
 		}

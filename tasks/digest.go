@@ -28,11 +28,11 @@ func digest(task *Task) (string, error) {
 		Separate                      bool            `json:",omitempty"`
 		Collect                       []verifier.Hook `json:",omitempty"`
 		RewardStrategy                string          `json:",omitempty"`
-		Steps                         []stepSettings  `json:",omitempty"`
+		Steps                         []stageSettings `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
 		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Separate, task.Collect,
-		task.RewardStrategy, settingsOf(task.Steps),
+		task.RewardStrategy, settingsOf(task.Stages),
 	})
 	if err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func digest(task *Task) (string, error) {
 	writePart(sum, "rondo task 1")
 	writePart(sum, string(settings))
 	parts := append([]part{{"snapshot", task.Snapshot}}, task.hidden()...)
-	for _, s := range task.Steps {
+	for _, s := range task.Stages {
 		if s.Files != nil { // so that tasks without any keep their digests
 			parts = append(parts, part{"steps/" + s.Name + "/workdir", s.Files})
 		}
@@ -66,18 +66,18 @@ type part struct {
 
 // hidden are the trees that the agent does not see.
 func (t *Task) hidden() []part {
-	if len(t.Steps) == 0 {
+	if len(t.Stages) == 0 {
 		return []part{{"tests", t.Tests}, {"solution", t.Solution}}
 	}
 	var parts []part
-	for _, s := range t.Steps {
+	for _, s := range t.Stages {
 		parts = append(parts, part{"steps/" + s.Name + "/tests", s.Tests}, part{"steps/" + s.Name + "/solution", s.Solution})
 	}
 	return parts
 }
 
-// stepSettings are those of a step.
-type stepSettings struct {
+// stageSettings are those of a stage.
+type stageSettings struct {
 	Name, Instruction             string
 	AgentTimeout, VerifierTimeout int64
 	VerifierEnv                   map[string]string
@@ -85,9 +85,9 @@ type stepSettings struct {
 	Collect                       []verifier.Hook
 }
 
-func settingsOf(steps []Step) (all []stepSettings) {
-	for _, s := range steps {
-		all = append(all, stepSettings{s.Name, s.Instruction, int64(s.AgentTimeout), int64(s.VerifierTimeout), s.VerifierEnv, s.MinReward, s.Collect})
+func settingsOf(stages []Stage) (all []stageSettings) {
+	for _, s := range stages {
+		all = append(all, stageSettings{s.Name, s.Instruction, int64(s.AgentTimeout), int64(s.VerifierTimeout), s.VerifierEnv, s.MinReward, s.Collect})
 	}
 	return all
 }

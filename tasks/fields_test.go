@@ -111,8 +111,8 @@ var fields = []struct{ key, verdict, text string }{
 
 // keysOf are the keys that config declares, as they stand in task.toml.
 func keysOf(t reflect.Type, prefix string) (keys []string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
+		f := f
 		tag, inner := f.Tag.Get("toml"), f.Type
 		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
@@ -217,9 +217,9 @@ func without(key, text string) *Task {
 func plain(t *Task) Task {
 	p := *t
 	p.Snapshot, p.Tests, p.Solution, p.config, p.Warnings = nil, nil, nil, nil, nil
-	p.Steps = slices.Clone(p.Steps)
-	for i := range p.Steps {
-		p.Steps[i].Tests, p.Steps[i].Solution = nil, nil
+	p.Stages = slices.Clone(p.Stages)
+	for i := range p.Stages {
+		p.Stages[i].Tests, p.Stages[i].Solution = nil, nil
 	}
 	return p
 }

@@ -31,7 +31,7 @@ func TestHarborTasks(t *testing.T) {
 		"image":              {VerdictUnsupported, "environment.docker_image", "container image ghcr.io/example/image:20260801"},
 		"compose":            {VerdictUnsupported, "environment/docker-compose.yaml", "compose"},
 		"steps":              {VerdictWarnings, "", "in process"},
-		"step-brings-files":  {VerdictUnsupported, "steps/only/workdir/setup.sh", "the first step"},
+		"step-brings-files":  {VerdictUnsupported, "steps/only/workdir/setup.sh", "the first stage"},
 		"gpu":                {VerdictUnsupported, "environment.gpus", "no GPU"},
 		"allowlist":          {VerdictWarnings, "", "in process"},
 		"mcp":                {VerdictUnsupported, "environment.mcp_servers", "can reach no server"},

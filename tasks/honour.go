@@ -68,7 +68,7 @@ func (n network) refuse(table string) error {
 	return n.check(table)
 }
 
-// setNetwork takes over the most that the task wants of its run's network. The agent's table goes before the environment's, and a step that wants none
+// setNetwork takes over the most that the task wants of its run's network. The agent's table goes before the environment's, and a stage that wants none
 // means the whole task: it has one sandbox.
 func (c *config) setNetwork(task *Task) error {
 	for _, n := range []network{c.Agent.network, c.Environment.network} {
@@ -79,7 +79,7 @@ func (c *config) setNetwork(task *Task) error {
 			break
 		}
 	}
-	if slices.ContainsFunc(c.Steps, func(s stepTable) bool { return s.Agent.NetworkMode == noNetwork }) {
+	if slices.ContainsFunc(c.Stages, func(s stageTable) bool { return s.Agent.NetworkMode == noNetwork }) {
 		task.Network = &runfile.Network{}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (c *config) refuse(*Task) error {
 	return c.Verifier.refuse("verifier", env.Workdir)
 }
 
-// refuse checks what the agent's table of a step asks of its sandbox.
+// refuse checks what the agent's table of a stage asks of its sandbox.
 func (a *agentTable) refuse(table string) error {
 	if err := refuseUser(table+".user", a.User); err != nil {
 		return err

@@ -39,26 +39,26 @@ func (r *Report) inspect(task *Task) {
 	if total := r.leaks("the snapshot", task.Snapshot, 0, hidden); total > heavySnapshot {
 		r.warn("the snapshot has %d MiB, which every rollout copies", total>>20)
 	}
-	for i, s := range task.Steps {
+	for i, s := range task.Stages {
 		if s.Files != nil {
-			r.leaks("step "+s.Name, s.Files, i, hidden)
+			r.leaks("stage "+s.Name, s.Files, i, hidden)
 		}
 	}
 }
 
-// secret is a file that no agent may see before a step is over.
+// secret is a file that no agent may see before a stage is over.
 type secret struct {
-	name string
-	step int
+	name  string
+	stage int
 }
 
-// leaks looks in what an agent is shown as a step begins for what it must not see yet, and answers its size in bytes.
-func (r *Report) leaks(what string, shown fs.FS, step int, hidden map[[sha256.Size]byte]secret) (total int) {
+// leaks looks in what an agent is shown as a stage begins for what it must not see yet, and answers its size in bytes.
+func (r *Report) leaks(what string, shown fs.FS, stage int, hidden map[[sha256.Size]byte]secret) (total int) {
 	err := eachFile(shown, func(name string, data []byte) {
 		total += len(data)
 		source, leaked := hidden[sha256.Sum256(data)]
 		switch {
-		case !leaked || source.step < step:
+		case !leaked || source.stage < stage:
 		case strings.Contains("/"+source.name, "/solution/"):
 			r.problem("%s shows the agent %s as %s", what, source.name, name)
 		default:

@@ -51,7 +51,7 @@ type Attempt struct {
 	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
 	Verifier string        `json:"verifier,omitempty"` // the separation that there was, as in verifier.Outcome
 
-	cause error // of a step that cannot begin
+	cause error // of a stage that cannot begin
 }
 
 const (
@@ -108,7 +108,7 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 		r.Nothing = append(r.Nothing, p.attempt(ctx, p.nothing, 0))
 	}
 	r.judge("doing nothing", r.Nothing, 0)
-	for _, s := range p.steps {
+	for _, s := range p.stages {
 		if s.solution == nil {
 			r.problem("%ssolution/solve.sh: missing: nothing shows that the task can be solved", s.folder())
 			return ctx.Err()
@@ -142,7 +142,7 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 type prover struct {
 	task     *Task
 	snapshot []byte
-	steps    []provedStep
+	stages   []provedStage
 	boxes    *Sandboxes
 }
 
@@ -155,27 +155,26 @@ func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, erro
 	if p.snapshot, err = sandbox.Pack(task.Snapshot); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	p.steps, err = provedSteps(task)
+	p.stages, err = provedStages(task)
 	return p, err
 }
 
-// spec describes the tests of a step, over the snapshot with changes.
-func (p *prover) spec(step provedStep, changes []byte) verifier.Spec {
+// spec describes the tests of a stage, over the snapshot with changes.
+func (p *prover) spec(stage provedStage, changes []byte) verifier.Spec {
 	spec := p.boxes.Verifier(lintName)
-	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot, changes, step.tests
-	spec.Collect, spec.Timeout, spec.Env = step.Collect, step.VerifierTimeout, p.boxes.Env(step.VerifierEnv)
+	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot, changes, stage.tests
+	spec.Collect, spec.Timeout, spec.Env = stage.Collect, stage.VerifierTimeout, p.boxes.Env(stage.VerifierEnv)
 	return spec
 }
 
-// score runs the verifier of a step over the snapshot with changes.
-func (p *prover) score(ctx context.Context, step provedStep, changes []byte, want float64) (Attempt, map[string]float64) {
+// score runs the verifier of a stage over the snapshot with changes.
+func (p *prover) score(ctx context.Context, stage provedStage, changes []byte, want float64) (Attempt, map[string]float64) {
 	begin := time.Now()
-	outcome, err := verifier.Run(ctx, p.spec(step, changes))
+	outcome, err := verifier.Run(ctx, p.spec(stage, changes))
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
 	if err != nil {
 		attempt.Error, attempt.Class = err.Error(), verifier.ClassSandbox
-		var failed *verifier.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*verifier.Error](err); ok {
 			attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
 		}
 		return attempt, nil
@@ -190,10 +189,10 @@ func (p *prover) score(ctx context.Context, step provedStep, changes []byte, wan
 // runSolution uses bash where there is one, as for the verifier.
 const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solution/solve.sh; else exec sh /solution/solve.sh; fi"
 
-// applySolution runs the reference fix of a step, in a sandbox of its own with the changes of those before, and gives what is changed then.
-func (p *prover) applySolution(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
+// applySolution runs the reference fix of a stage, in a sandbox of its own with the changes of those before, and gives what is changed then.
+func (p *prover) applySolution(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
 	box := p.boxes.Agent(lintName)
-	box.ReadOnly = map[string][]byte{"/solution": step.solution}
+	box.ReadOnly = map[string][]byte{"/solution": stage.solution}
 	sb, err := sandbox.New(ctx, box)
 	if err != nil {
 		return nil, err
@@ -205,13 +204,13 @@ func (p *prover) applySolution(ctx context.Context, step provedStep, changes []b
 	if err := errors.Join(sb.SetBase(ctx), sb.Apply(ctx, changes)); err != nil {
 		return nil, err
 	}
-	script := step.folder() + "solution/solve.sh"
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.boxes.Env(p.task.SolutionEnv), Wall: step.VerifierTimeout})
+	script := stage.folder() + "solution/solve.sh"
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.boxes.Env(p.task.SolutionEnv), Wall: stage.VerifierTimeout})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("run %s: %w", script, err)
 	case result.TimedOut:
-		return nil, fmt.Errorf("run %s: timed out after %v", script, step.VerifierTimeout)
+		return nil, fmt.Errorf("run %s: timed out after %v", script, stage.VerifierTimeout)
 	case result.ExitCode != 0:
 		return nil, fmt.Errorf("run %s: exit %d: %s", script, result.ExitCode, tail(result.Stderr))
 	}

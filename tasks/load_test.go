@@ -46,8 +46,8 @@ func with(changes fstest.MapFS) fstest.MapFS {
 
 func settings(text string) fstest.MapFS { return fstest.MapFS{"t/task.toml": file(text)} }
 
-// stepped is what makes a task of one step, with more settings of it.
-func stepped(more string, changes fstest.MapFS) fstest.MapFS {
+// staged is what makes a task of one stage, with more settings of it.
+func staged(more string, changes fstest.MapFS) fstest.MapFS {
 	all := fstest.MapFS{
 		"t/task.toml":                file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[[steps]]\nname = \"one\"\n" + more),
 		"t/steps/one/instruction.md": file("First."),
@@ -73,14 +73,14 @@ func TestLoadRefuses(t *testing.T) {
 		{"huge instruction", fstest.MapFS{"t/instruction.md": file(strings.Repeat("x", maxInstruction+1))}, []string{"instruction.md", "limit"}},
 		{"no task.toml", fstest.MapFS{"t/task.toml": nil}, []string{`task "t"`, "task.toml", "missing"}},
 		{"steps folder", fstest.MapFS{"t/steps/one/instruction.md": file("x")}, []string{"no [[steps]]"}},
-		{"step without a folder", settings("[[steps]]\nname = \"one\"" + named), []string{"steps/one", "missing"}},
-		{"step without an instruction", stepped("", fstest.MapFS{"t/steps/one/instruction.md": nil, "t/steps/one/x": file("")}), []string{"steps/one/instruction.md", "missing"}},
-		{"step without tests", stepped("", fstest.MapFS{"t/tests/test.sh": nil}), []string{"steps/one/tests/test.sh", "missing"}},
-		{"step above", stepped("[[steps]]\nname = \"../x\"", nil), []string{"steps: 2", "name"}},
-		{"step twice", stepped("[[steps]]\nname = \"one\"", nil), []string{"steps: 2", "of its own"}},
+		{"stage without a folder", settings("[[steps]]\nname = \"one\"" + named), []string{"steps/one", "missing"}},
+		{"stage without an instruction", staged("", fstest.MapFS{"t/steps/one/instruction.md": nil, "t/steps/one/x": file("")}), []string{"steps/one/instruction.md", "missing"}},
+		{"stage without tests", staged("", fstest.MapFS{"t/tests/test.sh": nil}), []string{"steps/one/tests/test.sh", "missing"}},
+		{"stage above", staged("[[steps]]\nname = \"../x\"", nil), []string{"steps: 2", "name"}},
+		{"stage twice", staged("[[steps]]\nname = \"one\"", nil), []string{"steps: 2", "of its own"}},
 		{"strategy", fstest.MapFS{"t/task.toml": file("multi_step_reward_strategy = \"best\"\n[[steps]]\nname = \"one\"" + named)}, []string{"multi_step_reward_strategy", "mean or final"}},
-		{"least reward", stepped("min_reward = \"much\"", nil), []string{"step one", "min_reward"}},
-		{"least rewards", stepped("min_reward = { a = 1, b = nan }", nil), []string{"step one", "min_reward", "b"}},
+		{"least reward", staged("min_reward = \"much\"", nil), []string{"stage one", "min_reward"}},
+		{"least rewards", staged("min_reward = { a = 1, b = nan }", nil), []string{"stage one", "min_reward", "b"}},
 		{"no solution script is fine but a folder is not", fstest.MapFS{"t/solution/solve.sh": nil, "t/solution/solve.sh/x": file("")}, []string{"solution/solve.sh"}},
 
 		{"syntax", settings("[agent\n"), []string{"task.toml:1"}},
@@ -341,11 +341,11 @@ func TestDigestCoversTheTask(t *testing.T) {
 		"verifier":    {"t/tests/test.sh": file("#!/bin/sh\n#\n")},
 		"solution":    {"t/solution/solve.sh": file("#!/bin/sh\n#\n")},
 		"no solution": {"t/solution/solve.sh": nil},
-		"one step":    stepped("", nil),
-		"its gate":    stepped("min_reward = 1", nil),
-		"its tests":   stepped("", fstest.MapFS{"t/steps/one/tests/more": file("x")}),
-		"its fix":     stepped("", fstest.MapFS{"t/steps/one/solution/solve.sh": file("x")}),
-		"its files":   stepped("", fstest.MapFS{"t/steps/one/workdir/more": file("x")}),
+		"one stage":   staged("", nil),
+		"its gate":    staged("min_reward = 1", nil),
+		"its tests":   staged("", fstest.MapFS{"t/steps/one/tests/more": file("x")}),
+		"its fix":     staged("", fstest.MapFS{"t/steps/one/solution/solve.sh": file("x")}),
+		"its files":   staged("", fstest.MapFS{"t/steps/one/workdir/more": file("x")}),
 		"a second":    bringing("", nil),
 		"with files":  bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("x")}),
 		"other files": bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("y")}),

@@ -13,33 +13,33 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// provedStep is a step with its trees packed. A task without steps is one of them, without a name.
-type provedStep struct {
-	Step
+// provedStage is a stage with its trees packed. A task without stages is one of them, without a name.
+type provedStage struct {
+	Stage
 	tests, solution, files []byte
 }
 
-// folder is where the step's files lie in the task's folder.
-func (s provedStep) folder() string {
+// folder is where the stage's files lie in the task's folder.
+func (s provedStage) folder() string {
 	if s.Name == "" {
 		return ""
 	}
 	return "steps/" + s.Name + "/"
 }
 
-func provedSteps(task *Task) ([]provedStep, error) {
-	steps := task.Steps
-	if len(steps) == 0 {
-		steps = []Step{{VerifierTimeout: task.VerifierTimeout, VerifierEnv: task.VerifierEnv, Collect: task.Collect, Tests: task.Tests, Solution: task.Solution}}
+func provedStages(task *Task) ([]provedStage, error) {
+	stages := task.Stages
+	if len(stages) == 0 {
+		stages = []Stage{{VerifierTimeout: task.VerifierTimeout, VerifierEnv: task.VerifierEnv, Collect: task.Collect, Tests: task.Tests, Solution: task.Solution}}
 	}
-	var proved []provedStep
-	for _, step := range steps {
-		p := provedStep{Step: step}
+	var proved []provedStage
+	for _, stage := range stages {
+		p := provedStage{Stage: stage}
 		for _, tree := range []struct {
 			name string
 			fsys fs.FS
 			into *[]byte
-		}{{"tests", step.Tests, &p.tests}, {"solution", step.Solution, &p.solution}, {"workdir", step.Files, &p.files}} {
+		}{{"tests", stage.Tests, &p.tests}, {"solution", stage.Solution, &p.solution}, {"workdir", stage.Files, &p.files}} {
 			if tree.fsys == nil {
 				continue
 			}
@@ -54,28 +54,28 @@ func provedSteps(task *Task) ([]provedStep, error) {
 	return proved, nil
 }
 
-// nothing leaves the workspace as the steps before have left it.
-func (p *prover) nothing(_ context.Context, _ provedStep, changes []byte) ([]byte, error) {
+// nothing leaves the workspace as the stages before have left it.
+func (p *prover) nothing(_ context.Context, _ provedStage, changes []byte) ([]byte, error) {
 	return changes, nil
 }
 
-// attempt goes through the steps as an agent that works on each as act does, up to one whose verdict is too low for the next, and composes their
+// attempt goes through the stages as an agent that works on each as act does, up to one whose verdict is too low for the next, and composes their
 // verdicts.
-func (p *prover) attempt(ctx context.Context, act func(context.Context, provedStep, []byte) ([]byte, error), want float64) Attempt {
+func (p *prover) attempt(ctx context.Context, act func(context.Context, provedStage, []byte) ([]byte, error), want float64) Attempt {
 	var whole Attempt
 	var changes []byte
 	var ended []events.EndedStep
-	for i, step := range p.steps {
+	for i, stage := range p.stages {
 		var err error
-		if changes, err = p.begin(ctx, step, changes); err != nil {
-			return notBegun(step, err)
+		if changes, err = p.begin(ctx, stage, changes); err != nil {
+			return notBegun(stage, err)
 		}
-		if changes, err = act(ctx, step, changes); err != nil {
+		if changes, err = act(ctx, stage, changes); err != nil {
 			return Attempt{Class: "solution", Error: err.Error()}
 		}
-		one, components := p.score(ctx, step, changes, want)
-		if one.Reward == nil || step.Name == "" {
-			one.Error = inStep(step, one.Error)
+		one, components := p.score(ctx, stage, changes, want)
+		if one.Reward == nil || stage.Name == "" {
+			one.Error = inStage(stage, one.Error)
 			return one
 		}
 		whole.Duration += one.Duration
@@ -84,7 +84,7 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 			whole.Verifier = one.Verifier
 		}
 		ended = append(ended, events.EndedStep{StepFinished: events.StepFinished{Step: i}, Verdict: &events.StepScored{Step: i, Components: components}})
-		if !(runfile.StepSpec{MinReward: step.MinReward}).Passes(components) {
+		if !(runfile.StepSpec{MinReward: stage.MinReward}).Passes(components) {
 			break
 		}
 	}
@@ -97,37 +97,36 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 	return whole
 }
 
-// begin makes the workspace that a step begins with, as the scorer does, and runs the step's health check there.
-func (p *prover) begin(ctx context.Context, step provedStep, changes []byte) ([]byte, error) {
-	if step.files != nil {
-		spec := p.spec(step, changes)
+// begin makes the workspace that a stage begins with, as the scorer does, and runs the stage's health check there.
+func (p *prover) begin(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
+	if stage.files != nil {
+		spec := p.spec(stage, changes)
 		spec.Env = p.boxes.Env(nil)
 		var err error
-		if changes, err = verifier.Apply(ctx, spec, step.Name, step.files); err != nil {
+		if changes, err = verifier.Apply(ctx, spec, stage.Name, stage.files); err != nil {
 			return nil, err
 		}
 	}
-	if step.Healthcheck == nil {
+	if stage.Healthcheck == nil {
 		return changes, nil
 	}
-	return changes, p.healthy(ctx, "steps.healthcheck", step.Healthcheck, changes)
+	return changes, p.healthy(ctx, "steps.healthcheck", stage.Healthcheck, changes)
 }
 
-// notBegun is an attempt that came to a step which cannot begin.
-func notBegun(step provedStep, err error) Attempt {
-	attempt := Attempt{Class: "healthcheck", Error: inStep(step, err.Error()), cause: err}
-	var failed *verifier.Error
-	if errors.As(err, &failed) {
+// notBegun is an attempt that came to a stage which cannot begin.
+func notBegun(stage provedStage, err error) Attempt {
+	attempt := Attempt{Class: "healthcheck", Error: inStage(stage, err.Error()), cause: err}
+	if failed, ok := errors.AsType[*verifier.Error](err); ok {
 		attempt.Class, attempt.Log = failed.Class, tail(failed.Log)
 		attempt.Error = strings.TrimSpace(err.Error() + ": " + attempt.Log)
 	}
 	return attempt
 }
 
-// inStep says in which step something went wrong.
-func inStep(step provedStep, problem string) string {
-	if step.Name == "" {
+// inStage says in which stage something went wrong.
+func inStage(stage provedStage, problem string) string {
+	if stage.Name == "" {
 		return problem
 	}
-	return "step " + step.Name + ": " + problem
+	return "stage " + stage.Name + ": " + problem
 }

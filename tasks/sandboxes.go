@@ -11,7 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// Spec describes a task as a run needs it, but for what is stored: its trees, and its steps with theirs.
+// Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with theirs.
 func (t *Task) Spec() runfile.TaskSpec {
 	spec := runfile.TaskSpec{
 		Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,

@@ -30,7 +30,7 @@ func scan(fsys fs.FS, dir string) (*node, error) {
 	if err := s.dir(root, ".", 0); err != nil {
 		return nil, err
 	}
-	if err := checkLinks(root, root, "."); err != nil {
+	if err := checkLinks(root, "."); err != nil {
 		return nil, err
 	}
 	return root, nil

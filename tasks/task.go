@@ -62,9 +62,9 @@ type Task struct {
 	Image, ImageID, Root string
 	config               *config // what OpenImage has yet to heed
 
-	// Steps are given to the agent one after the other, and RewardStrategy makes one reward of their verdicts. Instruction is the first step's
+	// Stages are given to the agent one after the other, and RewardStrategy makes one reward of their verdicts. Instruction is the first stage's
 	// then, Tests are the last one's, and Solution is nil.
-	Steps          []Step
+	Stages         []Stage
 	RewardStrategy string // one of events' Strategy constants
 
 	Snapshot fs.FS // the workspace as the agent finds it
@@ -217,8 +217,8 @@ func readTask(fsys fs.FS, dir, name string) (*Task, error) {
 		return nil, fmt.Errorf("task.toml: %w", err)
 	}
 	parts := []func(*Task, *node, *config) error{setInstruction, setSnapshot, setTests, setSolution}
-	if len(cfg.Steps) > 0 {
-		parts = []func(*Task, *node, *config) error{setSnapshot, setSteps}
+	if len(cfg.Stages) > 0 {
+		parts = []func(*Task, *node, *config) error{setSnapshot, setStages}
 	} else if folder.child("steps") != nil {
 		return nil, errors.New("steps: task.toml has no [[steps]] that say in which order they come")
 	}
@@ -297,7 +297,7 @@ func (t *Task) checkGraded() error {
 		_, err := fs.Stat(tests, grade.File)
 		return err == nil
 	}
-	if !t.Separate || !graded(t.Tests) && !slices.ContainsFunc(t.Steps, func(s Step) bool { return graded(s.Tests) }) {
+	if !t.Separate || !graded(t.Tests) && !slices.ContainsFunc(t.Stages, func(s Stage) bool { return graded(s.Tests) }) {
 		return nil
 	}
 	return fmt.Errorf("metadata.rondo.verifier: separate tests cannot be graded by tests/%s, whose log comes from a test runner that loads the code under test", grade.File)

@@ -108,18 +108,18 @@ func (n *node) read() ([]byte, error) {
 
 // tree makes a file system of n, in which every link must stay.
 func (n *node) tree(label string) (fs.FS, error) {
-	if err := checkLinks(n, n, "."); err != nil {
+	if err := checkLinks(n, "."); err != nil {
 		return nil, fmt.Errorf("%s/%w", label, err)
 	}
 	return &tree{n}, nil
 }
 
-// checkLinks refuses links that are absolute or lead out of root.
-func checkLinks(root, dir *node, at string) error {
+// checkLinks refuses links that are absolute or lead out of the folder.
+func checkLinks(dir *node, at string) error {
 	for _, child := range dir.sorted() {
 		name := path.Join(at, child.name)
 		if child.isDir() {
-			if err := checkLinks(root, child, name); err != nil {
+			if err := checkLinks(child, name); err != nil {
 				return err
 			}
 		}

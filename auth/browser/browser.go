@@ -33,7 +33,7 @@ func checkOrigin(r *http.Request) (reason string) {
 func Guard(address net.Addr, names []string, next http.Handler) http.Handler {
 	here := loopback(address.String())
 	own, _ := os.Hostname()
-	names = append(names[:len(names):len(names)], own)
+	names = append(slices.Clip(names), own)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reason := checkOrigin(r)
 		if host := hostname(r.Host); !listed(host, names) && (here && !loopback(r.Host) || !here && public(host)) {

@@ -114,6 +114,7 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	}
 	root.SetFlagErrorFunc(misused)
 	nameHelp(root)
+	takeNoFlags(root)
 	return root
 }
 

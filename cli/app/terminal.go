@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ import (
 // Style is how a terminal shows a text: the parameters of the ANSI sequence that selects it.
 type Style string
 
+// The styles that the program uses.
 const (
 	Plain   Style = ""
 	Bold    Style = "1"
@@ -193,7 +195,7 @@ func (r Row) Wrap(most int) []Row {
 // pad fills a row with spaces up to some columns.
 func (r Row) pad(to int) Row {
 	if n := to - r.width(); n > 0 {
-		r = append(r[:len(r):len(r)], Span{Text: strings.Repeat(" ", n)})
+		r = append(slices.Clip(r), Span{Text: strings.Repeat(" ", n)})
 	}
 	return r
 }

@@ -63,7 +63,8 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			"  rondo doctor --endpoint http://127.0.0.1:8000/v1 --model my-model\n  rondo doctor --file run.yaml --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var findings []finding
-			checks, timeout := []func(context.Context) []finding(nil), checkTimeout
+			var checks []func(context.Context) []finding
+			timeout := checkTimeout
 			if servers.wanted() {
 				var err error
 				if checks, err = servers.checks(cmd.Flags().Changed); err != nil {

@@ -134,7 +134,8 @@ func (s IndexSettings) Folder(store storage.Store, dir string, makeKey bool) (f 
 		return nil, "", fmt.Errorf("--repo %.80q: use letters, digits, - and _, at most 64", s.Repo)
 	}
 	s.key = s.KeyFile(s.Repo)
-	key, isNew, err := seal.Key{}, false, error(nil)
+	var key seal.Key
+	var isNew bool
 	if makeKey {
 		key, isNew, err = seal.EnsureKey(s.key)
 	} else {

@@ -44,7 +44,7 @@ func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 		if spec.Tests, err = packTree(ctx, store, t.Tests); err != nil {
 			return nil, fmt.Errorf("pack the tests of task %s: %w", t.Name, err)
 		}
-		if err := packSteps(ctx, store, t, &spec); err != nil {
+		if err := packStages(ctx, store, t, &spec); err != nil {
 			return nil, err
 		}
 		specs = append(specs, spec)
@@ -52,25 +52,25 @@ func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 	return specs, nil
 }
 
-func packSteps(ctx context.Context, store storage.Store, t *tasks.Task, spec *runfile.TaskSpec) error {
+func packStages(ctx context.Context, store storage.Store, t *tasks.Task, spec *runfile.TaskSpec) error {
 	spec.RewardStrategy = t.RewardStrategy
-	for _, s := range t.Steps {
-		step := runfile.StepSpec{
+	for _, s := range t.Stages {
+		stage := runfile.StepSpec{
 			Name: s.Name, Instruction: s.Instruction, AgentTimeout: runfile.Duration(s.AgentTimeout), VerifierTimeout: runfile.Duration(s.VerifierTimeout),
 			VerifierEnv: s.VerifierEnv, MinReward: s.MinReward, Collect: tasks.SpecHooks(s.Collect),
 		}
 		var err error
-		if step.Tests, err = packTree(ctx, store, s.Tests); err != nil {
-			return fmt.Errorf("pack the tests of step %s of task %s: %w", s.Name, t.Name, err)
+		if stage.Tests, err = packTree(ctx, store, s.Tests); err != nil {
+			return fmt.Errorf("pack the tests of stage %s of task %s: %w", s.Name, t.Name, err)
 		}
 		if s.Files != nil {
 			files, err := packTree(ctx, store, s.Files)
 			if err != nil {
-				return fmt.Errorf("pack the files of step %s of task %s: %w", s.Name, t.Name, err)
+				return fmt.Errorf("pack the files of stage %s of task %s: %w", s.Name, t.Name, err)
 			}
-			step.Files = &files
+			stage.Files = &files
 		}
-		spec.Steps = append(spec.Steps, step)
+		spec.Steps = append(spec.Steps, stage)
 	}
 	return nil
 }

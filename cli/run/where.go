@@ -37,7 +37,7 @@ var (
 // parseWhere reads "task=fix-*,reward>=0.9,after=1200": all of the conditions must hold.
 func parseWhere(where string) ([]condition, error) {
 	var all []condition
-	for _, text := range strings.Split(where, ",") {
+	for text := range strings.SplitSeq(where, ",") {
 		c, err := parseCondition(strings.TrimSpace(text))
 		if err != nil {
 			return nil, fmt.Errorf("--where %q: %w", where, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/cli/plane"
-	"github.com/rondo-rl/rondo/demo/policy"
+	"github.com/rondo-rl/rondo/demo/policy/endpoint"
 	"github.com/rondo-rl/rondo/demo/policy/trainer"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -23,7 +23,7 @@ import (
 
 // servePolicy serves the built-in policy, and loads every version of it that is published. Older versions are fetched when they are asked for.
 func servePolicy(ctx context.Context, env pipeline.Env, s Settings) error {
-	server := policy.NewServer(func(ctx context.Context, name string, version int64) ([]byte, error) {
+	server := endpoint.NewServer(func(ctx context.Context, name string, version int64) ([]byte, error) {
 		return policyFile(ctx, env.Log.Store(), name, version)
 	})
 	listener, err := net.Listen("tcp", s.PolicyListen)
@@ -35,7 +35,7 @@ func servePolicy(ctx context.Context, env pipeline.Env, s Settings) error {
 }
 
 // followWeights loads published weights until the context ends.
-func followWeights(ctx context.Context, env pipeline.Env, server *policy.Server) {
+func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Server) {
 	from := uint64(1)
 	for ctx.Err() == nil {
 		err := env.Log.Follow(ctx, events.Catalogue, from, topology.PublishedFilter, func(e events.Event) error {
@@ -58,7 +58,7 @@ func followWeights(ctx context.Context, env pipeline.Env, server *policy.Server)
 }
 
 // activate loads one version and submits that it answers now.
-func activate(ctx context.Context, env pipeline.Env, server *policy.Server, published events.WeightsPublished) error {
+func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, published events.WeightsPublished) error {
 	file, err := policyFile(ctx, env.Log.Store(), published.Policy, published.Version)
 	if err != nil {
 		return err

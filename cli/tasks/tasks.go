@@ -148,14 +148,14 @@ func newTasksShow(g *app.Global) *cobra.Command {
 	return cmd
 }
 
-// asked is what a task asks of its agent, in each of its steps.
+// asked is what a task asks of its agent, in each of its stages.
 func asked(t *tasks.Task) string {
-	if len(t.Steps) == 0 {
+	if len(t.Stages) == 0 {
 		return t.Instruction
 	}
 	var all []string
-	for _, s := range t.Steps {
-		all = append(all, "step "+s.Name+": "+s.Instruction)
+	for _, s := range t.Stages {
+		all = append(all, "stage "+s.Name+": "+s.Instruction)
 	}
 	return strings.Join(all, "\n\n")
 }
@@ -204,7 +204,7 @@ func snapshotFiles(t *tasks.Task) ([]string, error) {
 
 func newTasksRun(g *app.Global) *cobra.Command {
 	s := service.DefaultSettings()
-	var dir, workspace, step string
+	var dir, workspace, stage string
 	cmd := &cobra.Command{
 		Use:   "run TASK",
 		Short: "Run a task's verifier over its snapshot, or over a working copy",
@@ -227,7 +227,7 @@ func newTasksRun(g *app.Global) *cobra.Command {
 			if workspace != "" {
 				tree = os.DirFS(workspace)
 			}
-			in, err := t.InStep(step)
+			in, err := t.InStage(stage)
 			if err != nil {
 				return err
 			}
@@ -247,7 +247,10 @@ func newTasksRun(g *app.Global) *cobra.Command {
 	}
 	packFlag(cmd, &dir)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "directory to score instead of the snapshot")
-	cmd.Flags().StringVar(&step, "step", "", "of a task of several steps: the one whose tests are run (the last)")
+	cmd.Flags().StringVar(&stage, "stage", "", "of a task of several stages: the one whose tests are run (the last)")
+	cmd.Flags().StringVar(&stage, "step", "", "the same as --stage, under its old name")
+	_ = cmd.Flags().MarkHidden("step")
+	cmd.MarkFlagsMutuallyExclusive("stage", "step")
 	s.AddSandboxFlags(cmd)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package trajectories
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -69,9 +70,9 @@ func commonLengths(a, b []string) [][]int32 {
 	for i := range common {
 		common[i] = all[i*(len(b)+1) : (i+1)*(len(b)+1)]
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i, line := range slices.Backward(a) {
 		for k := len(b) - 1; k >= 0; k-- {
-			if a[i] == b[k] {
+			if line == b[k] {
 				common[i][k] = common[i+1][k+1] + 1
 			} else {
 				common[i][k] = max(common[i+1][k], common[i][k+1])

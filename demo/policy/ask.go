@@ -31,9 +31,9 @@ func (s *state) canAsk() bool {
 // words of every task and not of this one.
 func needOf(instruction string) string {
 	var prose, other []string
-	for _, paragraph := range strings.Split(codeBlock.ReplaceAllString(instruction, ""), "\n\n") {
+	for paragraph := range strings.SplitSeq(codeBlock.ReplaceAllString(instruction, ""), "\n\n") {
 		var lines []string
-		for _, line := range strings.Split(paragraph, "\n") {
+		for line := range strings.SplitSeq(paragraph, "\n") {
 			if text := strings.TrimSpace(strings.TrimLeft(line, "#")); text != "" && !strings.HasPrefix(line, "    ") && !strings.HasPrefix(line, "\t") {
 				lines = append(lines, text)
 			}
@@ -61,7 +61,7 @@ var foundPart = regexp.MustCompile(`^([^\s|][^|]*):\d+-\d+( .*)?$`)
 
 func (s *state) observeFound(result string) {
 	s.asked = true
-	for _, line := range strings.Split(result, "\n") {
+	for line := range strings.SplitSeq(result, "\n") {
 		m := foundPart.FindStringSubmatch(line)
 		if m == nil || len(s.found) == maxFound {
 			continue

@@ -116,11 +116,11 @@ func toldCommands(text string) []string {
 		add(m[1])
 	}
 	for _, m := range codeBlock.FindAllStringSubmatch(text, -1) {
-		for _, line := range strings.Split(m[1], "\n") {
+		for line := range strings.SplitSeq(m[1], "\n") {
 			add(line)
 		}
 	}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, "    ") {
 			add(line)
 		}
@@ -130,8 +130,8 @@ func toldCommands(text string) []string {
 
 // guarded is the command as the policy runs it: a mutated loop may never end, so every run is bounded.
 func (c command) guarded() string {
-	if strings.HasPrefix(c.text, "go test") {
-		return "go test -vet=off -timeout 2s" + strings.TrimPrefix(c.text, "go test")
+	if after, ok := strings.CutPrefix(c.text, "go test"); ok {
+		return "go test -vet=off -timeout 2s" + after
 	}
 	if strings.HasPrefix(c.text, "cd ") {
 		return "timeout 10 sh -c '" + strings.ReplaceAll(c.text, "'", `'\''`) + "'"

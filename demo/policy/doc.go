@@ -1,8 +1,5 @@
-// Package policy is the built-in policy: a log-linear program-repair agent behind an OpenAI-compatible endpoint, and the
-// mathematics of its trainer. It needs no accelerator and no download, and it learns while one watches.
-//
-// Large because one softmax decides everything: state, candidates, features and mutations read each other's fields, and packages of their own
-// would have to export all of them.
+// Package policy is the built-in policy: a log-linear program-repair agent, and the mathematics of its trainer. It needs no accelerator
+// and no download, and it learns while one watches. Package endpoint serves it, and package trainer is the reference trainer.
 //
 // # What it does
 //

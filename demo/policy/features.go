@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -153,10 +154,8 @@ func overlap(text string, words map[string]bool) int {
 		if count == 3 || !words[word] || keywords[word] {
 			return
 		}
-		for _, other := range seen[:count] {
-			if other == word {
-				return
-			}
+		if slices.Contains(seen[:count], word) {
+			return
 		}
 		seen[count] = word
 		count++

@@ -121,7 +121,7 @@ func (f *file) language() language {
 
 // looksLikeTest tells test programs and their data by name, as a person would: the policy repairs code, it does not touch tests.
 func looksLikeTest(name string) bool {
-	for _, part := range strings.Split(strings.ToLower(name), "/") {
+	for part := range strings.SplitSeq(strings.ToLower(name), "/") {
 		stem := strings.TrimSuffix(part, path.Ext(part))
 		for _, word := range strings.FieldsFunc(stem, func(r rune) bool { return r == '_' || r == '-' || r == '.' }) {
 			switch word {

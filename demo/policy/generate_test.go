@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -145,5 +146,33 @@ func BenchmarkTurn(b *testing.B) {
 		if _, err := model.Generate(Prompt{Tools: toyTools, Messages: messages, Temperature: 1, Seed: seed}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestHostileConversation: files that grow with every edit, endless lines and a repository of thousands of files are worked on
+// as far as the bounds go.
+func TestHostileConversation(t *testing.T) {
+	var messages []Message
+	say := func(name, arguments, result string) {
+		id := fmt.Sprint(len(messages))
+		messages = append(messages, Message{Role: "assistant", ToolCalls: []ToolCall{{ID: id, Function: Function{Name: name, Arguments: arguments}}}}, Message{Role: "tool", ToolCallID: id, Content: result})
+	}
+	messages = append(messages, Message{Role: "user", Content: strings.Repeat("`sh a.sh` ", 10000)})
+	say("list_dir", `{"target_directory":"."}`, strings.Repeat("../../etc/passwd\n", 1000)+"a.sh\nb/\nb/\n")
+	say("list_dir", `{"target_directory":"/"}`, func() (all string) {
+		for i := range 5000 {
+			all += fmt.Sprintf("f%d.sh\n", i)
+		}
+		return all
+	}())
+	say("read_file", `{"target_file":"a.sh"}`, "1|a=1\n2|"+strings.Repeat("((", 100000)+"\n99999999999999999999|x\n")
+	say("write", `{"file_path":"a.sh","contents":"a=1\nb=$a"}`, "Wrote it.")
+	for range 300 {
+		say("search_replace", `{"file_path":"a.sh","old_string":"a=1\n","new_string":"a=1\nc=2\n"}`, "Edited.")
+	}
+	say("run_terminal_cmd", `{"command":"sh a.sh"}`, strings.Repeat("FAIL not ok error\n", 20000)+"exit code: 1")
+	a, err := NewModel().Generate(Prompt{Tools: toyTools, Messages: messages, Temperature: 1})
+	if err != nil || a.Content == "" {
+		t.Fatalf("%+v, %v", a, err)
 	}
 }

@@ -7,7 +7,7 @@ const (
 )
 
 func hashString(h uint64, s string) uint64 {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * hashPrime
 	}
 	return (h ^ uint64(len(s))<<8 ^ 0xff) * hashPrime // a separator: ("ab","c") and ("a","bc") differ

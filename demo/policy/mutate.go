@@ -70,7 +70,7 @@ func (m *mutator) balanced(line string) bool {
 	const marks = "()[]{}\"'`"
 	var before, after [len(marks)]int
 	count := func(text string, into *[len(marks)]int) {
-		for i := 0; i < len(text); i++ {
+		for i := range len(text) {
 			if k := strings.IndexByte(marks, text[i]); k >= 0 {
 				into[k]++
 			}
@@ -180,7 +180,7 @@ func (m *mutator) mutateOperator(i int) {
 // inside tells whether lexeme i lies between an opening and a closing mark on this line.
 func (m *mutator) inside(i int, open, shut string) bool {
 	depth := 0
-	for j := 0; j < i; j++ {
+	for j := range i {
 		switch t := m.lexed[j].text; {
 		case open == shut && t == open:
 			depth = 1 - depth

@@ -10,7 +10,7 @@ const maxRenames = 10 // a name
 
 var keywords = func() map[string]bool {
 	all := map[string]bool{}
-	for _, word := range strings.Fields(`if then else elif fi case esac for while until do done in function return break continue
+	for word := range strings.FieldsSeq(`if then else elif fi case esac for while until do done in function return break continue
 		exit local export readonly shift set unset eval exec trap break func var const type struct map range go defer select switch
 		default package import nil true false err string int bool byte rune error len cap append make new print printf echo cat
 		read test sed awk grep tr cut sort uniq head tail wc def class self None and or not is lambda let`) {

@@ -80,8 +80,7 @@ func (m *mutator) compares() bool {
 // order swaps neighbours: the arguments of a call, the words of a command, the operands of an operator; and it moves brackets.
 func (m *mutator) order() {
 	for i, l := range m.lexed {
-		switch {
-		case l.class == operator && slices.Contains([]string{",", "-", "/", "%"}, l.text):
+		if l.class == operator && slices.Contains([]string{",", "-", "/", "%"}, l.text) {
 			m.swapAround(i, l.text)
 		}
 	}

@@ -168,7 +168,7 @@ func (s *state) observeResult(call *Function, result string) {
 
 func (s *state) observeListing(dir, result string) {
 	s.listed[dir] = true
-	for _, entry := range strings.Split(result, "\n") {
+	for entry := range strings.SplitSeq(result, "\n") {
 		entry = strings.TrimSpace(entry)
 		if entry == "" || strings.ContainsAny(entry, " \t:") || strings.HasPrefix(entry, ".") {
 			continue
@@ -190,7 +190,7 @@ func (s *state) observeContent(name, result string) {
 	}
 	f.asked = true
 	var lines []string
-	for _, line := range strings.Split(result, "\n") {
+	for line := range strings.SplitSeq(result, "\n") {
 		m := numberedLine.FindStringSubmatch(line)
 		if m == nil {
 			continue
@@ -206,7 +206,7 @@ func (s *state) observeContent(name, result string) {
 }
 
 func (s *state) observeMatches(result string) {
-	for _, line := range strings.Split(result, "\n") {
+	for line := range strings.SplitSeq(result, "\n") {
 		if name, rest, ok := strings.Cut(line, ":"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' && !strings.Contains(name, " ") {
 			s.addFile(cleanPath(name))
 		}
@@ -316,7 +316,7 @@ func (r *run) digest(output string) string {
 	var failing strings.Builder
 	follow := 0
 	r.signature = hashSeed
-	for _, line := range strings.Split(output, "\n") {
+	for line := range strings.SplitSeq(output, "\n") {
 		r.lines++
 		r.signature = hashString(r.signature, timing.ReplaceAllString(line, ""))
 		if failureLine.MatchString(line) {

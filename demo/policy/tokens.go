@@ -115,7 +115,7 @@ func appendLines(tokens []int32, content string) []int32 {
 }
 
 func appendText(tokens []int32, text string) []int32 {
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		tokens = append(tokens, int32(text[i]))
 	}
 	return tokens

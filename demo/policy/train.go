@@ -19,14 +19,12 @@ type Options struct {
 	LearningRate float64 // 0 leaves the weights as they are, bit for bit
 	ClipLow      float64 // the ratio counts down to 1-ClipLow …
 	ClipHigh     float64 // … and up to 1+ClipHigh
-	Epochs       int     // passes over a batch
 	UndoneCredit float64 // share of the advantage for the choice of a change that was undone
-	WeightDecay  float64 // L2, on the weights that a batch touches
 }
 
 // DefaultOptions are the ones that the demo trains with.
 func DefaultOptions() Options {
-	return Options{LearningRate: 1, ClipLow: 0.8, ClipHigh: 4, Epochs: 1, UndoneCredit: 0.05, WeightDecay: 0}
+	return Options{LearningRate: 1, ClipLow: 0.8, ClipHigh: 4, UndoneCredit: 0.05}
 }
 
 // Validate names the first option that is out of its range.
@@ -38,26 +36,22 @@ func (o Options) Validate() error {
 		return fmt.Errorf("clip low %v: want more than 0 and at most 1", o.ClipLow)
 	case !(o.ClipHigh > 0):
 		return fmt.Errorf("clip high %v: want more than 0", o.ClipHigh)
-	case o.Epochs < 1:
-		return fmt.Errorf("epochs %d: want at least 1", o.Epochs)
 	case !(o.UndoneCredit >= 0 && o.UndoneCredit <= 1):
 		return fmt.Errorf("undone credit %v: want at least 0 and at most 1", o.UndoneCredit)
-	case !(o.WeightDecay >= 0 && o.WeightDecay < 1):
-		return fmt.Errorf("weight decay %v: want at least 0 and less than 1", o.WeightDecay)
 	}
 	return nil
 }
 
-// Stats of one step. The first five are of the first epoch's decisions, before the weights move.
+// Stats of one step. All but the divergence are from before the weights move.
 type Stats struct {
 	Step         int64   `json:"step"`
 	Decisions    int     `json:"decisions"`     // action tokens with a loss
 	Unknown      int     `json:"unknown"`       // action tokens that could not be replayed
 	MeanRatio    float64 `json:"mean_ratio"`    // new probability / sampler's probability
-	ClipFraction float64 `json:"clip_fraction"` // of decisions whose ratio is outside of the clip range, all epochs
+	ClipFraction float64 `json:"clip_fraction"` // of decisions whose ratio is outside of the clip range
 	KL           float64 `json:"kl"`            // sampler to trained policy, mean per decision after the step (k3 estimator)
 	Entropy      float64 `json:"entropy"`       // nats, mean per decision
-	GradientNorm float64 `json:"gradient_norm"` // of the first epoch
+	GradientNorm float64 `json:"gradient_norm"`
 }
 
 // Trainer is the reference trainer: a clipped policy gradient (PPO, Schulman et al. 2017) over recorded decisions,
@@ -89,9 +83,6 @@ func (t *Trainer) Model() *Model {
 	return &Model{Weights: append([]float32(nil), t.model.Weights...)}
 }
 
-// Steps is the number of batches trained on.
-func (t *Trainer) Steps() int64 { return t.step }
-
 // weighted is a decision with what its loss needs.
 type weighted struct {
 	decision
@@ -107,18 +98,13 @@ func (t *Trainer) Step(samples []TrainingSample) (Stats, error) {
 	}
 	stats := Stats{Step: t.step + 1, Decisions: len(decisions), Unknown: unknown}
 	g := newGradient()
-	for epoch := range t.Options.Epochs {
-		g.reset()
-		for i := range decisions {
-			t.accumulate(&decisions[i], g, &stats, epoch == 0)
-		}
-		if epoch == 0 {
-			stats.GradientNorm = g.norm()
-		}
-		t.update(g)
+	for i := range decisions {
+		t.accumulate(&decisions[i], g, &stats)
 	}
+	stats.GradientNorm = g.norm()
+	t.update(g)
 	t.step++
-	stats.mean(len(decisions), t.Options.Epochs)
+	stats.mean(len(decisions))
 	stats.KL = t.divergence(decisions)
 	return stats, nil
 }
@@ -164,14 +150,12 @@ func (s *TrainingSample) check() error {
 }
 
 // accumulate adds the gradient of one decision.
-func (t *Trainer) accumulate(d *weighted, g *gradient, stats *Stats, first bool) {
+func (t *Trainer) accumulate(d *weighted, g *gradient, stats *Stats) {
 	g.logprobs = t.model.logProbabilities(d.candidates, g.logprobs)
 	ratio := math.Exp(min(g.logprobs[d.chosen]-d.logprob, 50))
-	if first {
-		stats.MeanRatio += ratio
-		for _, l := range g.logprobs {
-			stats.Entropy -= math.Exp(l) * l
-		}
+	stats.MeanRatio += ratio
+	for _, l := range g.logprobs {
+		stats.Entropy -= math.Exp(l) * l
 	}
 	// Outside of the clip range, on the side that the advantage drives to, the objective is flat.
 	if d.advantage > 0 && ratio > 1+t.Options.ClipHigh || d.advantage < 0 && ratio < 1-t.Options.ClipLow {
@@ -204,7 +188,6 @@ func (t *Trainer) update(g *gradient) {
 		t.squares[index] += float32(slope * slope)
 		w := float64(t.model.Weights[index])
 		w += t.Options.LearningRate * slope / math.Sqrt(1+float64(t.squares[index]))
-		w -= t.Options.WeightDecay * w
 		t.model.Weights[index] = float32(w)
 	}
 }
@@ -222,11 +205,11 @@ func (t *Trainer) divergence(decisions []weighted) float64 {
 	return sum / max(1, float64(len(decisions)))
 }
 
-func (s *Stats) mean(decisions, epochs int) {
+func (s *Stats) mean(decisions int) {
 	n := max(1, float64(decisions))
 	s.MeanRatio /= n
 	s.Entropy /= n
-	s.ClipFraction /= n * float64(epochs)
+	s.ClipFraction /= n
 }
 
 // gradient is a sparse sum over the features that a batch touches, in a fixed order.
@@ -247,13 +230,6 @@ func (g *gradient) add(index uint32, v float64) {
 		g.touched = append(g.touched, index)
 	}
 	g.value[index] += v
-}
-
-func (g *gradient) reset() {
-	for _, index := range g.touched {
-		g.value[index], g.seen[index] = 0, false
-	}
-	g.touched = g.touched[:0]
 }
 
 func (g *gradient) norm() float64 {

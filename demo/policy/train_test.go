@@ -74,8 +74,8 @@ func TestTrainerStateGoesOnExactly(t *testing.T) {
 	}
 	weightsA, _ := a.Weights()
 	weightsB, _ := b.Weights()
-	if !bytes.Equal(weightsA, weightsB) || b.Steps() != 3 {
-		t.Errorf("the loaded trainer went another way, at step %d", b.Steps())
+	if !bytes.Equal(weightsA, weightsB) || b.step != 3 {
+		t.Errorf("the loaded trainer went another way, at step %d", b.step)
 	}
 	if err := b.Load(state[:len(state)/2]); err == nil {
 		t.Error("half a state was loaded")
@@ -120,7 +120,7 @@ func TestGradient(t *testing.T) {
 	var stats Stats
 	g := newGradient()
 	for i := range decisions {
-		trainer.accumulate(&decisions[i], g, &stats, true)
+		trainer.accumulate(&decisions[i], g, &stats)
 	}
 	if stats.ClipFraction == 0 || int(stats.ClipFraction) == len(decisions) {
 		t.Fatalf("%v of %d decisions are clipped: the test wants some", stats.ClipFraction, len(decisions))
@@ -175,9 +175,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"learning rate": func(o *Options) { o.LearningRate = math.NaN() },
 		"clip low":      func(o *Options) { o.ClipLow = 0 },
 		"clip high":     func(o *Options) { o.ClipHigh = -1 },
-		"epochs":        func(o *Options) { o.Epochs = 0 },
 		"undone credit": func(o *Options) { o.UndoneCredit = 2 },
-		"weight decay":  func(o *Options) { o.WeightDecay = 1 },
 	} {
 		o := DefaultOptions()
 		change(&o)
@@ -207,7 +205,7 @@ func TestBadSamplesAreRefusedAndChangeNothing(t *testing.T) {
 			t.Errorf("%s: was trained on", name)
 		}
 	}
-	if !slices.Equal(before, trainer.model.Weights) || trainer.Steps() != 1 {
+	if !slices.Equal(before, trainer.model.Weights) || trainer.step != 1 {
 		t.Error("a refused batch changed the trainer")
 	}
 }

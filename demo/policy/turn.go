@@ -221,12 +221,12 @@ func (t *turn) currentCommand() (c *command, ok bool) {
 		return nil, true
 	}
 	last := -1
-	for i := len(t.s.runs) - 1; i >= 0; i-- {
+	for _, run := range slices.Backward(t.s.runs) {
 		for k := range commands {
-			if commands[k].guarded() != t.s.runs[i].command {
+			if commands[k].guarded() != run.command {
 				continue
 			}
-			if reference := t.s.reference[t.s.runs[i].command]; reference == nil || reference.exit != 0 {
+			if reference := t.s.reference[run.command]; reference == nil || reference.exit != 0 {
 				return &commands[k], true
 			}
 			last = max(last, k)

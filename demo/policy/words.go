@@ -19,7 +19,7 @@ func eachWord(text string, visit func(string)) {
 		}
 		start = -1
 	}
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		c := text[i]
 		lower, upper := c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z'
 		if !lower && !upper {
@@ -51,7 +51,7 @@ const maxQuotes = 12
 
 // appendQuoted collects the short texts that stand in quotes.
 func appendQuoted(quotes []string, text string) []string {
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if len(line) > 4*maxLine {
 			continue
 		}

@@ -24,7 +24,7 @@ type gap struct {
 // gaps looks for streams with a gap: a power cut at an interval may take the end of one of its files and leave the next file, which was
 // begun within the last interval. Whoever reads such a stream in order would come to an end there.
 func (s *Server) gaps(ctx context.Context, settings func(string) (jetstream.StreamConfig, bool)) (found []gap, err error) {
-	err = s.each(ctx, func(js jetstream.JetStream, folder string) error {
+	err = s.each(func(js jetstream.JetStream, folder string) error {
 		name := filepath.Base(folder)
 		if cfg, ours := settings(name); !ours || !cfg.DenyDelete {
 			return nil

@@ -16,7 +16,7 @@ import (
 // has, with the settings that the options give it. Consumers that are not served go whole, with what they had acknowledged: they
 // are made again by who uses them, and deliver again what was handled. It says which streams it made.
 func (s *Server) mend(ctx context.Context, o Options) (mended []string, err error) {
-	err = s.each(ctx, func(js jetstream.JetStream, folder string) error {
+	err = s.each(func(js jetstream.JetStream, folder string) error {
 		name := filepath.Base(folder)
 		cfg, ours := o.settings(name)
 		stream, err := js.Stream(ctx, name)
@@ -52,7 +52,7 @@ func (o Options) settings(name string) (jetstream.StreamConfig, bool) {
 }
 
 // each calls f with the folder of every stream.
-func (s *Server) each(ctx context.Context, f func(js jetstream.JetStream, folder string) error) error {
+func (s *Server) each(f func(js jetstream.JetStream, folder string) error) error {
 	folders, err := filepath.Glob(filepath.Join(s.options.StoreDir, "jetstream", "*", "streams", "*"))
 	if err != nil || len(folders) == 0 {
 		return err

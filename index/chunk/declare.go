@@ -1,6 +1,7 @@
 package chunk
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/index/source"
@@ -77,12 +78,7 @@ func declared(language source.Language, depth int, text string) string {
 }
 
 func isDeclaring(language source.Language, word string) bool {
-	for _, w := range declaring[language] {
-		if w == word {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(declaring[language], word)
 }
 
 // firstWord cuts the first word off, with what Rust's pub(crate) has after it.

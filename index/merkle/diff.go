@@ -63,7 +63,7 @@ func (d *differ) compare(at string, older, newer *Node) {
 
 func (d *differ) compareFolders(at string, older, newer []Node) {
 	for len(older) > 0 || len(newer) > 0 {
-		order := 0
+		var order int
 		switch {
 		case len(older) == 0:
 			order = 1

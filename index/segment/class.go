@@ -27,7 +27,7 @@ var classOfFolder = map[string]Class{
 // ClassOf goes by a path's folders and the file's name.
 func ClassOf(name string) (class Class) {
 	folder, base := path.Split(name)
-	for _, segment := range strings.Split(folder, "/") {
+	for segment := range strings.SplitSeq(folder, "/") {
 		class |= classOfFolder[segment]
 	}
 	stem, extension := base, ""

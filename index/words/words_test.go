@@ -63,7 +63,7 @@ func TestStem(t *testing.T) {
 		"us: us", "status: status", "less: less", "class: class classes", "string: string", "bed: bed", "error: error errors",
 	} {
 		want, list, _ := strings.Cut(forms, ": ")
-		for _, form := range strings.Fields(list) {
+		for form := range strings.FieldsSeq(list) {
 			if got := stem(form); got != want {
 				t.Errorf("stem of %q is %q, want %q", form, got, want)
 			}

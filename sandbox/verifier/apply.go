@@ -9,7 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// What a step of a task may bring along beside files: a program that is run in the workspace once they are laid, and removed.
+// What a stage of a task may bring along beside files: a program that is run in the workspace once they are laid, and removed.
 const (
 	SetupScript  = "setup.sh"
 	SetupTimeout = 60 * time.Second
@@ -21,18 +21,18 @@ const setup = `if command -v bash >/dev/null 2>&1; then bash ./` + SetupScript +
 // Apply unpacks the files of a stage, an archive of sandbox.Pack, over the workspace that a spec names, runs their setup.sh, and answers the workspace's
 // change then; without a byte where it is the snapshot again. This happens in a sandbox of its own, of the agent's kind and with its variables: the
 // spec's tests, hooks and protected paths play no part. Its error is an *Error, or of ctx.
-func Apply(ctx context.Context, spec Spec, step string, files []byte) ([]byte, error) {
-	changes, err := apply(ctx, spec, step, files)
+func Apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, error) {
+	changes, err := apply(ctx, spec, stage, files)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return nil, fmt.Errorf("apply the files of step %s: %w", step, cause)
+		return nil, fmt.Errorf("apply the files of stage %s: %w", stage, cause)
 	}
 	return changes, err
 }
 
-func apply(ctx context.Context, spec Spec, step string, files []byte) ([]byte, error) {
+func apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, error) {
 	brought, err := sandbox.Contents(files)
 	if err != nil {
-		return nil, layError(step, err)
+		return nil, layError(stage, err)
 	}
 	sb, err := open(ctx, spec)
 	if err != nil {
@@ -40,20 +40,20 @@ func apply(ctx context.Context, spec Spec, step string, files []byte) ([]byte, e
 	}
 	defer sb.Close()
 	if err := sb.Apply(ctx, files); err != nil {
-		return nil, layError(step, err)
+		return nil, layError(stage, err)
 	}
 	if _, ok := brought[SetupScript]; ok {
 		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", setup}, Env: spec.Env, Wall: SetupTimeout})
 		if err != nil {
-			return nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("%s of step %s: %w", SetupScript, step, err)}
+			return nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("%s of stage %s: %w", SetupScript, stage, err)}
 		}
-		if err := setupError(step, result); err != nil {
+		if err := setupError(stage, result); err != nil {
 			return nil, err
 		}
 	}
 	changes, err := sb.Changes(ctx)
 	if err != nil {
-		return nil, layError(step, err)
+		return nil, layError(stage, err)
 	}
 	return changes, nil
 }
@@ -75,17 +75,17 @@ func open(ctx context.Context, spec Spec) (*sandbox.Sandbox, error) {
 	return sb, nil
 }
 
-// layError says that a step's files do not fit into the workspace, unless the sandbox failed.
-func layError(step string, err error) error {
+// layError says that a stage's files do not fit into the workspace, unless the sandbox failed.
+func layError(stage string, err error) error {
 	class := ClassSetup
 	if errors.Is(err, sandbox.ErrClosed) {
 		class = ClassSandbox
 	}
-	return &Error{Class: class, Err: fmt.Errorf("apply the files of step %s: %w", step, err)}
+	return &Error{Class: class, Err: fmt.Errorf("apply the files of stage %s: %w", stage, err)}
 }
 
 // setupError says how a setup.sh failed; nil when it did not.
-func setupError(step string, result sandbox.Result) error {
+func setupError(stage string, result sandbox.Result) error {
 	var why string
 	switch {
 	case result.TimedOut:
@@ -97,5 +97,5 @@ func setupError(step string, result sandbox.Result) error {
 	default:
 		return nil
 	}
-	return &Error{Class: ClassSetup, Err: fmt.Errorf("%s of step %s: %s", SetupScript, step, why), Log: append(result.Stdout, result.Stderr...)}
+	return &Error{Class: ClassSetup, Err: fmt.Errorf("%s of stage %s: %s", SetupScript, stage, why), Log: append(result.Stdout, result.Stderr...)}
 }

@@ -84,11 +84,11 @@ const (
 	ClassTampered  = "tampered"   // a process that the tests left behind could have written the reward
 	ClassMemory    = "oom"        // the tests ran out of memory and wrote no reward
 	ClassApply     = "apply"      // the changes do not fit over the snapshot
-	ClassSetup     = "setup"      // what a step brings along does not fit over the workspace, or its setup.sh failed
+	ClassSetup     = "setup"      // what a stage brings along does not fit over the workspace, or its setup.sh failed
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
 
-// Error says why there is no score, or why a step cannot begin. Whose doing that is, fault.Of tells.
+// Error says why there is no score, or why a stage cannot begin. Whose doing that is, fault.Of tells.
 type Error struct {
 	Class string
 	Err   error
@@ -97,7 +97,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Class == ClassSetup {
-		return "begin the next step: " + e.Err.Error()
+		return "begin the next stage: " + e.Err.Error()
 	}
 	return "run verifier: " + e.Err.Error()
 }

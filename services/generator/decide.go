@@ -9,18 +9,18 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// step is what a rollout needs from the generator next.
-type step int
+// action is what a rollout needs from the generator next.
+type action int
 
 const (
-	nothing step = iota // somebody else's turn, or the rollout is over
-	sample              // ask for a turn
-	endStep             // end a step of the task, which is scored then
-	finish              // end the episode
+	nothing action = iota // somebody else's turn, or the rollout is over
+	sample                // ask for a turn
+	endStep               // end a stage of the task, which is scored then
+	finish                // end the episode
 )
 
 // next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.
-func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) (step, string) {
+func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) (action, string) {
 	last := r.LastTurn()
 	switch {
 	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
@@ -70,9 +70,9 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	return ""
 }
 
-// between decides behind the verdict on a step: the next instruction follows, unless there is none, the verdict is too low or a forfeit, or a budget
+// between decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, or a budget
 // of the rollout or the server's context is used up.
-func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (step, string) {
+func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	ended := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
 		return finish, ended.StopReason
@@ -83,7 +83,7 @@ func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (s
 	return sample, ""
 }
 
-// agentDeadline is when the time is over that the task gives its agent, from its first turn here on, in each step anew; zero for never.
+// agentDeadline is when the time is over that the task gives its agent, from its first turn here on, in each stage anew; zero for never.
 func agentDeadline(r *events.Rollout, task runfile.TaskSpec) time.Time {
 	begun := len(r.Steps)
 	first := max(r.StepBegin(begun), r.Copied)

@@ -42,7 +42,7 @@ func TestNext(t *testing.T) {
 	answered := map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1}}
 	for name, c := range map[string]struct {
 		rollout events.Rollout
-		step    step
+		step    action
 		stop    string
 	}{
 		"started":           {events.Rollout{}, sample, ""},

@@ -67,7 +67,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return append(begun, facts...), err
 }
 
-// advance does one step.
+// advance does one action.
 func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	if r.Over() || r.Finished != nil {
 		return nil, nil
@@ -79,18 +79,18 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	if err != nil {
 		return nil, err
 	}
-	step, stopReason := next(r, task, cfg.Limits, time.Now())
-	switch step {
+	do, stopReason := next(r, task, cfg.Limits, time.Now())
+	switch do {
 	case nothing:
 		return nil, nil
 	case sample:
 		return s.sample(ctx, cfg, task, r, delivered)
 	}
-	return s.end(ctx, cfg, task, r, step, stopReason)
+	return s.end(ctx, cfg, task, r, do, stopReason)
 }
 
-// end makes the fact that ends a step, or the episode.
-func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what step, stopReason string) ([]events.Event, error) {
+// end makes the fact that ends a stage, or the episode.
+func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what action, stopReason string) ([]events.Event, error) {
 	var last events.Event
 	var err error
 	if what == endStep {
@@ -110,7 +110,7 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 	return []events.Event{fact}, err
 }
 
-// sample asks for one turn, and ends the step or the episode with it when it was the last. Past the rollout's deadline it does
+// sample asks for one turn, and ends the stage or the episode with it when it was the last. Past the rollout's deadline it does
 // nothing: the sampler ends the rollout. Past its agent's, what there is until then counts.
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	asking, cancel := untilDeadline(ctx, r, task)
@@ -143,14 +143,14 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
 }
 
-// late ends the step or the episode where a turn was given up because the agent's time is over; behind the rollout's deadline it does nothing.
+// late ends the stage or the episode where a turn was given up because the agent's time is over; behind the rollout's deadline it does nothing.
 func (s *Service) late(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	until, deadline := agentDeadline(r, task), r.Started.Deadline
 	if until.IsZero() || !deadline.IsZero() && !until.Before(deadline) {
 		return nil, nil
 	}
-	step, stopReason := next(r, task, cfg.Limits, until)
-	return s.end(ctx, cfg, task, r, step, stopReason)
+	do, stopReason := next(r, task, cfg.Limits, until)
+	return s.end(ctx, cfg, task, r, do, stopReason)
 }
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next

@@ -29,7 +29,7 @@ func TestNextOfSteps(t *testing.T) {
 	last.Step = 1
 	for name, c := range map[string]struct {
 		rollout events.Rollout
-		step    step
+		step    action
 		stop    string
 	}{
 		"ended":            {events.Rollout{Turns: []events.TurnSampled{done}}, endStep, events.StopFinished},

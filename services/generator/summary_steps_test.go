@@ -80,7 +80,7 @@ func TestStepBehindAnEmptySummary(t *testing.T) {
 	ended := events.EndedStep{StepFinished: events.StepFinished{Turns: 1, StopReason: events.StopFinished}, Verdict: &events.StepScored{}}
 	for name, c := range map[string]struct {
 		rollout events.Rollout
-		step    step
+		step    action
 		stop    string
 	}{
 		"between": {events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Summary: &events.Summary{}}}, Steps: []events.EndedStep{ended}}, finish, events.StopContext},

@@ -22,20 +22,20 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 	if next >= len(task.Steps) || task.Steps[next].Files == nil || verdict.Forfeit != nil || !task.Steps[verdict.Step].Passes(verdict.Components) {
 		return nil, verdict.Forfeit, nil
 	}
-	step, agents := task.Steps[next], task
+	stage, agents := task.Steps[next], task
 	agents.Tests, agents.VerifierEnv, agents.Collect = storage.Ref{}, nil, nil // setup.sh is the agent's, and sees what agents see
 	spec, err := s.spec(ctx, cfg, agents, r.ID, r.Steps[verdict.Step].Workspace)
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err := storage.GetBlob(ctx, s.log.Store(), *step.Files)
+	files, err := storage.GetBlob(ctx, s.log.Store(), *stage.Files)
 	if err != nil {
-		return nil, nil, fmt.Errorf("files of step %s of task %s: %w", step.Name, task.Name, err)
+		return nil, nil, fmt.Errorf("files of stage %s of task %s: %w", stage.Name, task.Name, err)
 	}
-	changes, err := verifier.Apply(ctx, spec, step.Name, files)
+	changes, err := verifier.Apply(ctx, spec, stage.Name, files)
 	if class := fault.Of(err); class != "" && ctx.Err() == nil {
 		spec.Changes = nil
-		if _, broken := verifier.Apply(ctx, spec, step.Name, files); broken != nil {
+		if _, broken := verifier.Apply(ctx, spec, stage.Name, files); broken != nil {
 			return nil, nil, brokenTests(broken, err)
 		}
 		return nil, forfeit(class, err), nil
@@ -45,17 +45,17 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 	}
 	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("store the workspace of step %s: %w", step.Name, err)
+		return nil, nil, fmt.Errorf("store the workspace of stage %s: %w", stage.Name, err)
 	}
 	return &ref, nil, nil
 }
 
-// begun describes the workspace that a step began with, path by path, where files were laid into it; else it is nil.
-func (s *Service) begun(ctx context.Context, r *events.Rollout, step int) (map[string]string, error) {
-	if step == 0 {
+// begun describes the workspace that a stage began with, path by path, where files were laid into it; else it is nil.
+func (s *Service) begun(ctx context.Context, r *events.Rollout, stage int) (map[string]string, error) {
+	if stage == 0 {
 		return nil, nil
 	}
-	laid, err := s.workspace(ctx, r.Laid(r.StepBegin(step)))
+	laid, err := s.workspace(ctx, r.Laid(r.StepBegin(stage)))
 	if err != nil {
 		return nil, err
 	}
@@ -80,18 +80,18 @@ type before struct {
 	there bool
 }
 
-// brought are the paths that the steps of a rollout have brought into its workspace, as they did. They are no work of the agent's.
+// brought are the paths that the stages of a rollout have brought into its workspace, as they did. They are no work of the agent's.
 func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot []byte) (map[string]before, error) {
 	all := map[string]before{}
-	for i, step := range r.Steps {
-		if i == len(r.Steps)-1 || step.Verdict == nil || step.Verdict.Workspace == nil { // what the last one's verdict has laid was not begun with
+	for i, stage := range r.Steps {
+		if i == len(r.Steps)-1 || stage.Verdict == nil || stage.Verdict.Workspace == nil { // what the last one's verdict has laid was not begun with
 			continue
 		}
-		left, err := s.workspace(ctx, step.Workspace)
+		left, err := s.workspace(ctx, stage.Workspace)
 		if err != nil {
 			return nil, err
 		}
-		laid, err := s.workspace(ctx, step.Verdict.Workspace)
+		laid, err := s.workspace(ctx, stage.Verdict.Workspace)
 		if err != nil {
 			return nil, err
 		}

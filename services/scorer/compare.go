@@ -26,7 +26,7 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.R
 	}
 	s := &Service{log: log, opts: opts}
 	var now events.RolloutScored
-	again, err := s.stepsAgain(ctx, cfg, task, &r.Rollout)
+	again, err := s.stagesAgain(ctx, cfg, task, &r.Rollout)
 	if err == nil {
 		now, _, err = s.verdict(ctx, cfg, task, again, recorded)
 	}
@@ -35,7 +35,7 @@ func Compare(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.R
 		return nil, fmt.Errorf("verify rollout %s: %w", r.ID, err)
 	}
 	c := comparison{rollout: r.ID}
-	c.steps(r.Steps, again.Steps)
+	c.stages(r.Steps, again.Steps)
 	switch {
 	case noVerdict && v == nil && now.Forfeit != nil: // earlier versions called it a failure
 	case noVerdict && v == nil:

@@ -19,7 +19,7 @@ import (
 // Feedback that came last need not be the one that counts: it may have reached the log while the scorer, which had read the one
 // before, stated the reward.
 func RewardDifferences(cfg runfile.RunConfig) func(e events.Event) ([]pipeline.Difference, error) {
-	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, steps: map[string]*stepped{}}
+	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, stages: map[string]*staged{}}
 	return c.event
 }
 
@@ -28,11 +28,11 @@ type rewards struct {
 	scoring runfile.Scoring
 	tasks   runfile.RunConfig
 	given   map[string][]float64 // by users, by rollout
-	steps   map[string]*stepped  // by rollout
+	stages  map[string]*staged   // by rollout
 }
 
-// stepped is a rollout of a task with several steps, and their verdicts until now.
-type stepped struct {
+// staged is a rollout of a task with several stages, and their verdicts until now.
+type staged struct {
 	task   runfile.TaskSpec
 	ended  []events.EndedStep
 	source string // of the verdicts
@@ -44,7 +44,7 @@ func (c *rewards) event(e events.Event) ([]pipeline.Difference, error) {
 		c.given[e.Entity] = nil
 		return nil, c.started(e)
 	case events.StepScoredType:
-		return nil, c.step(e)
+		return nil, c.stage(e)
 	case events.FeedbackRecordedType:
 		return nil, c.feedback(e)
 	case events.RolloutFailedType:
@@ -60,29 +60,29 @@ func (c *rewards) event(e events.Event) ([]pipeline.Difference, error) {
 
 func (c *rewards) forget(rollout string) {
 	delete(c.given, rollout)
-	delete(c.steps, rollout)
+	delete(c.stages, rollout)
 }
 
 func (c *rewards) started(e events.Event) error {
 	started, err := events.Data[events.RolloutStarted](e)
 	if task, unknown := c.tasks.Task(started.Task); unknown == nil && len(task.Steps) > 0 {
-		c.steps[e.Entity] = &stepped{task: task}
+		c.stages[e.Entity] = &staged{task: task}
 	}
 	return err
 }
 
-func (c *rewards) step(e events.Event) error {
+func (c *rewards) stage(e events.Event) error {
 	verdict, err := events.Data[events.StepScored](e)
-	if s := c.steps[e.Entity]; s != nil {
+	if s := c.stages[e.Entity]; s != nil {
 		s.ended, s.source = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step}, Verdict: &verdict}), e.Source
 	}
 	return err
 }
 
-// composed compares the components of a rollout with what the verdicts on its steps make of them. A replay that scored with other tests has
-// copied the verdicts on steps: there is nothing to compare.
+// composed compares the components of a rollout with what the verdicts on its stages make of them. A replay that scored with other tests has
+// copied the verdicts on stages: there is nothing to compare.
 func (c *rewards) composed(e events.Event, scored events.RolloutScored, differs func(field, recorded, recomputed string)) {
-	s := c.steps[e.Entity]
+	s := c.stages[e.Entity]
 	if s == nil || s.source != e.Source {
 		return
 	}

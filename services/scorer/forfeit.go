@@ -77,7 +77,7 @@ func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task run
 	return scored, t.Log, nil
 }
 
-// flagsOf are the flags of a rollout or of a step. A change that cannot be read, as some of a forfeit cannot, has none of its own.
+// flagsOf are the flags of a rollout or of a stage. A change that cannot be read, as some of a forfeit cannot, has none of its own.
 func flagsOf(change []byte, begun map[string]string, r *events.Rollout, turns []events.TurnSampled, outcome verifier.Outcome, forfeit *events.Forfeit) ([]string, error) {
 	flags, err := suspicions(change, begun, turns, outcome)
 	if err != nil && forfeit != nil {

@@ -64,7 +64,7 @@ const (
 	maxFiles  = 2000
 )
 
-// work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the steps of its task have brought.
+// work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the stages of its task have brought.
 type work struct {
 	snapshot, change []byte
 	brought          map[string]before

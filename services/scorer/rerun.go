@@ -25,7 +25,7 @@ var ErrNothingToVerify = errors.New("there is nothing to verify")
 func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (events.RolloutScored, error) {
 	if err := verifiable(task, r); err == nil {
 		s := &Service{log: log, opts: opts}
-		if r, err = s.stepsAgain(ctx, cfg, task, r); err != nil {
+		if r, err = s.stagesAgain(ctx, cfg, task, r); err != nil {
 			return events.RolloutScored{}, err
 		}
 		return s.scoreWith(ctx, cfg, task, r, recorded)

@@ -59,7 +59,7 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle})
 }
 
-// Handle scores the rollout of the input, which has finished, or a step of it, or got feedback, unless it has its outcome already.
+// Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	r, err := s.log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -81,9 +81,9 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case err != nil && !unknown:
 		return nil, err
 	case r.StepToScore() != nil:
-		return s.scoreStep(ctx, cfg, task, &r)
+		return s.scoreStage(ctx, cfg, task, &r)
 	case events.External(r.ID) && len(task.Steps) > 0 && r.Finished.Workspace != nil:
-		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, fmt.Errorf("task %s has steps, which are scored one by one in Rondo's own rollouts alone", task.Name))
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, fmt.Errorf("task %s has stages, which are scored one by one in Rondo's own rollouts alone", task.Name))
 		return []events.Event{fact}, err
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)

@@ -11,8 +11,11 @@ import (
 	"testing"
 )
 
-// AccessKey and SecretKey are the credentials of the servers that S3Dev starts.
-const AccessKey, SecretKey = "rondo-test", "rondo-test-secret"
+// The credentials of the servers that S3Dev starts.
+const (
+	AccessKey = "rondo-test"
+	SecretKey = "rondo-test-secret"
+)
 
 // S3Dev starts a real S3 server (versitygw, from tools/s3dev) over a temporary directory and gives its endpoint. The server ends with
 // the test; flags are further ones of s3dev. Without the modules that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.

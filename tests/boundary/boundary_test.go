@@ -189,8 +189,7 @@ var listed = sync.OnceValues(func() (list []goPackage, err error) {
 	const fields = "Dir,ImportPath,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"
 	out, err := exec.Command("go", "list", "-json="+fields, module+"...").Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			err = fmt.Errorf("go list: %w\n%s", err, failed.Stderr)
 		}
 		return nil, err

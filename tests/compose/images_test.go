@@ -134,7 +134,7 @@ func busyboxFiles(t *testing.T, context, _ string) {
 		t.Fatal(err)
 	}
 	copyFile(t, "/bin/busybox", filepath.Join(dir, "bin"), 0o755)
-	for _, applet := range strings.Fields(must(t, exec.Command("/bin/busybox", "--list"))) {
+	for applet := range strings.FieldsSeq(must(t, exec.Command("/bin/busybox", "--list"))) {
 		if applet == "busybox" {
 			continue
 		}

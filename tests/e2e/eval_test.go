@@ -21,8 +21,7 @@ import (
 
 // exit is the exit code of a command that was run.
 func exit(err error) int {
-	var code *exec.ExitError
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[*exec.ExitError](err); ok {
 		return code.ExitCode()
 	}
 	return 0

@@ -34,8 +34,7 @@ func missing(t *testing.T, what string) {
 func clientSays(t *testing.T, into any, command ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.Fatalf("%v: %v\n%s", command, err, failed.Stderr)
 	}
 	if err == nil {

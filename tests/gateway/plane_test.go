@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
@@ -133,9 +135,7 @@ func (p *plane) start(body map[string]any) member {
 	p.t.Helper()
 	var m member
 	all := map[string]any{"run": "r", "task": "theirs"}
-	for k, v := range body {
-		all[k] = v
-	}
+	maps.Copy(all, body)
 	p.post("/rollouts", all, http.StatusCreated, &m)
 	return m
 }
@@ -170,7 +170,7 @@ func (p *plane) say(m member, conversation ...message) []message {
 	if len(c.Choices) != 1 {
 		p.t.Fatalf("the answer is %+v", c)
 	}
-	return append(conversation[:len(conversation):len(conversation)], c.Choices[0].Message)
+	return append(slices.Clip(conversation), c.Choices[0].Message)
 }
 
 func (p *plane) finish(m member, reward float64) {

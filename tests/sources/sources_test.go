@@ -1,4 +1,4 @@
-// Package sources holds the sources to the rules that neither gofmt nor staticcheck checks.
+// Package sources holds the sources to the rules that gofmt does not check, in a second.
 package sources
 
 import (

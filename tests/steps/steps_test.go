@@ -135,7 +135,7 @@ var tasks = map[string]struct {
 	"unready": {"", []said{
 		{"echo one > a.txt", reads("true", `{"reward": 1}`), nil, nil},
 		{"true", reads("true", `{"reward": 1}`), nil, map[string]string{"setup.sh": "echo nothing here is right; exit 3"}},
-	}, nil, 0, "begin the next step: setup.sh of step s1: exit 3 (and over the task's untouched snapshot: setup.sh of step s1: exit 3); its log ends: nothing here is right"},
+	}, nil, 0, "begin the next stage: setup.sh of stage s1: exit 3 (and over the task's untouched snapshot: setup.sh of stage s1: exit 3); its log ends: nothing here is right"},
 }
 
 func config(t *testing.T, log *eventlog.Log) runfile.RunConfig {

@@ -1,6 +1,6 @@
 // Package trainer is the reference trainer's loop. It is an outsider like any other trainer: it follows a feed's
-// batch_ready facts, reads the batch files, and states consumed, checkpointed, rewound and weights_submitted at
-// the door.
+// batch_ready facts, reads the batch files, and states consumed, checkpointed, rewound and weights_submitted to
+// the intake.
 package trainer
 
 import (
@@ -32,10 +32,10 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// source is who the trainer says it is at the door.
+// source is who the trainer says it is.
 const source = "reference-trainer"
 
-// answerTimeout bounds one statement at the door before it is repeated.
+// answerTimeout bounds one statement to the intake before it is repeated.
 const answerTimeout = 10 * time.Second
 
 // Run trains until the context ends or the feed fails for good. Training is deterministic: a trainer that was
@@ -159,7 +159,7 @@ func (t *trainer) publish(ctx context.Context) error {
 	})
 }
 
-// state states a fact at the door until the intake answers.
+// state states a fact until the intake answers.
 func (t *trainer) state(ctx context.Context, run string, typ events.Type, entity, id string, data any) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, answerTimeout)

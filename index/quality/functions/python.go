@@ -2,6 +2,7 @@ package functions
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -37,9 +38,9 @@ func pythonFunctions(path string, content []byte) []Function {
 			continue
 		}
 		name, symbol, nested := rest[:end], rest[:end], false
-		for j := len(open) - 1; j >= 0; j-- {
-			nested = nested || open[j].function
-			symbol = open[j].name + "." + symbol
+		for _, around := range slices.Backward(open) {
+			nested = nested || around.function
+			symbol = around.name + "." + symbol
 		}
 		open = append(open, scope{indent: s.indent, name: name, function: word == "def"})
 		if word == "class" || nested || i+1 == len(lines) || lines[i+1].indent <= s.indent {

@@ -30,11 +30,11 @@ const (
 )
 
 var (
-	// ErrNoEvidence: nothing shows that the tests ran.
+	// ErrNoEvidence says that nothing shows that the tests ran.
 	ErrNoEvidence = errors.New("nothing shows that the tests ran")
-	// ErrImitated: the code under test wrote marks or records of its own, or changed the test program.
+	// ErrImitated says that the code under test wrote marks or records of its own, or changed the test program.
 	ErrImitated = errors.New("the code under test imitates or changes the test program")
-	// ErrEndedEarly: the test program ended with success before it had run its tests.
+	// ErrEndedEarly says that the test program ended with success before it had run its tests.
 	ErrEndedEarly = errors.New("the process of the tests ended early, and said that all is well")
 )
 

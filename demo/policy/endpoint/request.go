@@ -1,4 +1,4 @@
-package policy
+package endpoint
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+
+	"github.com/rondo-rl/rondo/demo/policy"
 )
 
 // Limits of a request. A conversation of the built-in policy is far below them.
@@ -39,7 +41,7 @@ type completionRequest struct {
 
 // wireMessage is a message as clients send it: the content may be text, null, or a list of text parts.
 type wireMessage struct {
-	Message
+	policy.Message
 	Content content `json:"content"`
 }
 
@@ -114,8 +116,8 @@ func (r *completionRequest) check() error {
 }
 
 // prompt is what the request asks of a model. Without a seed it draws one, so that equal requests differ.
-func (r *completionRequest) prompt() Prompt {
-	p := Prompt{Temperature: 1, MaxTokens: r.MaxTokens, Messages: make([]Message, len(r.Messages))}
+func (r *completionRequest) prompt() policy.Prompt {
+	p := policy.Prompt{Temperature: 1, MaxTokens: r.MaxTokens, Messages: make([]policy.Message, len(r.Messages))}
 	if r.MaxCompletionTokens > 0 {
 		p.MaxTokens = r.MaxCompletionTokens
 	}
@@ -137,8 +139,7 @@ func (r *completionRequest) prompt() Prompt {
 
 // refuse answers a wrong request as OpenAI does.
 func refuse(w http.ResponseWriter, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		refuseWith(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit))
 		return
 	}

@@ -1,4 +1,4 @@
-package policy
+package endpoint
 
 import (
 	"bytes"
@@ -13,12 +13,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 const question = `{"model":"repair","messages":[{"role":"user","content":"Run ` + "`sh test.sh`" + `."}],
 	"tools":[{"type":"function","function":{"name":"list_dir"}},{"type":"function","function":{"name":"run_terminal_cmd"}}],
 	"temperature":1,"seed":3,"logprobs":true,"return_token_ids":true,"return_meta_info":true}`
+
+// weightsTensor is the tensor of the policy's files.
+const weightsTensor = "policy.weights"
 
 func post(t *testing.T, s http.Handler, body string) (int, map[string]any) {
 	t.Helper()
@@ -118,34 +122,6 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestHostileConversation: files that grow with every edit, endless lines and a repository of thousands of files are worked on
-// as far as the bounds go.
-func TestHostileConversation(t *testing.T) {
-	var messages []Message
-	say := func(name, arguments, result string) {
-		id := fmt.Sprint(len(messages))
-		messages = append(messages, Message{Role: "assistant", ToolCalls: []ToolCall{{ID: id, Function: Function{Name: name, Arguments: arguments}}}}, Message{Role: "tool", ToolCallID: id, Content: result})
-	}
-	messages = append(messages, Message{Role: "user", Content: strings.Repeat("`sh a.sh` ", 10000)})
-	say("list_dir", `{"target_directory":"."}`, strings.Repeat("../../etc/passwd\n", 1000)+"a.sh\nb/\nb/\n")
-	say("list_dir", `{"target_directory":"/"}`, func() (all string) {
-		for i := range 5000 {
-			all += fmt.Sprintf("f%d.sh\n", i)
-		}
-		return all
-	}())
-	say("read_file", `{"target_file":"a.sh"}`, "1|a=1\n2|"+strings.Repeat("((", 100000)+"\n99999999999999999999|x\n")
-	say("write", `{"file_path":"a.sh","contents":"a=1\nb=$a"}`, "Wrote it.")
-	for range 300 {
-		say("search_replace", `{"file_path":"a.sh","old_string":"a=1\n","new_string":"a=1\nc=2\n"}`, "Edited.")
-	}
-	say("run_terminal_cmd", `{"command":"sh a.sh"}`, strings.Repeat("FAIL not ok error\n", 20000)+"exit code: 1")
-	a, err := NewModel().Generate(Prompt{Tools: toyTools, Messages: messages, Temperature: 1})
-	if err != nil || a.Content == "" {
-		t.Fatalf("%+v, %v", a, err)
-	}
-}
-
 func TestUnknownPath(t *testing.T) {
 	for _, path := range []string{"/", "/v1/chat/completions", "/v2/models"} {
 		w := httptest.NewRecorder()
@@ -162,12 +138,12 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 	files := make([][]byte, 3)
 	want := map[float64]string{}
 	for version := range files {
-		values := make([]float32, Dimension)
+		values := make([]float32, policy.Dimension)
 		for i := range values {
 			values[i] = float32(version) * float32(i%7-3)
 		}
 		var b bytes.Buffer
-		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
+		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension}, values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		files[version] = b.Bytes()
@@ -217,13 +193,13 @@ func TestHostileWeights(t *testing.T) {
 		}
 		return b.Bytes()
 	}
-	good := file(weightsTensor, make([]float32, Dimension))
-	infinite := make([]float32, Dimension)
+	good := file(weightsTensor, make([]float32, policy.Dimension))
+	infinite := make([]float32, policy.Dimension)
 	infinite[5] = float32(math.Inf(1))
 	for name, data := range map[string][]byte{
 		"empty":        nil,
 		"truncated":    good[:len(good)-4],
-		"other tensor": file("other", make([]float32, Dimension)),
+		"other tensor": file("other", make([]float32, policy.Dimension)),
 		"too few":      file(weightsTensor, make([]float32, 10)),
 		"infinite":     file(weightsTensor, infinite),
 		"header lies":  slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, good[8:]),
@@ -237,7 +213,7 @@ func TestHostileWeights(t *testing.T) {
 
 func TestModelsAreListed(t *testing.T) {
 	s := NewServer(nil)
-	trainer, err := NewTrainer(DefaultOptions())
+	trainer, err := policy.NewTrainer(policy.DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// Step is one step of a task that has several: its own instruction, and what it is scored and solved by.
-type Step struct {
+// Stage is one stage of a task that has several: its own instruction, and what it is scored and solved by.
+type Stage struct {
 	Name            string
 	Instruction     string // steps/<name>/instruction.md
 	AgentTimeout    time.Duration
@@ -23,33 +23,33 @@ type Step struct {
 	VerifierEnv     map[string]string
 	MinReward       map[string]float64 // as in events.StepSpec
 	Collect         []verifier.Hook
-	Healthcheck     *verifier.Hook // nil: the step has none
-	Tests           fs.FS          // the task's tests with those of the step over them
-	Solution        fs.FS          // nil when the step has none
-	// Files are laid over the workspace before the step begins; nil for none. Those of the first step are in the task's Snapshot.
+	Healthcheck     *verifier.Hook // nil: the stage has none
+	Tests           fs.FS          // the task's tests with those of the stage over them
+	Solution        fs.FS          // nil when the stage has none
+	// Files are laid over the workspace before the stage begins; nil for none. Those of the first stage are in the task's Snapshot.
 	Files fs.FS
 }
 
-// InStep is a task as it is in one of its steps, for who runs that alone; "" is the last step, and of a task without steps itself.
-func (t *Task) InStep(name string) (*Task, error) {
-	if name == "" && len(t.Steps) > 0 {
-		name = t.Steps[len(t.Steps)-1].Name
+// InStage is a task as it is in one of its stages, for who runs that alone; "" is the last stage, and of a task without stages itself.
+func (t *Task) InStage(name string) (*Task, error) {
+	if name == "" && len(t.Stages) > 0 {
+		name = t.Stages[len(t.Stages)-1].Name
 	}
 	if name == "" {
 		return t, nil
 	}
-	i := slices.IndexFunc(t.Steps, func(s Step) bool { return s.Name == name })
+	i := slices.IndexFunc(t.Stages, func(s Stage) bool { return s.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("task %s has no step %q", t.Name, name)
+		return nil, fmt.Errorf("task %s has no stage %q", t.Name, name)
 	}
-	s, in := t.Steps[i], *t
+	s, in := t.Stages[i], *t
 	in.Instruction, in.AgentTimeout, in.VerifierTimeout, in.VerifierEnv = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv
-	in.Collect, in.Tests, in.Solution, in.Steps = s.Collect, s.Tests, s.Solution, nil
+	in.Collect, in.Tests, in.Solution, in.Stages = s.Collect, s.Tests, s.Solution, nil
 	return &in, nil
 }
 
-// stepTable is an element of [[steps]]. What it leaves out is as the task has it.
-type stepTable struct {
+// stageTable is an element of [[steps]]. What it leaves out is as the task has it.
+type stageTable struct {
 	Name        string        `toml:"name"`
 	Agent       agentTable    `toml:"agent"`
 	Verifier    verifierTable `toml:"verifier"`
@@ -59,15 +59,15 @@ type stepTable struct {
 }
 
 const (
-	maxSteps     = 1000
+	maxStages    = 1000
 	maxMinReward = 100 // components
 )
 
-// setSteps reads the steps of a task that has several. Such a task has no instruction and no solution of its own, and tests only for its steps to
+// setStages reads the stages of a task that has several. Such a task has no instruction and no solution of its own, and tests only for its stages to
 // share.
-func setSteps(task *Task, folder *node, cfg *config) error {
-	if len(cfg.Steps) > maxSteps {
-		return fmt.Errorf("task.toml: steps: %d, the limit is %d", len(cfg.Steps), maxSteps)
+func setStages(task *Task, folder *node, cfg *config) error {
+	if len(cfg.Stages) > maxStages {
+		return fmt.Errorf("task.toml: steps: %d, the limit is %d", len(cfg.Stages), maxStages)
 	}
 	switch task.RewardStrategy = cfg.MultiStepRewardStrategy; task.RewardStrategy {
 	case "":
@@ -76,59 +76,59 @@ func setSteps(task *Task, folder *node, cfg *config) error {
 	default:
 		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy, runfile.StrategyMean, runfile.StrategyFinal)
 	}
-	for i := range cfg.Steps {
-		s := &cfg.Steps[i]
-		if !validName.MatchString(s.Name) || slices.ContainsFunc(task.Steps, func(other Step) bool { return other.Name == s.Name }) {
+	for i := range cfg.Stages {
+		s := &cfg.Stages[i]
+		if !validName.MatchString(s.Name) || slices.ContainsFunc(task.Stages, func(other Stage) bool { return other.Name == s.Name }) {
 			return fmt.Errorf("task.toml: steps: %d: name %.120q: want one of its own, %s", i+1, s.Name, validName)
 		}
-		step, err := s.settings(task, cfg)
+		stage, err := s.settings(task, cfg)
 		if err != nil {
-			return fmt.Errorf("task.toml: step %s: %w", s.Name, err)
+			return fmt.Errorf("task.toml: stage %s: %w", s.Name, err)
 		}
-		if err := step.read(folder, s, cfg, i == 0); err != nil {
+		if err := stage.read(folder, s, cfg, i == 0); err != nil {
 			return err
 		}
-		task.Steps = append(task.Steps, step)
+		task.Stages = append(task.Stages, stage)
 	}
-	last := task.Steps[len(task.Steps)-1]
-	task.Instruction, task.Tests = task.Steps[0].Instruction, last.Tests
+	last := task.Stages[len(task.Stages)-1]
+	task.Instruction, task.Tests = task.Stages[0].Instruction, last.Tests
 	return task.layFiles()
 }
 
-// settings checks a step's table, over those of its task.
-func (s *stepTable) settings(task *Task, cfg *config) (step Step, err error) {
-	step.Name = s.Name
+// settings checks a stage's table, over those of its task.
+func (s *stageTable) settings(task *Task, cfg *config) (stage Stage, err error) {
+	stage.Name = s.Name
 	if err := errors.Join(s.Agent.refuse("steps.agent"), s.Verifier.refuse("steps.verifier", cfg.Environment.Workdir)); err != nil {
-		return step, err
+		return stage, err
 	}
-	if step.AgentTimeout, err = timeout("agent.timeout_sec", s.Agent.TimeoutSec, task.AgentTimeout); err != nil {
-		return step, err
+	if stage.AgentTimeout, err = timeout("agent.timeout_sec", s.Agent.TimeoutSec, task.AgentTimeout); err != nil {
+		return stage, err
 	}
-	if step.VerifierTimeout, err = timeout("verifier.timeout_sec", s.Verifier.TimeoutSec, task.VerifierTimeout); err != nil {
-		return step, err
+	if stage.VerifierTimeout, err = timeout("verifier.timeout_sec", s.Verifier.TimeoutSec, task.VerifierTimeout); err != nil {
+		return stage, err
 	}
 	own, err := s.Verifier.environment("verifier")
 	if err != nil {
-		return step, err
+		return stage, err
 	}
-	step.VerifierEnv = maps.Clone(task.VerifierEnv)
-	maps.Copy(step.VerifierEnv, own)
+	stage.VerifierEnv = maps.Clone(task.VerifierEnv)
+	maps.Copy(stage.VerifierEnv, own)
 	hooks, err := s.Verifier.hooks("steps.verifier.collect")
 	if err != nil {
-		return step, err
+		return stage, err
 	}
-	step.Collect = slices.Concat(task.Collect, hooks)
-	if step.MinReward, err = minReward(s.MinReward); err != nil {
-		return step, err
+	stage.Collect = slices.Concat(task.Collect, hooks)
+	if stage.MinReward, err = minReward(s.MinReward); err != nil {
+		return stage, err
 	}
-	if step.Healthcheck, err = s.Healthcheck.hook("steps.healthcheck"); err != nil {
-		return step, err
+	if stage.Healthcheck, err = s.Healthcheck.hook("steps.healthcheck"); err != nil {
+		return stage, err
 	}
 	s.warn(task)
-	return step, checkArtifacts("steps.artifacts", s.Artifacts, task.Workdir, task.warn)
+	return stage, checkArtifacts("steps.artifacts", s.Artifacts, task.Workdir, task.warn)
 }
 
-func (s *stepTable) warn(task *Task) {
+func (s *stageTable) warn(task *Task) {
 	if s.Agent.NetworkMode == "public" || s.Verifier.NetworkMode == "public" {
 		task.warn("steps: " + s.Name + " asks for a network: a sandbox has the one that its run allows, and a verifier has none")
 	}
@@ -163,12 +163,12 @@ func minReward(value any) (map[string]float64, error) {
 	return least, nil
 }
 
-// read takes over the files of a step.
-func (s *Step) read(folder *node, table *stepTable, cfg *config, first bool) error {
+// read takes over the files of a stage.
+func (s *Stage) read(folder *node, table *stageTable, cfg *config, first bool) error {
 	at := "steps/" + s.Name
 	dir := folder.at(at)
 	if dir == nil || !dir.isDir() {
-		return fmt.Errorf("%s: missing: each step of task.toml has a folder of its name", at)
+		return fmt.Errorf("%s: missing: each stage of task.toml has a folder of its name", at)
 	}
 	var err error
 	if s.Files, err = filesIn(dir, at+"/workdir", first); err != nil {

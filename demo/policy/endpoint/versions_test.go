@@ -1,4 +1,4 @@
-package policy
+package endpoint
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rondo-rl/rondo/demo/policy"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
@@ -18,12 +19,12 @@ import (
 // versionFile has weights that tell its version by what they answer.
 func versionFile(t *testing.T, version int64) []byte {
 	t.Helper()
-	values := make([]float32, Dimension)
+	values := make([]float32, policy.Dimension)
 	for i := range values {
 		values[i] = float32(version) * float32(i%7-3)
 	}
 	var b bytes.Buffer
-	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, values)}, nil); err != nil {
+	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension}, values)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -38,9 +39,9 @@ func ask(t *testing.T, s http.Handler, model string) (int, map[string]any) {
 func TestPinnedVersions(t *testing.T) {
 	var fetched atomic.Int64
 	files := map[int64][]byte{1: versionFile(t, 1), 2: versionFile(t, 2), 7: []byte("of another architecture")}
-	s := NewServer(func(_ context.Context, policy string, version int64) ([]byte, error) {
+	s := NewServer(func(_ context.Context, name string, version int64) ([]byte, error) {
 		fetched.Add(1)
-		if file, ok := files[version]; ok && policy == "repair" {
+		if file, ok := files[version]; ok && name == "repair" {
 			return file, nil
 		}
 		return nil, fmt.Errorf("fetch: %w", storage.ErrNotFound)

@@ -13,9 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// bringing is what makes a task of two steps, which each have these files of the pack, with more settings of the second.
+// bringing is what makes a task of two stages, which each have these files of the pack, with more settings of the second.
 func bringing(more string, changes fstest.MapFS) fstest.MapFS {
-	all := stepped("[[steps]]\nname = \"two\"\n"+more, fstest.MapFS{"t/steps/two/instruction.md": file("Second.")})
+	all := staged("[[steps]]\nname = \"two\"\n"+more, fstest.MapFS{"t/steps/two/instruction.md": file("Second.")})
 	maps.Copy(all, changes)
 	return all
 }
@@ -35,8 +35,8 @@ func TestStepFiles(t *testing.T) {
 	if got := filesOf(t, task.Snapshot, "README.md", "sub/new", "l", "run.sh"); got != "first\n x x #!/bin/sh\n" {
 		t.Errorf("the snapshot holds %q", got)
 	}
-	if task.Steps[0].Files != nil || task.Steps[1].Files == nil || filesOf(t, task.Steps[1].Files, "README.md", "setup.sh") != "second\n true" {
-		t.Errorf("files of the steps: %v and %v", task.Steps[0].Files, task.Steps[1].Files)
+	if task.Stages[0].Files != nil || task.Stages[1].Files == nil || filesOf(t, task.Stages[1].Files, "README.md", "setup.sh") != "second\n true" {
+		t.Errorf("files of the stages: %v and %v", task.Stages[0].Files, task.Stages[1].Files)
 	}
 	for name, c := range map[string]struct {
 		more        string
@@ -49,7 +49,7 @@ func TestStepFiles(t *testing.T) {
 		"an absolute one": {"", fstest.MapFS{"t/steps/one/workdir/l": link("/etc/passwd")}, false, []string{"steps/one/workdir/l", "leads out"}},
 		"a repository":    {"", fstest.MapFS{"t/steps/one/workdir/.git/HEAD": file("x")}, false, []string{"steps/one/workdir/.git", "no repository"}},
 		"an inner one":    {"", fstest.MapFS{"t/steps/two/workdir/a/.git/HEAD": file("x")}, false, []string{"steps/two/workdir/a/.git", "no repository"}},
-		"first setup":     {"", fstest.MapFS{"t/steps/one/workdir/setup.sh": file("x")}, true, []string{"steps/one/workdir/setup.sh", "first step"}},
+		"first setup":     {"", fstest.MapFS{"t/steps/one/workdir/setup.sh": file("x")}, true, []string{"steps/one/workdir/setup.sh", "first stage"}},
 		"large setup":     {"", fstest.MapFS{"t/steps/two/workdir/setup.sh": file(strings.Repeat("x", maxSetup+1))}, false, []string{"steps/two/workdir/setup.sh", "the limit is 16384"}},
 		"linked setup":    {"", fstest.MapFS{"t/steps/two/workdir/setup.sh": link("x")}, false, []string{"steps/two/workdir/setup.sh", "no regular file"}},
 		"protected":       {"", fstest.MapFS{"t/steps/two/workdir/a/conftest.py": file("x")}, true, []string{"steps/two/workdir/a/conftest.py", `"!a/conftest.py"`}},
@@ -123,9 +123,9 @@ func TestLintOfStepFiles(t *testing.T) {
 		more, setup, want, verdict string
 	}{
 		"good":    {check, setup, "", VerdictWarnings}, // its tests run in process
-		"fails":   {"", "echo it is broken >&2; exit 3", "doing nothing, attempt 1: no score (setup): begin the next step: setup.sh of step two: exit 3: it is broken", VerdictUnsound},
-		"no good": {check, "touch state", "the solution, attempt 1: no score (healthcheck): step two: steps.healthcheck: exit 1: a sandbox starts no service", VerdictUnsupported},
-		"shows":   {"", setup + "\n# the same as the fix", "step two shows the agent steps/two/solution/solve.sh as setup.sh", VerdictUnsound},
+		"fails":   {"", "echo it is broken >&2; exit 3", "doing nothing, attempt 1: no score (setup): begin the next stage: setup.sh of stage two: exit 3: it is broken", VerdictUnsound},
+		"no good": {check, "touch state", "the solution, attempt 1: no score (healthcheck): stage two: steps.healthcheck: exit 1: a sandbox starts no service", VerdictUnsupported},
+		"shows":   {"", setup + "\n# the same as the fix", "stage two shows the agent steps/two/solution/solve.sh as setup.sh", VerdictUnsound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,10 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// scoreStep states the verdict on the step that a rollout has ended, and makes the workspace for the next one.
-func (s *Service) scoreStep(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+// scoreStage states the verdict on the stage that a rollout has ended, and makes the workspace for the next one.
+func (s *Service) scoreStage(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	ended := *r.StepToScore()
-	scored, log, err := s.stepVerdict(ctx, cfg, task, r, ended.StepFinished)
+	scored, log, err := s.stageVerdict(ctx, cfg, task, r, ended.StepFinished)
 	if err == nil {
 		scored.Log, err = s.keep(ctx, log)
 	}
@@ -34,10 +34,10 @@ func (s *Service) scoreStep(ctx context.Context, cfg runfile.RunConfig, task run
 	return failed(cfg, r, err)
 }
 
-// stepVerdict runs the tests of a step over the workspace that its agent has left. What they wrote is not stored.
-func (s *Service) stepVerdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
+// stageVerdict runs the tests of a stage over the workspace that its agent has left. What they wrote is not stored.
+func (s *Service) stageVerdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
 	if ended.Step >= len(task.Steps) {
-		return scored, nil, fmt.Errorf("rollout %s was in step %d, but task %s has %d: score it with tests for all of its steps", r.ID, ended.Step+1, task.Name, len(task.Steps))
+		return scored, nil, fmt.Errorf("rollout %s was in stage %d, but task %s has %d: score it with tests for all of its stages", r.ID, ended.Step+1, task.Name, len(task.Steps))
 	}
 	spec, err := s.spec(ctx, cfg, task.InStep(ended.Step), r.ID, ended.Workspace)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
 	return &ref, nil
 }
 
-// outcome is the verifier's for a whole rollout. The verdicts on the steps of a task that has several are on the log: they make it, and the
+// outcome is the verifier's for a whole rollout. The verdicts on the stages of a task that has several are on the log: they make it, and the
 // verifier is not asked again.
 func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, *events.Forfeit, error) {
 	if len(task.Steps) == 0 {
@@ -93,12 +93,12 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 	outcome := verifier.Outcome{Components: components, ExitCode: last.ExitCode, Isolation: last.Isolation, Filesystem: last.Filesystem, User: last.User}
 	var flags []string
 	outcome.Verifier = last.Verifier
-	for _, step := range r.Steps {
-		if step.Verdict.Verifier != runfile.VerifierSeparate {
-			outcome.Verifier = step.Verdict.Verifier
+	for _, stage := range r.Steps {
+		if stage.Verdict.Verifier != runfile.VerifierSeparate {
+			outcome.Verifier = stage.Verdict.Verifier
 		}
-		outcome.Duration += time.Duration(float64(step.Verdict.DurationMS * float64(time.Millisecond)))
-		flags = append(flags, step.Verdict.Flags...)
+		outcome.Duration += time.Duration(float64(stage.Verdict.DurationMS * float64(time.Millisecond)))
+		flags = append(flags, stage.Verdict.Flags...)
 	}
 	slices.Sort(flags)
 	flags = slices.Compact(flags)
@@ -108,12 +108,12 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 // maxFlags bounds the flags of a rollout, as its schema does.
 const maxFlags = 50
 
-// stepsAgain is a rollout with the verdicts that task's tests give its steps now. A step stays ended where it was, whatever its verdict is.
-func (s *Service) stepsAgain(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
+// stagesAgain is a rollout with the verdicts that task's tests give its stages now. A stage stays ended where it was, whatever its verdict is.
+func (s *Service) stagesAgain(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
 	again := *r
 	again.Steps = slices.Clone(r.Steps)
 	for i := range again.Steps {
-		scored, _, err := s.stepVerdict(ctx, cfg, task, r, again.Steps[i].StepFinished)
+		scored, _, err := s.stageVerdict(ctx, cfg, task, r, again.Steps[i].StepFinished)
 		if err != nil {
 			return r, err
 		}
@@ -122,15 +122,15 @@ func (s *Service) stepsAgain(ctx context.Context, cfg runfile.RunConfig, task ru
 	return &again, nil
 }
 
-// steps compares the recorded verdicts on steps with those of now.
-func (c *comparison) steps(recorded, now []events.EndedStep) {
-	for i, step := range recorded {
-		if step.Verdict == nil || now[i].Verdict == nil {
+// stages compares the recorded verdicts on stages with those of now.
+func (c *comparison) stages(recorded, now []events.EndedStep) {
+	for i, stage := range recorded {
+		if stage.Verdict == nil || now[i].Verdict == nil {
 			continue
 		}
-		name := fmt.Sprintf("step %d ", step.Step)
-		c.value(name+"exit_code", fmt.Sprint(step.Verdict.ExitCode), fmt.Sprint(now[i].Verdict.ExitCode))
-		c.components(name, step.Verdict.Components, now[i].Verdict.Components)
-		c.separation(name, step.Verdict.Verifier, now[i].Verdict.Verifier)
+		name := fmt.Sprintf("stage %d ", stage.Step)
+		c.value(name+"exit_code", fmt.Sprint(stage.Verdict.ExitCode), fmt.Sprint(now[i].Verdict.ExitCode))
+		c.components(name, stage.Verdict.Components, now[i].Verdict.Components)
+		c.separation(name, stage.Verdict.Verifier, now[i].Verdict.Verifier)
 	}
 }

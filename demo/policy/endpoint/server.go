@@ -1,4 +1,5 @@
-package policy
+// Package endpoint serves the built-in policy as an OpenAI-compatible endpoint.
+package endpoint
 
 import (
 	"encoding/json"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rondo-rl/rondo/demo/policy"
 )
 
 const maxPolicies = 1000
@@ -29,7 +32,7 @@ type Server struct {
 // loaded is one version of a policy. It is replaced as a whole.
 type loaded struct {
 	version int64
-	model   *Model
+	model   *policy.Model
 }
 
 // NewServer makes a server without any weights loaded. fetch, which may be nil, reads the versions that requests name.
@@ -47,24 +50,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 
 // Load replaces a policy's weights by a safetensors file. Requests under way finish with the version they began
 // with; an older version than the loaded one is ignored.
-func (s *Server) Load(policy string, version int64, file []byte) error {
-	model, err := ReadModel(file)
+func (s *Server) Load(name string, version int64, file []byte) error {
+	model, err := policy.ReadModel(file)
 	if err != nil {
-		return fmt.Errorf("load version %d of policy %s: %w", version, policy, err)
+		return fmt.Errorf("load version %d of policy %s: %w", version, name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known, ok := s.policies[policy]
+	known, ok := s.policies[name]
 	if !ok && len(s.policies) >= maxPolicies {
-		return fmt.Errorf("load policy %s: %d policies are loaded, the limit", policy, maxPolicies)
+		return fmt.Errorf("load policy %s: %d policies are loaded, the limit", name, maxPolicies)
 	}
 	if !ok || known.version < version {
-		s.policies[policy] = loaded{version, model}
+		s.policies[name] = loaded{version, model}
 	}
 	return nil
 }
 
-var initial = NewModel()
+var initial = policy.NewModel()
 
 func (s *Server) policy(name string) loaded {
 	s.mu.RLock()
@@ -77,7 +80,7 @@ func (s *Server) policy(name string) loaded {
 
 type completionChoice struct {
 	Index        int             `json:"index"`
-	Message      Message         `json:"message"`
+	Message      policy.Message  `json:"message"`
 	FinishReason string          `json:"finish_reason"`
 	TokenIDs     []int32         `json:"token_ids,omitempty"`
 	Logprobs     *choiceLogprobs `json:"logprobs"`
@@ -136,7 +139,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	answer := completion{
 		ID: fmt.Sprintf("chatcmpl-%d", s.answers.Add(1)), Object: "chat.completion", Created: time.Now().Unix(), Model: request.Model,
 		WeightVersion: p.version, Choices: []completionChoice{{
-			Message: Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}, FinishReason: a.FinishReason,
+			Message: policy.Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}, FinishReason: a.FinishReason,
 		}},
 		Usage: tokenUsage{len(a.PromptTokenIDs), len(a.TokenIDs), len(a.PromptTokenIDs) + len(a.TokenIDs)},
 	}
@@ -147,7 +150,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	if request.Logprobs {
 		choice.Logprobs = &choiceLogprobs{Content: make([]tokenLogprob, len(a.TokenIDs))}
 		for i, token := range a.TokenIDs {
-			choice.Logprobs.Content[i] = tokenLogprob{Token: TokenText(token), Logprob: a.Logprobs[i]}
+			choice.Logprobs.Content[i] = tokenLogprob{Token: policy.TokenText(token), Logprob: a.Logprobs[i]}
 		}
 	}
 	if request.ReturnMetaInfo {
