@@ -2,6 +2,8 @@ package events
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -42,6 +44,23 @@ func FoldRollout(links []Event) (Rollout, error) {
 		}
 	}
 	return r, nil
+}
+
+// Extend folds the links that follow.
+func (r *Rollout) Extend(links []Event) error {
+	for _, e := range links {
+		if err := r.apply(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share is the rollout as it is now, for somebody else to change: what either folds or adds later is not in the other. The turns, answers and verdicts in both are the same.
+func (r *Rollout) Share() Rollout {
+	shared := *r
+	shared.Turns, shared.Steps, shared.Tools = slices.Clip(r.Turns), slices.Clone(r.Steps), maps.Clone(r.Tools)
+	return shared
 }
 
 func (r *Rollout) apply(e Event) error {
