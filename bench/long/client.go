@@ -1,10 +1,8 @@
 package long
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"runtime"
 	"time"
@@ -14,18 +12,18 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// Every so many turns of a rollout the plain client sends the request again.
-const everyTurn = 10
+// Every so many turns of a rollout the request is sent again.
+const everyTurn = 5
 
-// plainClient takes the processor time of a conversation's requests as the plainest client sends them: encode, post, read, decode, no more. The values are milliseconds for a
-// turn, by tenths of the rollout.
-func plainClient(s *server, url string, turns int) (byTenth [parts]float64, err error) {
+// requests takes the processor time of a conversation's requests alone: encode, post, answer, read, decode. The values are milliseconds for a turn, by tenths of the rollout.
+func requests(ctx context.Context, s *server, url string, turns int) (byTenth [parts]float64, err error) {
 	var last inference.Request
 	if err := json.Unmarshal(s.longest, &last); err != nil {
 		return byTenth, err
 	}
 	var counts [parts]int
 	var took [parts]time.Duration
+	client := inference.Client{HTTP: http.DefaultClient}
 	begins := 0 // messages before the turn's answer
 	for turn := range turns {
 		for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
@@ -36,9 +34,11 @@ func plainClient(s *server, url string, turns int) (byTenth [parts]float64, err 
 			request.Messages = last.Messages[:begins]
 			tenth := turn * parts / turns
 			before := processorTime()
-			if err := plainTurn(url, request); err != nil {
+			answer, err := client.Complete(ctx, url, request)
+			if err != nil {
 				return byTenth, err
 			}
+			answer.Done()
 			counts[tenth]++
 			took[tenth] += processorTime() - before
 		}
@@ -48,40 +48,6 @@ func plainClient(s *server, url string, turns int) (byTenth [parts]float64, err 
 		byTenth[i] = milliseconds(took[i]) / float64(max(1, counts[i]))
 	}
 	return byTenth, nil
-}
-
-// plainTurn asks for one turn.
-func plainTurn(url string, request inference.Request) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
-	resp, err := http.Post(url+"/chat/completions", "application/json", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, mostRequest))
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the scripted server answered %s", resp.Status)
-	}
-	var answer struct {
-		PromptTokenIDs []int32 `json:"prompt_token_ids"`
-		Choices        []struct {
-			TokenIDs []int32 `json:"token_ids"`
-			Message  inference.Message
-			Logprobs struct {
-				Content []struct {
-					Token   string   `json:"token"`
-					Logprob *float32 `json:"logprob"`
-				} `json:"content"`
-			} `json:"logprobs"`
-		} `json:"choices"`
-	}
-	return json.Unmarshal(data, &answer)
 }
 
 // processorTime is what this process has used, the server in it included.

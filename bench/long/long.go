@@ -2,7 +2,7 @@
 //
 // The services are the real ones, on an embedded log, a store and sandboxes of this machine. The inference server is scripted and in this process: it answers at once,
 // with token ids and log-probabilities. A request has the whole conversation in it, and its answer the ids of the whole prompt, so the cost of carrying these must grow. It is
-// measured apart: a plain client sends the same requests to the same server behind the run, and what it takes is subtracted.
+// measured apart: behind the run the same client sends the same requests to the same server, and no more, and what that takes is subtracted.
 package long
 
 import (
@@ -71,10 +71,10 @@ type Result struct {
 // Length is what was measured of rollouts of one length. Times are of this process, in milliseconds of processor time for a turn.
 type Length struct {
 	Turns int `json:"turns"`
-	// CPU is all, server and requests included, and Client what the same requests take of a plain client and the server.
-	CPU    float64 `json:"cpu_ms"`
-	Client float64 `json:"client_ms"`
-	// Own is the difference: Rondo's part. Parts has it by the tenths of the rollouts.
+	// CPU is all, the scripted server included, and Requests what the same requests take alone: in the client and in the server.
+	CPU      float64 `json:"cpu_ms"`
+	Requests float64 `json:"requests_ms"`
+	// Own is the difference: that of the services, the log and the store. Parts has it by the tenths of the rollouts.
 	Own   float64   `json:"own_ms"`
 	Parts []float64 `json:"own_ms_by_tenth"`
 	// Bytes on the log for a turn, with its subjects and headers, and by tenths.

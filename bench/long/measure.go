@@ -74,15 +74,15 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 		return l, fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures", m.asked, m.want)
 	}
 	p.server.asked = func(int) {}
-	client, err := plainClient(p.server, p.url, turns)
+	requests, err := requests(ctx, p.server, p.url, turns)
 	if err != nil {
-		return l, fmt.Errorf("plain client: %w", err)
+		return l, fmt.Errorf("requests alone: %w", err)
 	}
 	for i, all := range m.perTurn() {
-		l.CPU, l.Client = l.CPU+all/parts, l.Client+client[i]/parts
-		l.Parts = append(l.Parts, all-client[i])
+		l.CPU, l.Requests = l.CPU+all/parts, l.Requests+requests[i]/parts
+		l.Parts = append(l.Parts, all-requests[i])
 	}
-	l.Own = l.CPU - l.Client
+	l.Own = l.CPU - l.Requests
 	if err := p.bytes(ctx, run, o.Rollouts, &l); err != nil {
 		return l, err
 	}

@@ -19,9 +19,9 @@ func newBenchLong(g *app.Global) *cobra.Command {
 		Long: `Long runs rollouts of several lengths through the real services on an embedded log, with sandboxes and a scripted inference
 server in this process. It measures the processor time and the bytes on the log of a turn, by the tenth of the rollout that the turn is in.
 
-A request holds the whole conversation, and its answer the ids of the whole prompt. What carrying them costs grows with the rollout
-whoever does it. The benchmark sends the same requests again with a plain client and subtracts the processor time of that and of the
-server: the rest is Rondo's own. Processes in the sandboxes are not counted.
+A request holds the whole conversation, and its answer the ids of the whole prompt, so what they cost grows with the rollout. The
+benchmark sends the same requests again with the same client, and subtracts the processor time of client and server: the rest is
+that of services, log and store. Processes in the sandboxes are not counted.
 
 cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones, and bytes_ratio does the same for
 bytes. With --lengths 100,1000 or more between them the first is cpu_ratio_1000_to_100, too. The benchmark removes everything that it created, and touches no plane.`,
@@ -50,11 +50,11 @@ bytes. With --lengths 100,1000 or more between them the first is cpu_ratio_1000_
 func printLong(w io.Writer, r long.Result) error {
 	fmt.Fprintf(w, "%d rollouts at once, %d sampled tokens a turn; %s, %d CPUs; milliseconds of processor time and bytes on the log, for each turn\n\n", r.Rollouts, r.Tokens, r.Go, r.CPUs)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "TURNS\tALL ms\tPLAIN CLIENT ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tHEAP MiB\tRSS MiB\t")
+	fmt.Fprintln(t, "TURNS\tALL ms\tREQUESTS ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tHEAP MiB\tRSS MiB\t")
 	for _, l := range r.Lengths {
 		last := len(l.Parts) - 1
 		fmt.Fprintf(t, "%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t\n",
-			l.Turns, l.CPU, l.Client, l.Own, l.Parts[0], l.Parts[last], l.Bytes, l.ByteParts[0], l.ByteParts[last], l.LogPerToken, l.Heap, l.RSS)
+			l.Turns, l.CPU, l.Requests, l.Own, l.Parts[0], l.Parts[last], l.Bytes, l.ByteParts[0], l.ByteParts[last], l.LogPerToken, l.Heap, l.RSS)
 	}
 	if err := t.Flush(); err != nil {
 		return err
