@@ -15,6 +15,9 @@ import (
 // Every so many turns of a rollout the request is sent again.
 const everyTurn = 5
 
+// leastRequests are sent again of a short rollout, too: of a few the time says little.
+const leastRequests = 400
+
 // requests takes the processor time of a conversation's requests alone: encode, post, answer, read, decode. The values are milliseconds for a turn, by tenths of the rollout.
 func requests(ctx context.Context, s *server, url string, turns int) (byTenth [parts]float64, err error) {
 	var last inference.Request
@@ -24,25 +27,27 @@ func requests(ctx context.Context, s *server, url string, turns int) (byTenth [p
 	var counts [parts]int
 	var took [parts]time.Duration
 	client := inference.Client{HTTP: http.DefaultClient}
-	begins := 0 // messages before the turn's answer
-	for turn := range turns {
-		for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
+	for range max(1, leastRequests*everyTurn/turns) {
+		begins := 0 // messages before the turn's answer
+		for turn := range turns {
+			for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
+				begins++
+			}
+			if turn%everyTurn == 0 {
+				request := last
+				request.Messages = last.Messages[:begins]
+				tenth := turn * parts / turns
+				before := processorTime()
+				answer, err := client.Complete(ctx, url, request)
+				if err != nil {
+					return byTenth, err
+				}
+				answer.Done()
+				counts[tenth]++
+				took[tenth] += processorTime() - before
+			}
 			begins++
 		}
-		if turn%everyTurn == 0 {
-			request := last
-			request.Messages = last.Messages[:begins]
-			tenth := turn * parts / turns
-			before := processorTime()
-			answer, err := client.Complete(ctx, url, request)
-			if err != nil {
-				return byTenth, err
-			}
-			answer.Done()
-			counts[tenth]++
-			took[tenth] += processorTime() - before
-		}
-		begins++
 	}
 	for i := range byTenth {
 		byTenth[i] = milliseconds(took[i]) / float64(max(1, counts[i]))
