@@ -2,7 +2,10 @@ package events
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
@@ -28,6 +31,11 @@ type Rollout struct {
 	Tries int
 	// Tail is the sequence of the last link.
 	Tail uint64
+	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
+	toolTime   time.Duration
+	toolsTimed int
+	// sharesTools: another Rollout has the same map.
+	sharesTools bool
 }
 
 // FoldRollout folds a chain given from its first link on.
@@ -42,6 +50,32 @@ func FoldRollout(links []Event) (Rollout, error) {
 		}
 	}
 	return r, nil
+}
+
+// Extend folds the links that follow.
+func (r *Rollout) Extend(links []Event) error {
+	for _, e := range links {
+		if err := r.apply(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share is the rollout as it is now, for somebody else to change: what either folds or adds later is not in the other. The turns, answers and verdicts in both are the same.
+func (r *Rollout) Share() Rollout {
+	r.sharesTools = true
+	shared := *r
+	shared.Turns, shared.Steps = slices.Clip(r.Turns), slices.Clone(r.Steps)
+	return shared
+}
+
+// answered takes the answers to a turn's calls.
+func (r *Rollout) answered(t ToolsCompleted) {
+	if r.sharesTools {
+		r.Tools, r.sharesTools = maps.Clone(r.Tools), false
+	}
+	r.Tools[t.Turn] = t
 }
 
 func (r *Rollout) apply(e Event) error {
@@ -61,7 +95,8 @@ func (r *Rollout) apply(e Event) error {
 	case ToolsCompletedType:
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
-		r.Tools[t.Turn] = t
+		r.answered(t)
+		r.toolTime, r.toolsTimed = r.toolTime+t.took(), len(r.Turns)
 	case StepFinishedType:
 		err = r.stepFinished(e)
 	case StepScoredType:
@@ -175,7 +210,7 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 func (r *Rollout) Begin(c RolloutCopied) {
 	r.Turns, r.Copied = c.Turns, len(c.Turns)
 	for _, t := range c.Tools {
-		r.Tools[t.Turn] = t
+		r.answered(t)
 	}
 }
 

@@ -12,8 +12,8 @@ func (r *Rollout) ToolTimeLeft(limits runfile.Limits) time.Duration {
 	if limits.Timeout == 0 {
 		return unbounded
 	}
-	left := time.Duration(limits.Timeout) / 2
-	for _, turn := range r.Turns[min(r.Copied, len(r.Turns)):] {
+	left := time.Duration(limits.Timeout)/2 - r.toolTime
+	for _, turn := range r.Turns[min(max(r.Copied, r.toolsTimed), len(r.Turns)):] {
 		left -= r.Tools[turn.Turn].took()
 	}
 	return left

@@ -29,3 +29,28 @@ func TestToolTimeLeft(t *testing.T) {
 		t.Errorf("%v are left behind an hour of tools", left)
 	}
 }
+
+// TestToolTimeOfFold: a folded rollout has the same time left as one that is put together.
+func TestToolTimeOfFold(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := Rollout{Tools: map[int]ToolsCompleted{}}
+	r.Begin(RolloutCopied{Turns: []TurnSampled{{Turn: 0}}, Tools: []ToolsCompleted{{Turn: 0, Results: []ToolResult{{StartedAt: at, DurationMS: 3.6e6}}}}})
+	for turn := 1; turn < 4; turn++ {
+		sampled, err := New("r", TurnSampledType, "g000001-0", Ordinal(turn), TurnSampled{Turn: turn})
+		if err != nil {
+			t.Fatal(err)
+		}
+		completed, err := New("r", ToolsCompletedType, "g000001-0", Ordinal(turn), ToolsCompleted{Turn: turn, Results: []ToolResult{{StartedAt: at, DurationMS: 5000}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Extend([]Event{sampled, completed}); err != nil {
+			t.Fatal(err)
+		}
+		plain := Rollout{Turns: r.Turns, Tools: r.Tools, Copied: r.Copied}
+		limits := runfile.Limits{Timeout: runfile.Duration(2 * time.Minute)}
+		if got, want := r.ToolTimeLeft(limits), time.Minute-time.Duration(turn)*5*time.Second; got != want || got != plain.ToolTimeLeft(limits) {
+			t.Errorf("turn %d: %v left, not %v (%v)", turn, got, want, plain.ToolTimeLeft(limits))
+		}
+	}
+}

@@ -92,11 +92,11 @@ func (a *Arguments) UnmarshalJSON(data []byte) error {
 // ForServer is the text as servers accept it in a conversation: they read it before they render it, and answer 400
 // to all but a JSON object.
 func (a Arguments) ForServer() Arguments {
-	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(a), &object) == nil && object != nil {
+	text := strings.TrimLeft(string(a), " \t\r\n")
+	if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) { // each call of a conversation is looked at in each of its turns
 		return a
 	}
-	if strings.TrimSpace(string(a)) == "" {
+	if strings.TrimSpace(text) == "" {
 		return "{}"
 	}
 	wrapped, _ := json.Marshal(map[string]string{"malformed_arguments": string(a)}) // a map of texts is always JSON
@@ -120,8 +120,8 @@ type Description struct {
 type Response struct {
 	arrived        time.Time
 	share          *memory.Share
-	PromptTokenIDs []int32 `json:"prompt_token_ids"`
-	Choices        choices `json:"choices"`
+	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
+	Choices        choices  `json:"choices"`
 	Usage          struct {
 		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
@@ -149,8 +149,8 @@ type Choice struct {
 		Thoughts
 		ToolCalls toolAsked `json:"tool_calls"`
 	} `json:"message"`
-	TokenIDs       []int32      `json:"token_ids"`
-	PromptTokenIDs []int32      `json:"prompt_token_ids"`
+	TokenIDs       tokenIDs     `json:"token_ids"`
+	PromptTokenIDs tokenIDs     `json:"prompt_token_ids"`
 	WeightVersions versionSpans `json:"weight_versions"`
 	Logprobs       struct {
 		Content []sampledEntry `json:"content"`

@@ -107,6 +107,9 @@ func (c *Client) ask(ctx context.Context, url string, request, answer any, share
 
 // Encode writes JSON with its texts as they are: written for HTML, a text of angle brackets is six times as long.
 func Encode(request any) ([]byte, error) {
+	if r, ok := request.(Request); ok { // the encoder would read what its method wrote, and write it again
+		return r.MarshalJSON()
+	}
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
 	e.SetEscapeHTML(false)

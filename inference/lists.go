@@ -1,6 +1,10 @@
 package inference
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+)
 
 // Lists of an answer that are read no further than it takes to say that they are too long: a list of empty objects is 3 bytes each on its
 // way, and a hundred times that in memory.
@@ -60,5 +64,41 @@ func (t *sampledToken) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &logprob) == nil && json.Unmarshal(list[1], &id) == nil && logprob != nil && id != nil {
 		*t = sampledToken{*logprob, *id, true}
 	}
+	return nil
+}
+
+// tokenIDs are the ids of a prompt: of hundreds of thousands, which the decoder reads one by one with much ado.
+type tokenIDs []int32
+
+// UnmarshalJSON reads a list of whole numbers, or null.
+func (t *tokenIDs) UnmarshalJSON(data []byte) error {
+	plain := func() error {
+		var list []int32
+		err := json.Unmarshal(data, &list)
+		*t = list
+		return err
+	}
+	if len(data) < 2 || data[0] != '[' || data[len(data)-1] != ']' {
+		return plain()
+	}
+	rest := data[1 : len(data)-1]
+	list := make([]int32, 0, bytes.Count(rest, []byte{','})+1)
+	for len(rest) > 0 {
+		digits, id := 0, int64(0)
+		for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' && digits < 10 {
+			id = 10*id + int64(rest[digits]-'0')
+			digits++
+		}
+		end := digits == len(rest)
+		if digits == 0 || id > math.MaxInt32 || !end && rest[digits] != ',' {
+			return plain() // white space, a sign, or what is no id: the decoder knows what to say of it
+		}
+		list = append(list, int32(id))
+		if end {
+			break
+		}
+		rest = rest[digits+1:]
+	}
+	*t = list
 	return nil
 }

@@ -45,6 +45,7 @@ type Log struct {
 	// uncompressed: see [Uncompressed].
 	uncompressed bool
 	cache        *lru.Cache[cacheKey, events.Event]
+	folds        *folds
 	created      sync.Map // run → time.Time at which its stream was made
 	now          func() time.Time
 }
@@ -80,7 +81,11 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, replicas: 1, cache: cache, now: time.Now}
+	folds, err := newFolds()
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, replicas: 1, cache: cache, folds: folds, now: time.Now}
 	for _, o := range opts {
 		o(l)
 	}
@@ -229,7 +234,7 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 // DeleteRun removes a run's stream whole.
 func (l *Log) DeleteRun(ctx context.Context, run string) error {
 	err := l.js.DeleteStream(ctx, events.RunStream(run))
-	l.cache.Purge()
+	l.forget()
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return fmt.Errorf("delete run %s: %w", run, errNoRun)
 	}
@@ -237,6 +242,12 @@ func (l *Log) DeleteRun(ctx context.Context, run string) error {
 		return err
 	}
 	return l.persistStream(events.RunStream(run))
+}
+
+// forget drops what is remembered of streams.
+func (l *Log) forget() {
+	l.cache.Purge()
+	l.folds.purge()
 }
 
 // Persist returns when all that is on a run's log is on the disk, at any durability, where the Log knows how: see [Persisted].
@@ -292,7 +303,7 @@ func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, erro
 	}
 	info := s.CachedInfo()
 	if before, ok := l.created.Swap(run, info.Created); ok && !before.(time.Time).Equal(info.Created) {
-		l.cache.Purge() // a stream made again holds other events at the same sequences
+		l.forget() // a stream made again holds other events at the same sequences
 	}
 	return info, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -150,35 +151,31 @@ func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Eve
 
 // History reads an entity's chain from its first link up to the one at sequence tail, by walking back.
 func (l *Log) History(ctx context.Context, run string, tail uint64) ([]events.Event, error) {
-	var links []events.Event
-	for seq := tail; seq != 0; {
-		e, err := l.Event(ctx, run, seq)
-		if err != nil {
-			return nil, err
-		}
-		if e.Prev >= seq {
-			return nil, fmt.Errorf("%s at sequence %d: %w: its chain points forward to %d", e.ID, seq, events.ErrMalformed, e.Prev)
-		}
-		links = append(links, e)
-		seq = e.Prev
+	if tail == 0 {
+		return nil, nil
 	}
-	for i, j := 0, len(links)-1; i < j; i, j = i+1, j-1 {
-		links[i], links[j] = links[j], links[i]
+	last, err := l.Event(ctx, run, tail)
+	if err != nil {
+		return nil, err
 	}
-	return links, nil
+	return l.walk(ctx, last, 0)
 }
 
-// Rollout folds a rollout's chain up to its last link.
-func (l *Log) Rollout(ctx context.Context, run, id string) (events.Rollout, error) {
-	last, err := l.Last(ctx, run, events.RolloutStartedType.Kind(), id)
-	if err != nil {
-		return events.Rollout{}, err
+// walk reads the links of a chain that stand behind a sequence, up to the last one.
+func (l *Log) walk(ctx context.Context, last events.Event, behind uint64) (links []events.Event, err error) {
+	for e := last; e.Seq > behind; {
+		if e.Prev >= e.Seq {
+			return nil, fmt.Errorf("%s at sequence %d: %w: its chain points forward to %d", e.ID, e.Seq, events.ErrMalformed, e.Prev)
+		}
+		if links = append(links, e); e.Prev <= behind {
+			break
+		}
+		if e, err = l.Event(ctx, last.Run, e.Prev); err != nil {
+			return nil, err
+		}
 	}
-	links, err := l.History(ctx, run, last.Seq)
-	if err != nil {
-		return events.Rollout{}, err
-	}
-	return events.FoldRollout(links)
+	slices.Reverse(links)
+	return links, nil
 }
 
 // Published reads the last version of a policy that a run, or the catalogue, was told of; found is false before the first.

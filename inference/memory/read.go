@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -45,18 +46,27 @@ func (s *Share) Read(ctx context.Context, r io.Reader, most int64) ([]byte, erro
 
 // Values is an upper bound of how many values a JSON text has within others, without reading it: they cost memory however short they are.
 func Values(text []byte) (n int64) {
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			quoted = !quoted
-		case !quoted:
-			if c == ',' || c == '{' || c == '[' {
-				n++
+	for {
+		open := bytes.IndexByte(text, '"')
+		if open < 0 {
+			return n + separators(text)
+		}
+		n += separators(text[:open])
+		text = text[open+1:]
+		for escaped := true; escaped; {
+			end := bytes.IndexByte(text, '"')
+			if end < 0 {
+				return n
 			}
-		case c == '\\':
-			i++
+			before := text[:end]
+			escaped = (len(before)-len(bytes.TrimRight(before, `\`)))%2 == 1
+			text = text[end+1:]
 		}
 	}
-	return n
 }
+
+func separators(text []byte) int64 {
+	return int64(bytes.Count(text, comma) + bytes.Count(text, brace) + bytes.Count(text, bracket))
+}
+
+var comma, brace, bracket = []byte{','}, []byte{'{'}, []byte{'['}

@@ -37,8 +37,10 @@ func conversation(system *string, task runfile.TaskSpec, r *events.Rollout) []in
 // history is the conversation up to the last turn's answers, and the step whose instruction stands last in it.
 func history(system *string, task runfile.TaskSpec, r *events.Rollout) (messages []inference.Message, asked int) {
 	from := afterSummary(r, len(r.Turns))
-	messages, asked = opening(system, task, r, from), r.StepOf(from)
-	for i, turn := range r.Turns[from:] {
+	asked = r.StepOf(from)
+	messages = append(make([]inference.Message, 0, 2*(len(r.Turns)-from)+len(r.Steps)+3), opening(system, task, r, from)...)
+	for i := range r.Turns[from:] {
+		turn := &r.Turns[from+i] // hundreds of bytes, hundreds of times
 		if in := r.StepOf(from + i); in > asked {
 			asked = in
 			messages = append(messages, instruction(task, in))

@@ -45,8 +45,8 @@ func maySummarise(cfg runfile.RunConfig, r *events.Rollout) bool {
 		return false
 	}
 	left := cfg.Summaries()
-	for _, t := range r.Turns {
-		if t.Summary != nil {
+	for i := 0; i < len(r.Turns) && left > 0; i++ {
+		if r.Turns[i].Summary != nil {
 			left--
 		}
 	}

@@ -29,7 +29,8 @@ func segment(r *events.Rollout) (known []int32) {
 	for begin >= 0 && !r.Turns[begin].NewSegment {
 		begin--
 	}
-	for _, t := range r.Turns[max(0, begin):] {
+	for i := max(0, begin); i < len(r.Turns); i++ {
+		t := &r.Turns[i]
 		if begin < 0 || t.TextOnly {
 			return nil
 		}

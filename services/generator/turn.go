@@ -21,7 +21,8 @@ func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 		return prompt, true
 	}
 	rest := prompt
-	for _, t := range r.Turns[begin:] {
+	for i := range r.Turns[begin:] {
+		t := &r.Turns[begin+i] // a copy of each turn costs as much as the comparison
 		for _, known := range [][]int32{t.PromptDelta, t.TokenIDs} {
 			if t.TextOnly || len(rest) < len(known) || !slices.Equal(rest[:len(known)], known) {
 				return prompt, true

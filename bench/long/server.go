@@ -1,0 +1,166 @@
+package long
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+)
+
+const (
+	// vocabulary is the number of token ids, as in models of today.
+	vocabulary = 151_936
+	// taskTokens are those of the first prompt, and answerTokens what a tool's answer adds to the next.
+	taskTokens   = 600
+	answerTokens = 60
+	// mostRequest bounds a request in bytes.
+	mostRequest = 256 << 20
+)
+
+// server is a scripted inference server: in each turn but the last one the model calls a tool.
+type server struct {
+	tokens  int // sampled in a turn
+	asked   func(turn int)
+	mu      sync.Mutex
+	turns   int // of a rollout
+	next    int
+	open    map[int]*conversation
+	longest []byte // the last request of the longest conversation
+}
+
+// conversation is what the server keeps of one: the ids so far as JSON, and how many there were at each prompt. What is sampled follows from its number and the turn's.
+type conversation struct {
+	ids   []byte
+	count int
+	marks []mark
+}
+
+type mark struct{ bytes, count int }
+
+// begin makes a server ready for rollouts of a number of turns; asked is told of each turn.
+func (s *server) begin(turns int, asked func(turn int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns, s.asked, s.open, s.longest = turns, asked, map[int]*conversation{}, nil
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.Method == http.MethodGet {
+		fmt.Fprintf(w, `{"data":[{"id":"bench","owned_by":"vllm","max_model_len":%d}]}`, 1<<24)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostRequest))
+	if err != nil {
+		http.Error(w, `{"error":{"message":"the request is too long"}}`, http.StatusBadRequest)
+		return
+	}
+	turn := bytes.Count(body, []byte(`"role":"assistant"`))
+	w.Write(s.answer(body, turn))
+	s.asked(turn)
+}
+
+// marker is in the first answer of a conversation, and so in each later request.
+const marker = "conversation-"
+
+func (s *server) answer(body []byte, turn int) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	number := s.number(body)
+	c := s.open[number]
+	if c == nil {
+		c = &conversation{}
+		s.open[number] = c
+	}
+	rng := rand.New(rand.NewPCG(uint64(number), uint64(turn)))
+	zipf := rand.NewZipf(rng, 1.1, 8, vocabulary-1)
+	delta := answerTokens
+	if turn == 0 {
+		delta = taskTokens
+	}
+	prompt := ids(zipf, delta)
+	sampled := ids(zipf, s.tokens)
+	for len(c.marks) <= turn { // asked again, it says the same
+		c.add(prompt)
+		c.marks = append(c.marks, mark{len(c.ids), c.count})
+		c.add(sampled)
+	}
+	if len(body) > len(s.longest) {
+		s.longest = body
+	}
+	return s.write(number, turn, c.ids[:c.marks[turn].bytes], c.marks[turn].count, sampled, rng)
+}
+
+// number is that of the conversation of a request.
+func (s *server) number(body []byte) int {
+	if _, rest, found := bytes.Cut(body, []byte(marker)); found && len(rest) >= 6 {
+		if n, err := strconv.Atoi(string(rest[:6])); err == nil {
+			return n
+		}
+	}
+	s.next++
+	return s.next
+}
+
+func (c *conversation) add(ids []int32) {
+	for _, id := range ids {
+		if c.count > 0 {
+			c.ids = append(c.ids, ',')
+		}
+		c.ids = strconv.AppendInt(c.ids, int64(id), 10)
+		c.count++
+	}
+}
+
+// ids follow a Zipf distribution, scattered over the vocabulary.
+func ids(zipf *rand.Zipf, n int) []int32 {
+	list := make([]int32, n)
+	for i := range list {
+		list[i] = int32(zipf.Uint64() * 77_773 % vocabulary) // a prime: no two ranks share an id
+	}
+	return list
+}
+
+func (s *server) write(number, turn int, prompt []byte, prompted int, sampled []int32, rng *rand.Rand) []byte {
+	out := bytes.NewBuffer(make([]byte, 0, len(prompt)+80*len(sampled)+1024))
+	fmt.Fprintf(out, `{"id":"chatcmpl-1","object":"chat.completion","model":"bench","prompt_token_ids":[%s],"choices":[{"index":0,"message":{"role":"assistant","content":%q`,
+		prompt, s.said(number, turn))
+	finish := "stop"
+	if turn < s.turns-1 {
+		finish = "tool_calls"
+		fmt.Fprintf(out, `,"tool_calls":[{"id":"call-%d","type":"function","function":{"name":"read_file","arguments":"{\"target_file\":\"main.go\",\"offset\":%d,\"limit\":4}"}}]`, turn, turn%64+1)
+	}
+	fmt.Fprintf(out, `},"finish_reason":%q,"token_ids":`, finish)
+	writeList(out, sampled)
+	out.WriteString(`,"logprobs":{"content":[`)
+	for i := range sampled {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		// Half of the tokens are all but certain, and all 24 bits are in use.
+		fmt.Fprintf(out, `{"token":"","logprob":%v,"top_logprobs":[]}`, -float32(min(20, math.Exp(2.5*rng.NormFloat64()-3))))
+	}
+	fmt.Fprintf(out, `]}}],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`, prompted, len(sampled))
+	return out.Bytes()
+}
+
+// said is the text of a turn, of four bytes for a token.
+func (s *server) said(number, turn int) string {
+	text := fmt.Sprintf("%s%06d, turn %d:", marker, number, turn)
+	for i := 0; len(text) < 4*s.tokens; i++ {
+		text += " " + words[(number+turn*7+i*i)%len(words)]
+	}
+	return text
+}
+
+var words = []string{"the", "test", "of", "main", "returns", "an", "error", "where", "a", "value", "is", "read", "before", "it", "was", "set"}
+
+func writeList(out *bytes.Buffer, ids []int32) {
+	text, _ := json.Marshal(ids) // of numbers: no error
+	out.Write(text)
+}

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/bench/long"
+	"github.com/rondo-rl/rondo/cli/app"
+)
+
+func newBenchLong(g *app.Global) *cobra.Command {
+	var o long.Options
+	cmd := &cobra.Command{
+		Use:   "long",
+		Short: "What a turn costs in rollouts of hundreds of turns",
+		Long: `Long runs rollouts of several lengths through the real services on an embedded log, with sandboxes and a scripted inference
+server in this process. It measures the processor time and the bytes on the log of a turn, by the tenth of the rollout that the turn is in.
+
+A request holds the whole conversation, and its answer the ids of the whole prompt, so what they cost grows with the rollout. The
+benchmark sends the same requests again with the same client, and subtracts the processor time of client and server: the rest is
+that of services, log and store. Processes in the sandboxes are not counted.
+
+cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones, and bytes_ratio does the same for
+bytes. With --lengths 100,1000 or more between them the first is cpu_ratio_1000_to_100, too. The benchmark removes everything that it created, and touches no plane.`,
+		Example: "  rondo bench long\n  rondo bench long --lengths 100,1000 --rollouts 4 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := app.NewProgress(g)
+			r, err := long.Run(cmd.Context(), o, func(line string) { show.Line("%s", line) }, func(now string) { show.Show("%s", now) })
+			if err != nil {
+				return fmt.Errorf("measure long rollouts: %w", err)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printLong(cmd.OutOrStdout(), r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntSliceVar(&o.Lengths, "lengths", []int{100, 300, 1000}, "turns of a rollout")
+	flags.IntVar(&o.Rollouts, "rollouts", 2, "rollouts of each length, which run at once")
+	flags.IntVar(&o.Tokens, "tokens", 128, "tokens that are sampled in a turn")
+	flags.BoolVar(&o.AllowInsecure, "allow-insecure", false, "run tools without isolation where the kernel refuses it")
+	return cmd
+}
+
+func printLong(w io.Writer, r long.Result) error {
+	fmt.Fprintf(w, "%d rollouts at once, %d sampled tokens a turn; %s, %d CPUs; milliseconds of processor time and bytes on the log, for each turn\n\n", r.Rollouts, r.Tokens, r.Go, r.CPUs)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "TURNS\tALL ms\tREQUESTS ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tHEAP MiB\tRSS MiB\t")
+	for _, l := range r.Lengths {
+		last := len(l.Parts) - 1
+		fmt.Fprintf(t, "%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t\n",
+			l.Turns, l.CPU, l.Requests, l.Own, l.Parts[0], l.Parts[last], l.Bytes, l.ByteParts[0], l.ByteParts[last], l.LogPerToken, l.Heap, l.RSS)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\ncpu %.2f, bytes %.2f, heap %.2f of the shortest\n", r.CPURatio, r.BytesRatio, r.HeapRatio)
+	return err
+}
