@@ -115,7 +115,7 @@ var guarantees = []struct {
 		{"Nobody learns anything about an object by naming it in a submission.", names("TestForeignObjectsAreNotRead TestOwnObjectsTellNothing TestForeignWeights TestDigestsAreNotTold")},
 		{"While one sender floods, every other role, feed, policy and run gets its submissions through without a retry.", names("TestOneOutsiderFloods TestOneSenderFloods TestInventedNames TestSenders")},
 		{"A flood from the outsiders of one run costs other runs nothing, and dead letters expire.", names("TestFloodOfMessages TestFloodOfBytes TestWhatIsOverTheQuotaComesLater TestDeadLettersExpire TestGapsOfTheCatalogue")},
-		{"A small submission that names huge weights takes the memory of one file.", names("TestSmallStatementsOfHugeWeights TestOneFileInMemory")},
+		{"Weights of any size pass through the publisher in pieces.", names("TestSmallStatementsOfHugeWeights TestWeightsPassInPieces")},
 		{"A reader allocates no more memory for an object than its reference says.", names("TestBlobTakesItsSizeOfMemory")},
 		{"No data of a user who has not agreed reaches log or store.", names("TestProduct TestRefusedUsersLeaveNoTrace TestRunsTakeNothingOfUsersByDefault")},
 		{"A session is sampled as a whole, everywhere alike.", names("TestSampled")},
