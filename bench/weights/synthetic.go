@@ -121,8 +121,9 @@ func (t *tally) part(data []byte, part uint64, rate float64) {
 	weights, steps := rand.New(rand.NewPCG(part, 1)), rand.New(rand.NewPCG(part, 2))
 	for i := 0; i < len(data); i += 2 {
 		master := float32(weights.NormFloat64() * deviation)
-		old, new := bf16(master), uint16(0)
-		if new = old; rate > 0 {
+		old := bf16(master)
+		new := old
+		if rate > 0 {
 			new = bf16(master - float32(rate*step*steps.NormFloat64()))
 		}
 		binary.LittleEndian.PutUint16(data[i:], new)

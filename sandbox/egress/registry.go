@@ -40,7 +40,7 @@ const maxKept = 4 << 10
 func (p *Proxy) registry(w http.ResponseWriter, r *http.Request) {
 	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	bases := p.gateway.registries[name]
-	why := ""
+	var why string
 	switch {
 	case bases == nil:
 		why = fmt.Sprintf("there is no registry %q here, only %v", shorten(name, 64), runfile.Registries)

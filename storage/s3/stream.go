@@ -101,7 +101,7 @@ func readFirst(r *bufio.Reader, size int64) (part []byte, last bool, err error) 
 		return nil, false, err
 	}
 	_, err = r.Peek(1)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return part, true, nil
 	}
 	return part, false, err
@@ -113,7 +113,7 @@ func readPart(r *bufio.Reader, buffer []byte) (part []byte, last bool, err error
 	if err == nil {
 		_, err = r.Peek(1)
 	}
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return buffer[:n], true, nil
 	}
 	return buffer[:n], false, err

@@ -120,14 +120,14 @@ func openObject(t *testing.T, s storage.Store) {
 	for _, test := range []struct{ offset, length, want int }{{0, len(data), len(data)}, {len(data) - 3, 10, 3}, {len(data), 1, 0}, {len(data) + 5, 1, 0}, {7, 0, 0}} {
 		got := make([]byte, test.length)
 		n, err := object.ReadAt(got, int64(test.offset))
-		if n != test.want || n < test.length && err != io.EOF || n == test.length && err != nil && err != io.EOF {
+		if n != test.want || n < test.length && !errors.Is(err, io.EOF) || n == test.length && err != nil && !errors.Is(err, io.EOF) {
 			t.Errorf("ReadAt(%d bytes at %d) = %d, %v; want %d", test.length, test.offset, n, err, test.want)
 		}
 		if n > 0 && !bytes.Equal(got[:n], data[test.offset:test.offset+n]) {
 			t.Errorf("ReadAt(%d bytes at %d) gives other bytes", test.length, test.offset)
 		}
 	}
-	if _, err := object.ReadAt(make([]byte, 1), -1); err == nil || err == io.EOF {
+	if _, err := object.ReadAt(make([]byte, 1), -1); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("ReadAt at -1: %v", err)
 	}
 	together(4, func(i int) {
@@ -141,7 +141,7 @@ func openObject(t *testing.T, s storage.Store) {
 	must(t, err)
 	object, err = s.Open(t.Context(), empty.Key)
 	must(t, err)
-	if n, err := object.ReadAt(make([]byte, 1), 0); n != 0 || err != io.EOF {
+	if n, err := object.ReadAt(make([]byte, 1), 0); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("an empty object gives %d bytes, %v", n, err)
 	}
 	must(t, object.Close())
