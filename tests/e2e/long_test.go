@@ -73,7 +73,7 @@ func (s *scribe) tokens(m inference.Message) []int32 {
 func (s *scribe) complete(w http.ResponseWriter, r *http.Request) {
 	var in inference.Request
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		s.t.Error(err)
+		http.Error(w, err.Error(), http.StatusBadRequest) // who asked died amid its request, or its rollout fails
 		return
 	}
 	said, e, keep := s.answer(in.Messages)
