@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/inference"
@@ -15,44 +16,57 @@ import (
 // Every so many turns of a rollout the request is sent again.
 const everyTurn = 5
 
-// leastRequests are sent again of a short rollout, too: of a few the time says little.
+// leastRequests are sent again of short rollouts, too: of a few the time says little.
 const leastRequests = 400
 
-// requests takes the processor time of a conversation's requests alone: encode, post, answer, read, decode. The values are milliseconds for a turn, by tenths of the rollout.
-func requests(ctx context.Context, s *server, url string, turns int) (byTenth [parts]float64, err error) {
+// requests takes the processor time of conversations' requests alone: encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
+// caches and the garbage collector take depends on it. The values are milliseconds for a turn, by tenths of the rollout.
+func requests(ctx context.Context, s *server, url string, turns, rollouts int) (byTenth [parts]float64, err error) {
 	var last inference.Request
 	if err := json.Unmarshal(s.longest, &last); err != nil {
 		return byTenth, err
 	}
-	var counts [parts]int
-	var took [parts]time.Duration
+	asked := askedAgain(last, turns)
 	client := inference.Client{HTTP: http.DefaultClient}
-	for range max(1, leastRequests*everyTurn/turns) {
-		begins := 0 // messages before the turn's answer
-		for turn := range turns {
-			for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
-				begins++
-			}
-			if turn%everyTurn == 0 {
-				request := last
-				request.Messages = last.Messages[:begins]
-				tenth := turn * parts / turns
-				before := processorTime()
-				answer, err := client.Complete(ctx, url, request)
-				if err != nil {
-					return byTenth, err
+	again := max(1, leastRequests*everyTurn/turns/rollouts)
+	for i, tenth := range asked {
+		before := processorTime()
+		g, ctx := errgroup.WithContext(ctx)
+		for range rollouts {
+			g.Go(func() error {
+				for n := range again * len(tenth) {
+					answer, err := client.Complete(ctx, url, tenth[n%len(tenth)])
+					if err != nil {
+						return err
+					}
+					answer.Done()
 				}
-				answer.Done()
-				counts[tenth]++
-				took[tenth] += processorTime() - before
-			}
-			begins++
+				return nil
+			})
 		}
-	}
-	for i := range byTenth {
-		byTenth[i] = milliseconds(took[i]) / float64(max(1, counts[i]))
+		if err := g.Wait(); err != nil {
+			return byTenth, err
+		}
+		byTenth[i] = milliseconds(processorTime()-before) / float64(again*rollouts*len(tenth))
 	}
 	return byTenth, nil
+}
+
+// askedAgain are the requests of a conversation that are sent again, by tenths; last is its last one. A tenth has one at least.
+func askedAgain(last inference.Request, turns int) (byTenth [parts][]inference.Request) {
+	begins := 0 // messages before the turn's answer
+	for turn := range turns {
+		for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
+			begins++
+		}
+		if tenth := turn * parts / turns; turn%everyTurn == 0 || len(byTenth[tenth]) == 0 {
+			request := last
+			request.Messages = last.Messages[:begins]
+			byTenth[tenth] = append(byTenth[tenth], request)
+		}
+		begins++
+	}
+	return byTenth
 }
 
 // processorTime is what this process has used, the server in it included.

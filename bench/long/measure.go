@@ -74,7 +74,7 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 		return l, fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures", m.asked, m.want)
 	}
 	p.server.asked = func(int) {}
-	requests, err := requests(ctx, p.server, p.url, turns)
+	requests, err := requests(ctx, p.server, p.url, turns, o.Rollouts)
 	if err != nil {
 		return l, fmt.Errorf("requests alone: %w", err)
 	}

@@ -13,8 +13,9 @@ import (
 
 // Set is the tools that a run's agents have, in a fixed order, as it is part of every prompt.
 type Set struct {
-	tools []tool
-	wall  time.Duration // of one shell command; 0 is the sandbox's
+	tools  []tool
+	byName map[string]*tool // each call of a rollout is looked up in each of its turns
+	wall   time.Duration    // of one shell command; 0 is the sandbox's
 }
 
 // NewSet gives a run's tools. The configuration must be valid.
@@ -57,6 +58,10 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 			}
 			s.tools = append(s.tools, t)
 		}
+	}
+	s.byName = make(map[string]*tool, len(s.tools))
+	for i := range s.tools {
+		s.byName[s.tools[i].Name] = &s.tools[i]
 	}
 	return s, nil
 }
@@ -111,14 +116,7 @@ func (s *Set) Outside(call Call) bool {
 	return t != nil && t.Outside
 }
 
-func (s *Set) lookup(name string) *tool {
-	for i := range s.tools {
-		if s.tools[i].Name == name {
-			return &s.tools[i]
-		}
-	}
-	return nil
-}
+func (s *Set) lookup(name string) *tool { return s.byName[name] }
 
 func (s *Set) names() string {
 	list := make([]string, len(s.tools))

@@ -212,7 +212,9 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 			return
 		}
 		defer it.Close()
-		for ok := it.First(); ok; ok = it.Next() {
+		var behind []byte
+		for ok := it.First(); ok; ok = it.SeekGE(behind) { // Next would pass all values that the key ever had, and a rollout has one for each turn
+			behind = append(append(behind[:0], it.Key()...), 0)
 			var value T
 			if err := json.Unmarshal(it.Value(), &value); err != nil {
 				yield(none, fmt.Errorf("scan %s: %s: %w", prefix, it.Key(), err))

@@ -35,12 +35,9 @@ func running(t *testing.T, command string) (found []string) {
 	return found
 }
 
-// TestRunnerKilledInATurn kills the runner that holds a rollout's sandbox with SIGKILL while it runs the second turn. Another one, which has
-// neither its directory nor its sandbox, goes on behind the first turn, and the rollout ends as one does whose runner lives. Of the dead one
-// no process is left.
-func TestRunnerKilledInATurn(t *testing.T) {
-	program.NeedSandbox(t)
-	const killed, unhurt, slow = "g000001-0", "g000001-1", "sleep 2.00471"
+// outside is a log and a store for services that are processes of their own.
+func outside(t *testing.T) (log *eventlog.Log, url, objects string) {
+	t.Helper()
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -51,18 +48,29 @@ func TestRunnerKilledInATurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	objects := t.TempDir()
+	objects = t.TempDir()
 	store, err := dir.Open(objects)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := eventlog.New(conn, store)
+	log, err = eventlog.New(conn, store)
 	if err == nil {
 		err = log.EnsureStreams(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return log, server.URL(), objects
+}
+
+// TestRunnerKilledInATurn kills the runner that holds a rollout's sandbox with SIGKILL while it runs the second turn. Another one, which has
+// neither its directory nor its sandbox, goes on behind the first turn, and the rollout ends as one does whose runner lives. Of the dead one
+// no process is left.
+func TestRunnerKilledInATurn(t *testing.T) {
+	program.NeedSandbox(t)
+	const killed, unhurt, slow = "g000001-0", "g000001-1", "sleep 2.00471"
+	log, url, objects := outside(t)
+	store := log.Store()
 	cfg := servicetest.Config("a")
 	cfg.Tasks[0].Snapshot = servicetest.Blob(t, store, sandboxtest.Pack(t, map[string]string{"src/a.txt": "zero\n"}))
 	cfg.Tasks[0].Tests = servicetest.Blob(t, store, sandboxtest.Pack(t, map[string]string{
@@ -70,7 +78,7 @@ func TestRunnerKilledInATurn(t *testing.T) {
 	}))
 	servicetest.OpenRun(t, log, "r", cfg)
 	runner := func() *program.Process {
-		return start(t, "service", "toolrunner", "scorer", "--nats", server.URL(), "--store", objects, "--dir", t.TempDir())
+		return start(t, "service", "toolrunner", "scorer", "--nats", url, "--store", objects, "--dir", t.TempDir())
 	}
 	sampled := func(rollout string, n int, route, command string) {
 		call := events.ToolCall{ID: fmt.Sprint(n), Name: "run_terminal_cmd", Arguments: fmt.Sprintf(`{"command":%q,"is_background":false}`, command)}

@@ -62,7 +62,7 @@ var guarantees = []struct {
 		{"A token's policy version was reported by the server and published before. Otherwise it is -1, or the turn is refused.", names("TestReportedVersions TestSampledTurns TestFaultsOfTheServer")},
 		{"A run that asks by tokens trains on exactly what the model saw and sampled: one sample, after a restart too, and what contradicts it is refused.", names("TestTokensInTokensOut TestTokensOfSteps TestTokensAfterAKill TestTokensIn TestHostileTokens")},
 		{"A conversation that fills the server's context ends its rollout, which is scored as it stands and is no failure.", names("TestContextFull TestContextLimitIsAsked TestOverflow TestContextLimit")},
-		{"A rollout that sums its work up is trained on each token that it sampled once, and a summary on the log is never asked for again.", names("TestSummary TestSummaryFails TestKilledBehindASummary TestSummariesInABatch")},
+		{"A rollout that sums its work up is trained on each token that it sampled once, and a summary on the log is never asked for again.", names("TestSummary TestSummaryFails TestKilledBehindASummary TestSummariesInABatch TestLongRolloutsWithKills")},
 		{"A model's reasoning is recorded and goes back in the fields in which the server gave it.", names("TestReasoningGoesBack TestReasoningColumn TestReasoningIsExported")},
 		{"A server that loads its model is waited for and costs no attempts.", names("TestLoadingServer TestServerThatLoads")},
 		{"A run file adds fields to requests, and cannot change those that Rondo sets.", names("TestExtraBody TestExtraBodyReachesTheServer TestOwnFieldsAreRefused")},
