@@ -158,7 +158,10 @@ func (f *Folder) readDeltas(ctx context.Context, s storage.Store, v *Version, st
 	for _, step := range steps {
 		at := f.deltaPath(v, step.version)
 		l := &landing{store: s, file: weights.File{Name: filepath.Base(step.Key), Ref: step.Ref}, piece: f.piece, path: at, marks: at + ".pieces"}
-		if err := errors.Join(l.start(""), l.read(ctx, add)); err != nil {
+		if err := l.start(""); err != nil {
+			return err
+		}
+		if err := l.read(ctx, add); err != nil {
 			return err
 		}
 		if err := l.finish(ctx); err != nil {

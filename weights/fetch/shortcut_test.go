@@ -14,6 +14,8 @@ import (
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/delta"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // next is a file of tensors in which one element of 512 has changed.
@@ -209,12 +211,14 @@ func TestAppliedFileIsVerified(t *testing.T) {
 // TestDeltasResumed: a fetch by deltas that ends after any read goes on where it was. A failure of the store costs no deltas.
 func TestDeltasResumed(t *testing.T) {
 	ends := errors.New("the process ends")
+	s := newStore(t)
+	versions := steps(t, s, 4)
 	for after := 1; ; after++ {
-		s, at := newStore(t), t.TempDir()
-		versions := steps(t, s, 4)
+		s.fail = nil
+		at := t.TempDir()
 		f := open(t, at)
-		f.piece = 256
 		fetched(t, f, s, 1)
+		f.piece = 256
 		s.reads, s.read = 0, 0
 		ctx, end := context.WithCancelCause(t.Context())
 		s.fail = func(n int) error {
@@ -240,6 +244,64 @@ func TestDeltasResumed(t *testing.T) {
 		same(t, at, 4, versions[4], named("config.json", "4"))
 		if s.read > 3<<19/10 {
 			t.Fatalf("ended after %d reads: %d bytes were read in all", after, s.read)
+		}
+	}
+}
+
+// TestUselessDeltasAreNotTriedAgain: a fetch whose deltas were of no use goes on with the files where it was interrupted.
+func TestUselessDeltasAreNotTriedAgain(t *testing.T) {
+	s, at := newStore(t), t.TempDir()
+	versions := steps(t, s, 2)
+	f := open(t, at)
+	fetched(t, f, s, 1)
+	harmed(t, filepath.Join(at, "v000001", "model.safetensors"), func(data []byte) { data[len(data)-3] ^= 1 })
+	s.reads, s.read = 0, 0
+	ends := errors.New("the process ends")
+	for n := 1; ; n++ {
+		s.reads = 0
+		s.fail = func(reads int) error {
+			if reads > 3 {
+				return ends
+			}
+			return nil
+		}
+		if _, err := f.Fetch(t.Context(), s, 2, "", nil); err == nil {
+			break
+		} else if !errors.Is(err, ends) || n > 64 {
+			t.Fatal(n, err)
+		}
+	}
+	same(t, at, 2, versions[2], named("config.json", "2"))
+	if s.read > 3<<19+3<<19/10 {
+		t.Errorf("%d bytes were read of a version of %d", s.read, 3<<19)
+	}
+}
+
+// TestDeltaOfOtherFiles: a delta that leads to more than the version has is not applied.
+func TestDeltaOfOtherFiles(t *testing.T) {
+	data := tensors(t, 1, 64).Data
+	file, err := safetensors.NewFile("model.safetensors", bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, _ := safetensors.NewCheckpoint()
+	full, _ := safetensors.NewCheckpoint(file)
+	var encoded bytes.Buffer
+	if err := delta.Encode(t.Context(), &encoded, empty, full); err != nil {
+		t.Fatal(err)
+	}
+	d, err := delta.Open(bytes.NewReader(encoded.Bytes()), int64(encoded.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		size int
+		fits bool
+	}{{"model.safetensors", len(data), true}, {"model.safetensors", len(data) - 1, false}, {"other.safetensors", len(data), false}} {
+		err := fits(d, &Version{Files: []weights.File{{Name: c.name, Ref: storage.Ref{Size: int64(c.size)}}}})
+		if (err == nil) != c.fits || err != nil && !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%s of %d bytes: %v", c.name, c.size, err)
 		}
 	}
 }
