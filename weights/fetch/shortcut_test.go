@@ -248,13 +248,22 @@ func TestDeltasResumed(t *testing.T) {
 	}
 }
 
-// TestUselessDeltasAreNotTriedAgain: a fetch whose deltas were of no use goes on with the files where it was interrupted.
+// TestUselessDeltasAreNotTriedAgain: a delta leads to other bytes than were published, and the fetch is interrupted again and again. It goes on with the files.
 func TestUselessDeltasAreNotTriedAgain(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
 	versions := steps(t, s, 2)
+	d, err := weights.FetchDelta(t.Context(), s, "p", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := encoded(t, versions[1], next(versions[1], 7))
+	d.SHA256, d.Size = storage.Digest(wrong), int64(len(wrong))
+	text, err := json.Marshal(d)
+	if err := errors.Join(err, s.Put(t.Context(), d.Key, wrong), s.Put(t.Context(), weights.DeltaKey("p", 2), text)); err != nil {
+		t.Fatal(err)
+	}
 	f := open(t, at)
 	fetched(t, f, s, 1)
-	harmed(t, filepath.Join(at, "v000001", "model.safetensors"), func(data []byte) { data[len(data)-3] ^= 1 })
 	s.reads, s.read = 0, 0
 	ends := errors.New("the process ends")
 	for n := 1; ; n++ {
@@ -279,18 +288,10 @@ func TestUselessDeltasAreNotTriedAgain(t *testing.T) {
 
 // TestDeltaOfOtherFiles: a delta that leads to more than the version has is not applied.
 func TestDeltaOfOtherFiles(t *testing.T) {
-	data := tensors(t, 1, 64).Data
-	file, err := safetensors.NewFile("model.safetensors", bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	empty, _ := safetensors.NewCheckpoint()
-	full, _ := safetensors.NewCheckpoint(file)
-	var encoded bytes.Buffer
-	if err := delta.Encode(t.Context(), &encoded, empty, full); err != nil {
-		t.Fatal(err)
-	}
-	d, err := delta.Open(bytes.NewReader(encoded.Bytes()), int64(encoded.Len()))
+	model := tensors(t, 1, 64)
+	data := model.Data
+	text := encoded(t, weights.Content{}, model)
+	d, err := delta.Open(bytes.NewReader(text), int64(len(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,4 +305,30 @@ func TestDeltaOfOtherFiles(t *testing.T) {
 			t.Errorf("%s of %d bytes: %v", c.name, c.size, err)
 		}
 	}
+}
+
+// encoded is the delta between two files of tensors, of which the first may be none.
+func encoded(t *testing.T, from, to weights.Content) []byte {
+	t.Helper()
+	var checkpoints []*safetensors.Checkpoint
+	for _, content := range []weights.Content{from, to} {
+		var files []*safetensors.File
+		if content.Name != "" {
+			file, err := safetensors.NewFile(content.Name, bytes.NewReader(content.Data), int64(len(content.Data)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
+		}
+		c, err := safetensors.NewCheckpoint(files...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkpoints = append(checkpoints, c)
+	}
+	var b bytes.Buffer
+	if err := delta.Encode(t.Context(), &b, checkpoints[0], checkpoints[1]); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
