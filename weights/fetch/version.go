@@ -32,8 +32,8 @@ const (
 type Progress func(done, total int64)
 
 // Fetch lays a version into the folder and lets the link point to it. What was read before it was interrupted is not read again, nor are
-// files that another version in the folder has, too. Where deltas lead to the version from one in the folder, they are read in place of its tensors. base, which may be "", is a folder with the settings and the tokenizer of
-// the model; what a version has not of them is copied from there.
+// files that another version in the folder has, too. Where deltas lead to the version from one in the folder, they are read in place of its
+// tensors. base, which may be "", is a folder with the settings and the tokenizer of the model; what a version has not of them is copied from there.
 //
 // The error is storage.ErrNotFound where the version was not published, and storage.ErrCorrupt where the store's bytes are not those that
 // were; then the folder's versions and its link are as before.
