@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/index/segment"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
 )
 
@@ -131,7 +132,7 @@ func (c *Collector) markStored(ctx context.Context) error {
 // manifestPath is how weights.ManifestKey writes it.
 var manifestPath = regexp.MustCompile(`^weights/([^/]+)/v(\d+)/manifest\.json$`)
 
-// markWeights reads the manifests of all published weights, which are kept, as are the pointers.
+// markWeights reads the manifests of all published weights, which are kept, as are the pointers. A version's delta lives as long as its manifest.
 func (c *Collector) markWeights(ctx context.Context) error {
 	for info, err := range c.Store.List(ctx, "weights/") {
 		if err != nil {
@@ -154,6 +155,21 @@ func (c *Collector) markWeights(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := c.markDelta(ctx, found[1], version); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// markDelta marks a version's delta. One that nobody can read is garbage.
+func (c *Collector) markDelta(ctx context.Context, policy string, version int64) error {
+	d, err := weights.FetchDelta(ctx, c.Store, policy, version)
+	if storage.IsUnusable(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("nothing is deleted: %w", err)
+	}
+	return errors.Join(c.marks.reach(weights.DeltaKey(policy, version)), c.marks.reach(d.Key))
 }

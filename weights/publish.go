@@ -28,10 +28,13 @@ type Published struct {
 	Ref      storage.Ref // of the manifest
 	// Current is the policy's current version afterwards: the one published, or a later one that was there already.
 	Current int64
+	// Delta leads to the version from the one that was current; nil for none. NoDelta says what went wrong with it: the version is whole without it.
+	Delta   *Delta
+	NoDelta error
 }
 
 // Publish makes a policy version visible, in an order in which readers never see a part of it: files under keys of their own
-// content, the manifest that lists them, the pointer to the current version. The pointer moves forward only.
+// content, the manifest that lists them, a delta where one is worth it, the pointer to the current version. The pointer moves forward only.
 //
 // Files whose name ends in .safetensors are verified in their structure, and there must be one.
 //
@@ -98,11 +101,12 @@ func publish(ctx context.Context, s storage.Store, policy string, version int64,
 	if err != nil {
 		return nil, err
 	}
-	current, err := advance(ctx, s, policy, pointer{Version: version, Manifest: ref})
-	if err != nil {
+	published := &Published{Manifest: m, Ref: ref}
+	published.Delta, published.NoDelta = addDelta(ctx, s, m) // before anybody learns of the version
+	if published.Current, err = advance(ctx, s, policy, pointer{Version: version, Manifest: ref}); err != nil {
 		return nil, fmt.Errorf("move the pointer: %w", err)
 	}
-	return &Published{Manifest: m, Ref: ref, Current: current}, nil
+	return published, nil
 }
 
 // CheckNames verifies the names of what is to be published, before anything is read.

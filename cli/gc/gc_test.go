@@ -118,6 +118,9 @@ func everything(t *testing.T) *stored {
 		t.Fatal(err)
 	}
 
+	r.put("weights/small/v000003/delta.json", fmt.Sprintf(`{"base":2,"base_manifest":%q,"ref":"weights/small/v000003/from-v000002.rondodelta","sha256":%q,"size":1}`, body.SHA256, body.SHA256))
+	r.put("weights/small/v000003/from-v000002.rondodelta", "-")
+
 	// Nobody has taken this from the door yet.
 	waiting := servicetest.Blob(t, store, []byte("feedback, "+strings.Repeat("large ", events.MaxPayload/6)))
 	text, _ := json.Marshal(map[string]any{"text": waiting})

@@ -41,6 +41,57 @@ func publish(t *testing.T, r *clitest.Recorded, version int64) {
 		events.WeightsPublished{Policy: "small", Version: version, Run: "first", Manifest: published.Ref}))
 }
 
+// publishLarge makes versions that differ in one element of 64, large enough for a delta.
+func publishLarge(t *testing.T, r *clitest.Recorded, versions int64) {
+	t.Helper()
+	values := make([]float32, 3<<17)
+	for version := range versions {
+		for i := int(version); i < len(values); i += 64 {
+			values[i] += float32(i)
+		}
+		var file bytes.Buffer
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))}, values)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := weights.Publish(t.Context(), r.Log.Store(), "large", version+1, weights.Content{Name: "model.safetensors", Data: file.Bytes()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDeltas: what a version's delta takes, and what a side-car has read, stands in the output.
+func TestDeltas(t *testing.T) {
+	r, to := clitest.NewRecorded(t), t.TempDir()
+	publishLarge(t, r, 3)
+	d, err := weights.FetchDelta(t.Context(), r.Log.Store(), "large", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, says string }{
+		{"show large --json", fmt.Sprintf(`"delta":{"base":2,"base_manifest":%q,"ref":%q,"sha256":%q,"size":%d}`, d.BaseManifest, d.Key, d.SHA256, d.Size)},
+		{"show large", fmt.Sprintf("delta from version 2  %d bytes", d.Size)},
+		{"fetch large --version 1 --to " + to, " read, "},
+		{"fetch large --version 2 --json --to " + to, `"deltas":1`},
+		{"fetch large --json --to " + to, fmt.Sprintf(`"read":%d,"deltas":1`, d.Size)},
+		{"fetch large --json --to " + to, `"read":0`},
+	} {
+		output, err := clitest.Run(t, New, append([]string{"weights", "--dir", r.Dir}, strings.Fields(c.args)...)...)
+		if err != nil || !strings.Contains(output, c.says) {
+			t.Errorf("%s: %v\n%s\nwant %s", c.args, err, output, c.says)
+		}
+	}
+	if err := r.Log.Store().Put(t.Context(), d.Key, []byte("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	other := t.TempDir()
+	for _, args := range []string{"fetch large --version 2 --to " + other, "fetch large --to " + other} {
+		output, err := clitest.Run(t, New, append([]string{"weights", "--dir", r.Dir}, strings.Fields(args)...)...)
+		if said := strings.Contains(output, "whole version 3: "); err != nil || said != !strings.Contains(args, "--version 2") {
+			t.Errorf("%s: %v\n%s", args, err, output)
+		}
+	}
+}
+
 // server is a vLLM server that can be started again.
 type server struct {
 	mu    sync.Mutex

@@ -32,6 +32,7 @@ type listed struct {
 	Published time.Time      `json:"published"`
 	Replicas  []string       `json:"replicas,omitempty"` // that serve it
 	Files     []weights.File `json:"files,omitempty"`
+	Delta     *weights.Delta `json:"delta,omitempty"` // that leads to it
 }
 
 // replica is what one of them said last.
@@ -129,7 +130,10 @@ func describe(ctx context.Context, s storage.Store, policy string, stored weight
 	for _, f := range m.Files {
 		v.Bytes += f.Size
 	}
-	return v, nil
+	if v.Delta, err = weights.FetchDelta(ctx, s, policy, stored.Version); storage.IsUnusable(err) {
+		return v, nil
+	}
+	return v, err
 }
 
 // maxStatements bounds how far back statements of replicas are read: one of each that states something is among them, unless it lags far.
@@ -217,6 +221,9 @@ func printShown(w io.Writer, r shown, newest int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range r.Files {
 		fmt.Fprintf(t, "  %s\t%d bytes\t%s\n", f.Name, f.Size, f.SHA256)
+	}
+	if r.Delta != nil {
+		fmt.Fprintf(t, "  delta from version %d\t%d bytes\t%s\n", r.Delta.Base, r.Delta.Size, r.Delta.SHA256)
 	}
 	for _, s := range r.Servers {
 		state := fmt.Sprintf("serves version %d, %d behind", s.Version, s.Lag)

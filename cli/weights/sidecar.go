@@ -44,12 +44,14 @@ type sidecar struct {
 
 // note is a line that says what has happened.
 type note struct {
-	Event   string  `json:"event"` // fetched, activated, lost, unproven, failed, removed
+	Event   string  `json:"event"` // fetched, whole, activated, lost, unproven, failed, removed
 	Policy  string  `json:"policy"`
 	Version int64   `json:"version,omitempty"`
 	Replica string  `json:"replica,omitempty"`
 	Dir     string  `json:"dir,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
+	Read    *int64  `json:"read,omitempty"`   // bytes, from the store
+	Deltas  int     `json:"deltas,omitempty"` // that led to the version
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
 	RetryIn float64 `json:"retry_in,omitempty"` // seconds
@@ -72,7 +74,8 @@ func (s *sidecar) print(n note) {
 		of   string
 		some bool
 	}{
-		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
+		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0},
+		{read(n), n.Read != nil}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
 		{": " + n.Error, n.Error != ""}, {fmt.Sprintf(" (again in %.0f s)", n.RetryIn), n.RetryIn > 0},
 	} {
 		if part.some {
@@ -167,8 +170,24 @@ func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, err
 	if err != nil {
 		return nil, err
 	}
-	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Seconds: time.Since(began).Seconds()})
+	if v.Whole != "" {
+		s.print(note{Event: "whole", Version: version, Error: v.Whole})
+	}
+	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
 	return v, nil
+}
+
+// read says what was read of a version.
+func read(n note) string {
+	switch {
+	case n.Read == nil:
+		return ""
+	case n.Deltas == 0:
+		return fmt.Sprintf(", %d read", *n.Read)
+	case n.Deltas == 1:
+		return fmt.Sprintf(", %d read by a delta", *n.Read)
+	}
+	return fmt.Sprintf(", %d read by %d deltas", *n.Read, n.Deltas)
 }
 
 // bar shows how much of something is done.

@@ -47,6 +47,9 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	case err != nil:
 		return fact, err
 	}
+	if published.NoDelta != nil {
+		s.warn("weights published without a delta: replicas read them whole", "policy", policy, "version", submitted.Version, "error", published.NoDelta)
+	}
 	fact.Manifest = published.Ref
 	return fact, nil
 }

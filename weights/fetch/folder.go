@@ -45,6 +45,12 @@ type Version struct {
 	Files   []weights.File `json:"files"`
 	// Dir is where it lies, as an absolute path.
 	Dir string `json:"-"`
+
+	// What Fetch has done: the bytes that it read from the store, and how many deltas led to the version; 0: its files were read whole, and Whole
+	// says why where deltas led to it.
+	Read   int64  `json:"-"`
+	Deltas int    `json:"-"`
+	Whole  string `json:"-"`
 }
 
 // Bytes is the size of the version's files.

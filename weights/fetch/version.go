@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -27,12 +28,12 @@ const (
 	hashers = 2
 )
 
-// Progress is told how many of a version's bytes are there. It is called by several goroutines.
+// Progress is told how many of a version's bytes are there, and before that how many of the deltas' bytes that lead to it. It is called by several goroutines.
 type Progress func(done, total int64)
 
 // Fetch lays a version into the folder and lets the link point to it. What was read before it was interrupted is not read again, nor are
-// files that another version in the folder has, too. base, which may be "", is a folder with the settings and the tokenizer of
-// the model; what a version has not of them is copied from there.
+// files that another version in the folder has, too. Where deltas lead to the version from one in the folder, they are read in place of its
+// tensors. base, which may be "", is a folder with the settings and the tokenizer of the model; what a version has not of them is copied from there.
 //
 // The error is storage.ErrNotFound where the version was not published, and storage.ErrCorrupt where the store's bytes are not those that
 // were; then the folder's versions and its link are as before.
@@ -58,9 +59,14 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 			return nil, err
 		}
 	}
-	if err := f.fill(ctx, s, v, told); err != nil {
+	counted := &counting{Store: s}
+	if err := f.shortcut(ctx, counted, v, told); err != nil {
 		return nil, err
 	}
+	if err := f.fill(ctx, counted, v, told); err != nil {
+		return nil, err
+	}
+	v.Read = counted.read.Load()
 	if err := f.beside(v, base); err != nil {
 		return nil, err
 	}
@@ -90,8 +96,9 @@ func (f *Folder) fill(ctx context.Context, s storage.Store, v *Version, told Pro
 	}
 	verify, verifying := errgroup.WithContext(ctx)
 	verify.SetLimit(hashers)
+	var files []*landing
 	for _, file := range v.Files {
-		l := &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name)}
+		l := f.landing(s, v, file)
 		if err := l.start(f.find(file.Ref)); err != nil {
 			return errors.Join(err, verify.Wait())
 		}
@@ -99,8 +106,20 @@ func (f *Folder) fill(ctx context.Context, s storage.Store, v *Version, told Pro
 			return worse(err, verify.Wait())
 		}
 		verify.Go(func() error { return l.finish(verifying) })
+		files = append(files, l)
 	}
-	return verify.Wait()
+	if err := verify.Wait(); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(files, func(l *landing) bool { return l.wrong }); i >= 0 && v.Deltas > 0 {
+		v.Deltas, v.Whole = 0, fmt.Sprintf("file %s: the deltas lead to other bytes than were published, or the version that they begin at is damaged on the disk", files[i].file.Name)
+	}
+	return nil
+}
+
+func (f *Folder) landing(s storage.Store, v *Version, file weights.File) *landing {
+	useless := func() error { return f.giveUp(v.Version) }
+	return &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name), useless: useless}
 }
 
 // worse is the error that made the other one: a context that ended because of a file says nothing.
@@ -118,6 +137,8 @@ type landing struct {
 	path, marks string
 	piece       int64
 	fresh       bool // every byte of it was read by this process
+	wrong       bool // what was there before was not the file
+	useless     func() error
 }
 
 // start makes the file, or takes it from another version.
@@ -220,6 +241,12 @@ func (l *landing) readPiece(ctx context.Context, into, marks *os.File, i int, at
 func (l *landing) finish(ctx context.Context) error {
 	err := l.verify(ctx)
 	if errors.Is(err, storage.ErrCorrupt) && !l.fresh {
+		l.wrong = true
+		if l.useless != nil {
+			if err := l.useless(); err != nil {
+				return err
+			}
+		}
 		if err = l.again(ctx, func(int64) {}); err == nil {
 			err = l.verify(ctx)
 		}

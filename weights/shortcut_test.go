@@ -1,0 +1,156 @@
+package weights_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
+)
+
+// trained are the files of a model of 1.5 MiB after so many steps, each of which changes one element of 64.
+func trained(t *testing.T, steps int) []weights.Content {
+	t.Helper()
+	values := make([]byte, 3<<19)
+	source := rand.New(rand.NewPCG(1, 1))
+	for i := range values {
+		values[i] = byte(source.Uint32())
+	}
+	for range steps {
+		for range len(values) / 2 / 64 {
+			values[2*source.IntN(len(values)/2)]++
+		}
+	}
+	var model bytes.Buffer
+	if err := safetensors.Write(&model, []safetensors.Data{{Name: "w", Dtype: safetensors.BF16, Shape: []int64{int64(len(values) / 2)}, Bytes: values}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: fmt.Appendf(nil, `{"steps": %d}`, steps)}}
+}
+
+func publishTrained(t *testing.T, s storage.Store, version int64, files []weights.Content) *weights.Published {
+	t.Helper()
+	published, err := weights.Publish(t.Context(), s, "repair", version, files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return published
+}
+
+// TestDeltas: a version gets a delta where one is worth it, and is published whatever comes of it.
+func TestDeltas(t *testing.T) {
+	s := store(t)
+	first := publishTrained(t, s, 1, trained(t, 0))
+	if first.Delta != nil || first.NoDelta != nil {
+		t.Errorf("the first version: %+v, %v", first.Delta, first.NoDelta)
+	}
+	second := publishTrained(t, s, 2, trained(t, 1))
+	d := second.Delta
+	if second.NoDelta != nil || d == nil || d.Base != 1 || d.BaseManifest != first.Ref.SHA256 || d.Size > 3<<19/10 {
+		t.Fatalf("the second: %+v, %v", d, second.NoDelta)
+	}
+	if err := storage.VerifyBlob(t.Context(), s, d.Ref); err != nil {
+		t.Error(err)
+	}
+	if again, err := weights.FetchDelta(t.Context(), s, "repair", 2); err != nil || *again != *d {
+		t.Errorf("it is described as %+v, %v", again, err)
+	}
+	if again := publishTrained(t, s, 2, trained(t, 1)); again.Delta == nil || *again.Delta != *d || again.Ref != second.Ref {
+		t.Errorf("published again: %+v, %v", again.Delta, again.NoDelta)
+	}
+	settings := trained(t, 1)
+	settings[1].Data = []byte("{}")
+	for version, files := range map[int64][]weights.Content{3: settings, 4: {{Name: "model.safetensors", Data: small(t)}}} {
+		if got := publishTrained(t, s, version, files); got.Delta != nil || got.NoDelta != nil {
+			t.Errorf("version %d has %+v, %v", version, got.Delta, got.NoDelta)
+		}
+	}
+	publishTrained(t, s, 5, trained(t, 0))
+	other := trained(t, 0)
+	source := rand.New(rand.NewPCG(2, 2))
+	for i := range other[0].Data[len(other[0].Data)-3<<19:] {
+		other[0].Data[len(other[0].Data)-1-i] = byte(source.Uint32())
+	}
+	if got := publishTrained(t, s, 6, other); got.Delta != nil || got.NoDelta != nil {
+		t.Errorf("other weights: %+v, %v", got.Delta, got.NoDelta)
+	}
+	for info, err := range s.List(t.Context(), "weights/repair/v000006/") {
+		if err != nil || !strings.HasSuffix(info.Key, "/manifest.json") {
+			t.Errorf("%s is there (%v)", info.Key, err)
+		}
+	}
+}
+
+func small(t *testing.T) []byte { return files(t, 1)[0].Data }
+
+// TestNoDelta: a base that cannot be read costs the delta alone.
+func TestNoDelta(t *testing.T) {
+	s := store(t)
+	first := publishTrained(t, s, 1, trained(t, 0))
+	if err := s.Put(t.Context(), first.Manifest.Files[0].Key, []byte("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	second := publishTrained(t, s, 2, trained(t, 1))
+	if second.Delta != nil || !errors.Is(second.NoDelta, storage.ErrCorrupt) || second.Current != 2 {
+		t.Errorf("%+v", second)
+	}
+	if err := s.Delete(t.Context(), second.Manifest.Files[0].Key); err != nil {
+		t.Fatal(err)
+	}
+	if third := publishTrained(t, s, 3, trained(t, 2)); third.Delta != nil || !errors.Is(third.NoDelta, storage.ErrNotFound) || third.Current != 3 {
+		t.Errorf("%+v", third)
+	}
+	for _, text := range []string{"", "null", `{"base":7}`, `{"base":0,"base_manifest":"","key":"weights/repair/current","sha256":"","size":1}`} {
+		if err := s.Put(t.Context(), weights.DeltaKey("repair", 3), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := weights.FetchDelta(t.Context(), s, "repair", 3); !storage.IsUnusable(err) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestDeltaCrashAtEveryWrite: a publisher that dies at any write leaves the version before, and the next one makes the objects that an undisturbed one makes.
+func TestDeltaCrashAtEveryWrite(t *testing.T) {
+	contents := func(s storage.Store) (all []string) {
+		for info, err := range s.List(t.Context(), "weights/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := s.Get(t.Context(), info.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, info.Key+" "+storage.Digest(data))
+		}
+		return all
+	}
+	undisturbed := store(t)
+	publishTrained(t, undisturbed, 1, trained(t, 0))
+	publishTrained(t, undisturbed, 2, trained(t, 1))
+	want := contents(undisturbed)
+	writes := 0
+	for ; ; writes++ {
+		s := store(t)
+		publishTrained(t, s, 1, trained(t, 0))
+		_, err := weights.Publish(t.Context(), &stopping{Store: s, left: writes}, "repair", 2, trained(t, 1)...)
+		if err == nil {
+			break
+		}
+		wantCurrent(t, s, 1)
+		publishTrained(t, s, 2, trained(t, 1))
+		wantCurrent(t, s, 2)
+		if got := contents(s); !slices.Equal(got, want) {
+			t.Errorf("after %d writes:\n%q\nwant\n%q", writes, got, want)
+		}
+	}
+	if writes != 6 {
+		t.Errorf("%d writes, want 6: two files, manifest, delta, its description, pointer", writes)
+	}
+}
