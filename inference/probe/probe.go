@@ -35,7 +35,8 @@ type Finding struct {
 
 // Advice, by what a server lacks.
 var advice = map[string]string{
-	events.LackPromptIDs: "use vLLM 0.10.2 or later, or SGLang 0.5.13 or later: both answer with prompt_token_ids when they are asked for them; llama.cpp gives them to runs with endpoint_api: tokens alone; OpenAI does not, and serves evaluations only",
+	events.LackPromptIDs: "use vLLM 0.10.2 or later, or SGLang 0.5.13 or later: both answer with prompt_token_ids when they are asked for them; " +
+		"llama.cpp gives them to runs with endpoint_api: tokens alone; OpenAI does not, and serves evaluations only",
 	events.LackIDs:       "use vLLM 0.10.2 or later, or SGLang 0.5.13 or later: both answer with the ids of the sampled tokens when they are asked for them",
 	events.LackLogprobs:  "allow log-probabilities: a proxy in between may drop them, and vLLM refuses them with --max-logprobs 0",
 	events.LackAgreement: "look for a proxy in between that changes answers, or update the server: ids, log-probabilities and usage of one answer must count the same tokens",
