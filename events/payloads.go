@@ -39,6 +39,8 @@ const (
 	PauseUntrainable = "untrainable"
 	// PauseNoSignal: hardly any group reaches a batch.
 	PauseNoSignal = "no_signal"
+	// PauseMisfit: no task of the run fits into the inference server's context.
+	PauseMisfit = "misfit"
 	// PauseLogprobGap: the trainer's log-probabilities of on-policy tokens are too far from the sampler's.
 	PauseLogprobGap = "logprob_gap"
 )

@@ -9,7 +9,7 @@ type Reasoning struct {
 	// Fields are the fields of the message that the server put the text into: it gets it back in the same.
 	Fields []string `json:"fields,omitempty" jsonschema:"maxItems=2"`
 	// Blocks are the lists that some servers give beside the text or in its place, by their field. Their content is theirs: signatures must come back unchanged.
-	Blocks map[string]json.RawMessage `json:"blocks,omitempty" jsonschema:"maxProperties=2"`
+	Blocks map[string]json.RawMessage `json:"blocks,omitempty" jsonschema:"maxProperties=3"`
 }
 
 // MaxReasoning bounds the reasoning of one turn, in bytes.

@@ -70,6 +70,9 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 	return f
 }
 
+// Misfit reports whether not even the first prompt of the rollout fitted into the server's context: nothing was sampled.
+func (f RolloutFinished) Misfit() bool { return f.StopReason == StopContext && f.Turns == 0 }
+
 // StoreTrajectory stores the encoded file of a trajectory, and makes the payload that names it.
 func StoreTrajectory(ctx context.Context, store storage.Store, t *storage.Trajectory, file []byte) (RolloutFinished, error) {
 	f := NewRolloutFinished(t)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rondo-rl/rondo/inference/memory"
@@ -101,21 +102,54 @@ func TestAnswersAreAsLongAsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer: a server that has begun to answer and does not go on keeps its memory no longer than bodyTime.
+// TestSlowAnswer: a server that has begun to answer and does not go on keeps its memory no longer than bodyTime, whether it sends nothing or byte after byte.
 func TestSlowAnswer(t *testing.T) {
-	stopped := make(chan struct{})
-	b := &timed{neverEnding{}, time.Nanosecond, sync.OnceFunc(func() { close(stopped) })}
-	for range 1000 {
+	for name, wait := range map[string]time.Duration{"nothing": 0, "bytes": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stopped := make(chan struct{})
+				stop := sync.OnceFunc(func() { close(stopped) })
+				began := time.Now()
+				b := &timed{trickle{stopped, wait}, bodyTime, stop}
+				for range 2 * bodyTime / time.Second {
+					if _, err := b.Read(nil); err != nil {
+						break
+					}
+				}
+				stop()
+				if took := time.Since(began); took != bodyTime {
+					t.Errorf("it ended after %s", took)
+				}
+			})
+		})
+	}
+	t.Run("reads that end at once", func(t *testing.T) {
+		stopped := make(chan struct{})
+		b := &timed{strings.NewReader(""), -1, sync.OnceFunc(func() { close(stopped) })}
 		b.Read(nil)
 		select {
 		case <-stopped:
-			return
-		case <-time.After(time.Millisecond):
+		default:
+			t.Error("it may go on for ever")
 		}
-	}
-	t.Error("it may go on for ever")
+	})
 }
 
-type neverEnding struct{}
+// trickle is a body that sends a byte in each wait until it is stopped; without a wait it sends none.
+type trickle struct {
+	stopped <-chan struct{}
+	wait    time.Duration
+}
 
-func (neverEnding) Read([]byte) (int, error) { return 0, nil }
+func (b trickle) Read([]byte) (int, error) {
+	var next <-chan time.Time
+	if b.wait > 0 {
+		next = time.After(b.wait)
+	}
+	select {
+	case <-b.stopped:
+		return 0, io.ErrClosedPipe
+	case <-next:
+		return 0, nil
+	}
+}

@@ -141,17 +141,12 @@ func (r *Response) Done() {
 
 // Choice is what was sampled.
 type Choice struct {
-	FinishReason string          `json:"finish_reason"`
-	StopReason   json.RawMessage `json:"stop_reason"` // a text, the id of a token, or null
-	Message      struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-		Thoughts
-		ToolCalls toolAsked `json:"tool_calls"`
-	} `json:"message"`
-	TokenIDs       tokenIDs     `json:"token_ids"`
-	PromptTokenIDs tokenIDs     `json:"prompt_token_ids"`
-	WeightVersions versionSpans `json:"weight_versions"`
+	FinishReason   string          `json:"finish_reason"`
+	StopReason     json.RawMessage `json:"stop_reason"` // a text, the id of a token, or null
+	Message        saidMessage     `json:"message"`
+	TokenIDs       tokenIDs        `json:"token_ids"`
+	PromptTokenIDs tokenIDs        `json:"prompt_token_ids"`
+	WeightVersions versionSpans    `json:"weight_versions"`
 	Logprobs       struct {
 		Content []sampledEntry `json:"content"`
 	} `json:"logprobs"`

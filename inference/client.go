@@ -181,7 +181,9 @@ func (t *timed) Read(p []byte) (int, error) {
 	timer := time.AfterFunc(t.left, t.stop)
 	defer timer.Stop()
 	n, err := t.Reader.Read(p)
-	t.left -= time.Since(began)
+	if t.left -= time.Since(began); t.left <= 0 {
+		t.stop() // a read that ends at once may stop the timer before it fires
+	}
 	return n, err
 }
 

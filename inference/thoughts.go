@@ -14,6 +14,8 @@ type Thoughts struct {
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
 	ThinkingBlocks   json.RawMessage `json:"thinking_blocks,omitempty"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
+	// Parts are the message's content where that is a list with thoughts in it, as Mistral's is. It is given back in place of the text.
+	Parts json.RawMessage `json:"-"`
 }
 
 // The names of the fields.
@@ -22,6 +24,7 @@ const (
 	fieldReasoningContent = "reasoning_content"
 	fieldThinkingBlocks   = "thinking_blocks"
 	fieldReasoningDetails = "reasoning_details"
+	fieldContent          = "content"
 )
 
 // recorded is how a turn records thoughts, nil for none.
@@ -33,7 +36,7 @@ func (t Thoughts) recorded() (*events.Reasoning, error) {
 		}
 	}
 	size := len(r.Text)
-	for name, blocks := range map[string]json.RawMessage{fieldThinkingBlocks: t.ThinkingBlocks, fieldReasoningDetails: t.ReasoningDetails} {
+	for name, blocks := range map[string]json.RawMessage{fieldThinkingBlocks: t.ThinkingBlocks, fieldReasoningDetails: t.ReasoningDetails, fieldContent: t.Parts} {
 		if len(blocks) == 0 || blocks[0] != '[' || string(blocks) == "[]" {
 			continue
 		}
@@ -51,6 +54,9 @@ func (t Thoughts) recorded() (*events.Reasoning, error) {
 	}
 	if r.Text == "" {
 		r.Text = textOf(t.ThinkingBlocks)
+	}
+	if r.Text == "" && t.Parts != nil {
+		_, r.Text, _ = readParts(t.Parts) // it was read before
 	}
 	return &r, nil
 }
@@ -80,6 +86,6 @@ func ThoughtsOf(r *events.Reasoning) (t Thoughts) {
 			t.ReasoningContent = r.Text
 		}
 	}
-	t.ThinkingBlocks, t.ReasoningDetails = r.Blocks[fieldThinkingBlocks], r.Blocks[fieldReasoningDetails]
+	t.ThinkingBlocks, t.ReasoningDetails, t.Parts = r.Blocks[fieldThinkingBlocks], r.Blocks[fieldReasoningDetails], r.Blocks[fieldContent]
 	return t
 }

@@ -112,7 +112,7 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 
 	// RemoveUnfinished removes what writers that were killed left of objects that they never finished, where nothing was added since a
-	// moment, and counts it. A writer that is still at one of them fails.
+	// moment, and counts it. A writer that is still at one of them fails, or writes it whole.
 	RemoveUnfinished(ctx context.Context, before time.Time) (removed int, err error)
 
 	// Close releases what the Store holds. The data stays.

@@ -80,6 +80,7 @@ func withPlane(ctx context.Context, o Options, f func(*plane) error) (err error)
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for name, service := range services(o) {
+		env := env // each has a folder of its own
 		env.Dir = filepath.Join(o.Dir, name)
 		working.Go(func() error { return service(serving, env) })
 	}

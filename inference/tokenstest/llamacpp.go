@@ -95,7 +95,7 @@ func (s *Server) llamaPrompt(in llamaRequest) (text, begun, why string) {
 // completion samples. The list of probabilities ends before the text that stopped the answer, and counts that by a tokenization of its own.
 func (s *Server) completion(in llamaRequest) map[string]any {
 	if len(in.Prompt) >= s.context() {
-		return refused("request (%d tokens) exceeds the available context size (%d tokens), try increasing it", len(in.Prompt), s.context())
+		return map[string]any{"refused": "the request does not fit", "type": "exceed_context_size_error", "n_prompt_tokens": len(in.Prompt), "n_ctx": s.context()}
 	}
 	text, finish := s.Say(s.Tokenizer.Decode(in.Prompt))
 	ids, stop, word := s.Tokenizer.Encode(text, true), "eos", ""

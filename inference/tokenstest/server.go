@@ -25,6 +25,8 @@ type Server struct {
 	Change func(path string, answer map[string]any)
 	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
 	Context int
+	// Silent leaves the context out of the list of models.
+	Silent bool
 
 	t        testing.TB
 	mux      *http.ServeMux
@@ -48,7 +50,11 @@ func New(t testing.TB, template string, say func(prompt string) (text, finish st
 	mux := http.NewServeMux()
 	s := &Server{Template: shape, Say: say, requests: map[string]int{}, engine: "vllm", mux: mux, t: t}
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		json.NewEncoder(w).Encode(map[string]any{"data": []any{map[string]any{"id": "m", "owned_by": s.engine, "max_model_len": s.context()}}})
+		model := map[string]any{"id": "m", "owned_by": s.engine}
+		if !s.Silent {
+			model["max_model_len"] = s.context()
+		}
+		json.NewEncoder(w).Encode(map[string]any{"data": []any{model}})
 	})
 	for path, answer := range map[string]func(json.RawMessage) map[string]any{
 		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate, "/v1/chat/completions/derender": s.derender,
@@ -78,7 +84,13 @@ func (s *Server) serve(path string, answer func(json.RawMessage) map[string]any)
 		made := answer(body)
 		if refusal, refused := made["refused"]; refused {
 			w.WriteHeader(http.StatusBadRequest)
-			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal, "code": 400}})
+			said := map[string]any{"message": refusal, "code": 400}
+			for name, value := range made {
+				if name != "refused" {
+					said[name] = value
+				}
+			}
+			json.NewEncoder(w).Encode(map[string]any{"error": said})
 			return
 		}
 		if status, fails := made["status"].(int); fails {

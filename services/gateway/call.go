@@ -54,6 +54,9 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	if err != nil {
 		return err
 	}
+	if err := a.restore(ro.Turns); err != nil {
+		return err
+	}
 	if err := ro.within(a); err != nil {
 		return err
 	}

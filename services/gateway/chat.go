@@ -76,6 +76,7 @@ func (chatDialect) read(body []byte) (*ask, error) {
 		messages[i] = forServer
 		a.conversation = append(a.conversation, m)
 	}
+	a.messages = messages
 	var tools json.RawMessage
 	if len(c.Tools) > 0 {
 		tools = array(c.Tools)

@@ -32,6 +32,8 @@ type piece struct {
 type ask struct {
 	// forward holds the fields of a chat completion that go to the inference server as they are.
 	forward map[string]json.RawMessage
+	// messages are those of forward, one for each of the conversation.
+	messages []json.RawMessage
 	// conversation is what its messages say.
 	conversation []events.PromptMessage
 	maxTokens    int // 0: as many as the run allows

@@ -33,8 +33,13 @@ func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[s
 			conversation[i].ToolCalls[k].Function.Arguments = c.Function.Arguments.ForServer()
 		}
 		a.conversation = append(a.conversation, said)
+		raw, err := inference.Encode(conversation[i])
+		if err != nil {
+			return nil, err
+		}
+		a.messages = append(a.messages, raw)
 	}
-	extra["messages"] = conversation
+	a.forward["messages"] = array(a.messages)
 	if len(tools) > 0 {
 		extra["tools"] = tools
 	}

@@ -40,16 +40,11 @@ func overflow(err error) *inference.Overflow {
 	return f.Overflow
 }
 
-// contextFull reports whether a turn failed because the conversation is as long as the server's context. An agent that has said nothing yet has
-// nothing that could be scored: that its task does not fit is a mistake of the run's.
-func contextFull(r *events.Rollout, err error) bool {
-	return overflow(err) != nil && len(r.Turns) > r.Copied
-}
-
-// full ends the step or the episode where the next prompt does not fit: what there is counts. A step without a turn is not begun.
+// full ends the step or the episode where the next prompt does not fit: what there is counts. A step without a turn is not begun, unless it is the first one: a task with
+// steps is scored by these.
 func (s *Service) full(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
 	what := finish
-	if len(task.Steps) > 0 && begun(r) {
+	if len(task.Steps) > 0 && (begun(r) || len(r.Steps) == 0) {
 		what = endStep
 	}
 	return s.end(ctx, cfg, task, r, what, events.StopContext)

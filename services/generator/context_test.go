@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/tokenstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -224,15 +225,70 @@ func TestContextLimitIsAsked(t *testing.T) {
 	}
 }
 
-// TestTaskThatDoesNotFit: an agent that has said nothing cannot be scored. The rollout fails at once, and says why.
+// TestTaskThatDoesNotFit: where not even the first prompt fits, the rollout ends with nothing sampled and no failed try, whichever way the server is asked and whether it lists its context.
 func TestTaskThatDoesNotFit(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
+	chat := func(limit int, models string, refuse func(prompt, most, limit int) string) func(*testing.T) (string, func() int) {
+		return func(t *testing.T) (string, func() int) {
+			e := newEngine(t, limit, models, refuse)
+			return e.URL, func() int { return e.turns }
+		}
+	}
+	tokens := func(silent bool, as func(*tokenstest.Server) *tokenstest.Server) func(*testing.T) (string, func() int) {
+		return func(t *testing.T) (string, func() int) {
+			s := as(thinker(t, "Qwen3", 0))
+			s.Context, s.Silent = 15, silent
+			return s.URL, func() int { return len(s.Turns()) }
+		}
+	}
+	vllm := func(s *tokenstest.Server) *tokenstest.Server { return s }
+	for name, c := range map[string]struct {
+		server func(*testing.T) (url string, sampled func() int)
+		change func(*runfile.RunConfig)
+	}{
+		"vllm":                 {chat(15, listVLLM, refuseVLLM), nil},
+		"newer-vllm":           {chat(15, "", refuseNewerVLLM), nil},
+		"sglang":               {chat(15, listVLLM, refuseSGLang), nil},
+		"llama":                {chat(15, listLlama, refuseLlama), nil},
+		"vllm-tokens":          {tokens(false, vllm), byTokensOnly},
+		"vllm-tokens-silent":   {tokens(true, vllm), byTokensOnly},
+		"sglang-tokens":        {tokens(false, (*tokenstest.Server).SGLang), byTokensOnly},
+		"sglang-tokens-silent": {tokens(true, (*tokenstest.Server).SGLang), byTokensOnly},
+		"llama-tokens":         {tokens(false, (*tokenstest.Server).LlamaCPP), byTokensOnly},
+		"llama-tokens-silent":  {tokens(true, (*tokenstest.Server).LlamaCPP), byTokensOnly},
+		"with-summaries":       {chat(15, listVLLM, refuseVLLM), summarising(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, sampled := c.server(t)
+			open(t, log, name, url, c.change)
+			f, trajectory := finished(t, log, name)
+			if f.StopReason != events.StopContext || !f.Misfit() || !f.TextOnly || f.Sampled != 0 || f.Tokens != 0 || !trajectory.TextOnly || len(trajectory.Messages) != 2 {
+				t.Errorf("finished as %+v with %d messages", f, len(trajectory.Messages))
+			}
+			if sampled() != 0 {
+				t.Errorf("%d turns were sampled", sampled())
+			}
+			if retried := servicetest.All(t, log, name, events.RolloutRetriedType, events.RolloutFailedType); len(retried) != 0 {
+				t.Errorf("failures on the log: %v", servicetest.IDs(retried))
+			}
+		})
+	}
+}
+
+// TestStepThatDoesNotFit: a task with steps ends its first one, which is scored, and no other follows.
+func TestStepThatDoesNotFit(t *testing.T) {
+	log := natstest.Log(t)
+	start(t, log, nil)
 	e := newEngine(t, 15, listVLLM, refuseVLLM)
-	open(t, log, "r", e.URL, nil)
-	failed := servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType, rollout)
-	if failed.Class != events.ClassEndpoint || len(e.seen()) != 1 {
-		t.Errorf("after %d requests failed as %+v", len(e.seen()), failed)
+	open(t, log, "r", e.URL, func(cfg *runfile.RunConfig) {
+		cfg.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "One."}, {Name: "two", Instruction: "Two."}}
+	})
+	ended := servicetest.WaitData[events.StepFinished](t, log, "r", events.StepFinishedType, rollout)
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.StepScoredType, rollout, "0", events.StepScored{Components: map[string]float64{"reward": 1}}))
+	f, _ := finished(t, log, "r")
+	if ended.StopReason != events.StopContext || f.StopReason != events.StopContext || !f.Misfit() || f.Steps != 1 || len(e.seen()) != 1 {
+		t.Errorf("the step ended with %s, the rollout as %+v after %d requests", ended.StopReason, f, len(e.seen()))
 	}
 }
 

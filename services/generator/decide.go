@@ -25,10 +25,10 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 	switch {
 	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
 		return nothing, ""
-	case last == nil:
-		return sample, ""
 	case len(r.Steps) > 0 && r.StepBegin(len(r.Steps)) == len(r.Turns):
 		return between(r, task, limits)
+	case last == nil:
+		return sample, ""
 	}
 	stop := ends(r, task, limits, now)
 	switch {

@@ -123,7 +123,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	if overflow(err) != nil && maySummarise(cfg, r) {
 		return s.summarise(ctx, asking, cfg, task, r, delivered)
 	}
-	if err != nil && ctx.Err() == nil && contextFull(r, err) {
+	if err != nil && ctx.Err() == nil && overflow(err) != nil {
 		return s.full(ctx, cfg, task, r)
 	}
 	if err != nil {

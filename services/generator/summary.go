@@ -122,7 +122,7 @@ func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, 
 	case err == nil:
 	case ctx.Err() == nil && asking.Err() != nil:
 		return s.late(ctx, cfg, task, r)
-	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && len(r.Turns) > r.Copied:
+	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && (len(r.Turns) > r.Copied || refused.Overflow != nil):
 		return s.full(ctx, cfg, task, r)
 	default:
 		return s.failed(ctx, cfg, r, delivered, err)

@@ -84,6 +84,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			add(m)
 		}
 	}
+	t.TextOnly = t.TextOnly || len(r.Turns) <= r.Copied // nothing was sampled: not even the first prompt fits
 	if t.TextOnly {
 		t.Messages = textOnly(t.Messages)
 	}

@@ -51,6 +51,8 @@ func (d *Decider) mustStop(s state) (class, why string) {
 		return events.PauseFull, fmt.Sprintf("the run's stream is %.0f %% full", 100*float64(s.Bytes)/float64(d.maxBytes))
 	case budget > 0 && s.Spent >= budget:
 		return events.PauseBudget, fmt.Sprintf("its turns have had %d tokens, and its budget is %d; `rondo run resume %s` grants as many again", s.Spent, budget, d.run)
+	case s.Misfits > 0 && s.Misfits == len(d.cfg.Tasks) && d.cfg.Epochs == 0: // an evaluation ends by itself
+		return events.PauseMisfit, fmt.Sprintf("no task of the run fits into the inference server's context: serve a longer one, or raise limits.context; then `rondo run resume %s`", d.run)
 	case d.windowed():
 		return d.tripped(s)
 	case s.Unanswered >= d.hopeless():

@@ -60,6 +60,11 @@ func (d *Decider) applyCompleted(tx *projection.Tx, s *state, e events.Event) er
 	if err != nil || !known || p.Complete {
 		return err
 	}
+	if n := len(completed.Members); p.Misfits == n && n > 0 && !events.External(e.Entity) && d.known[completed.Task] {
+		if err := noteMisfit(tx, s, completed.Task); err != nil {
+			return err
+		}
+	}
 	survivors := 0
 	for _, m := range completed.Members {
 		if !m.Failed {

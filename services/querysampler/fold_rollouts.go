@@ -110,12 +110,18 @@ func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
 	}
 	r.Progress.Apply(e)
 	r.Failing = nil // where it is not scored in time, nobody gave feedback
-	if err := projection.Put(tx, flying+e.Entity, r); err != nil || d.feed.TokensPerBatch == 0 {
+	if err := projection.Put(tx, flying+e.Entity, r); err != nil {
 		return err
 	}
 	finished, err := events.Data[events.RolloutFinished](e)
 	if err != nil {
 		return err
+	}
+	if finished.Misfit() {
+		return countMisfit(tx, e.Entity)
+	}
+	if d.feed.TokensPerBatch == 0 {
+		return nil
 	}
 	f := d.cfg.FiltersOf(d.feed)
 	masked := finished.TextOnly || f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens

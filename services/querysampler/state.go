@@ -41,7 +41,9 @@ type state struct {
 	// Spent is how many prompt and completion tokens turns have had since the budget was granted.
 	Spent    int64  `json:"spent,omitempty"`
 	PausedBy string `json:"paused_by,omitempty"` // the class of the last pause
-	Gap      gapped `json:"gap,omitzero"`
+	// Misfits counts the tasks that do not fit into the inference server's context.
+	Misfits int    `json:"misfits,omitempty"`
+	Gap     gapped `json:"gap,omitzero"`
 
 	// Running counts the uncovered groups that are not complete. The rest is of feeds that cut batches by tokens.
 	Running         int64   `json:"running"`
@@ -106,6 +108,8 @@ type capacityUse struct {
 	Complete bool `json:"complete,omitempty"`
 	// Forked groups begin half way: how many of them pass says little of their task.
 	Forked bool `json:"forked,omitempty"`
+	// Misfits counts the members whose first prompt did not fit into the server's context.
+	Misfits int `json:"misfits,omitempty"`
 	// Tokens of the scored members, by rollout; of feeds that cut batches by tokens.
 	Tokens map[string]int64 `json:"tokens,omitempty"`
 }
@@ -129,6 +133,7 @@ const (
 	queryAt   = "asked/"   // name of a query that waits → sequence
 	forks     = "fork/"    // sequence → fork that waits
 	passRates = "passed/"  // task → moving average of its groups' pass rates
+	misfits   = "misfit/"  // task that is not drawn until the run is resumed
 )
 
 // eventOverhead is what a message costs on disk beside its body: subject, headers and record, in bytes.
@@ -162,6 +167,7 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return applyPaused(s, e)
 	case events.RunResumedType:
 		applyResumed(s)
+		return forgetMisfits(tx, s)
 	case events.RunClosedType:
 		s.Closed = true
 	case events.QuerySubmittedType:

@@ -10,11 +10,15 @@ import (
 
 // drawer makes the function that says which task is drawn n-th, counted from 1.
 func (d *Decider) drawer(v projection.View) (func(n int64) string, error) {
-	if d.cfg.Curriculum == nil || len(d.cfg.Tasks) == 0 {
-		return d.task, nil
+	tasks, err := d.fitting(v)
+	if err != nil {
+		return nil, err
 	}
-	weights, total := make([]float64, len(d.cfg.Tasks)), 0.0
-	for i, t := range d.cfg.Tasks {
+	if d.cfg.Curriculum == nil || len(tasks) == 0 {
+		return func(n int64) string { return d.permuted(tasks, n) }, nil
+	}
+	weights, total := make([]float64, len(tasks)), 0.0
+	for i, t := range tasks {
 		p, tried, err := projection.Get[float64](v, passRates+t.Name)
 		if err != nil {
 			return nil, err
@@ -27,10 +31,10 @@ func (d *Decider) drawer(v projection.View) (func(n int64) string, error) {
 		at := float64(rng.Float64() * total)
 		for i, w := range weights {
 			if at -= w; at < 0 {
-				return d.cfg.Tasks[i].Name
+				return tasks[i].Name
 			}
 		}
-		return d.cfg.Tasks[len(weights)-1].Name // by rounding
+		return tasks[len(weights)-1].Name // by rounding
 	}, nil
 }
 
@@ -73,10 +77,64 @@ func orDefault(v, otherwise float64) float64 {
 	return v
 }
 
-// task draws uniformly without replacement: each epoch is a fresh permutation of the tasks.
-func (d *Decider) task(n int64) string {
-	count := int64(len(d.cfg.Tasks))
+// permuted draws uniformly without replacement: each epoch is a fresh permutation of the tasks.
+func (d *Decider) permuted(tasks []runfile.TaskSpec, n int64) string {
+	count := int64(len(tasks))
 	epoch, at := (n-1)/count, (n-1)%count
 	rng := rand.New(rand.NewPCG(uint64(d.cfg.Seed), uint64(epoch)))
-	return d.cfg.Tasks[rng.Perm(int(count))[at]].Name
+	return tasks[rng.Perm(int(count))[at]].Name
+}
+
+// fitting are the tasks that are drawn: those that do not fit into the server's context would fail for ever. An evaluation tries all of them.
+func (d *Decider) fitting(v projection.View) ([]runfile.TaskSpec, error) {
+	s, _, err := projection.Get[state](v, stateKey)
+	if err != nil || s.Misfits == 0 || d.cfg.Epochs > 0 {
+		return d.cfg.Tasks, err
+	}
+	var tasks []runfile.TaskSpec
+	for _, t := range d.cfg.Tasks {
+		_, misfit, err := projection.Get[string](v, misfits+t.Name)
+		if err != nil {
+			return nil, err
+		}
+		if !misfit {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks, nil
+}
+
+// countMisfit counts a rollout of a group whose first prompt did not fit into the server's context.
+func countMisfit(tx *projection.Tx, rollout string) error {
+	key := counted + events.GroupOf(rollout)
+	p, ok, err := projection.Get[capacityUse](tx, key)
+	if !ok || err != nil {
+		return err
+	}
+	p.Misfits++
+	return projection.Put(tx, key, p)
+}
+
+// noteMisfit remembers a task none of whose group's rollouts fitted. One server of several with a longer context is enough for it to stay.
+func noteMisfit(tx *projection.Tx, s *state, task string) error {
+	_, before, err := projection.Get[string](tx, misfits+task)
+	if err != nil || before {
+		return err
+	}
+	s.Misfits++
+	return projection.Put(tx, misfits+task, task)
+}
+
+// forgetMisfits draws all tasks again: an operator may have given the server a longer context.
+func forgetMisfits(tx *projection.Tx, s *state) error {
+	s.Misfits = 0
+	for task, err := range projection.Scan[string](tx, misfits) {
+		if err != nil {
+			return err
+		}
+		if err := tx.Delete(misfits + task); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -110,6 +110,16 @@ func TestFilteredGroups(t *testing.T) {
 	}
 }
 
+// A group none of whose prompts fitted says so.
+func TestMisfitGroups(t *testing.T) {
+	k := newDesk(t)
+	k.group(1, 0, ending{textOnly: true, stop: events.StopContext}, ending{textOnly: true, stop: events.StopContext})
+	facts := k.Settle()
+	if len(facts) != 1 || !strings.Contains(decidertest.Data[events.GroupDropped](t, facts[0]).Detail, "does not fit into the inference server's context") {
+		t.Errorf("facts %v", facts)
+	}
+}
+
 // A rollout may be invalidated while its group waits.
 func TestInvalidatedWhileWaiting(t *testing.T) {
 	k := newDesk(t)

@@ -115,6 +115,9 @@ func (d *Decider) untrainable(g pending) (why string, ok bool) {
 		if reason == "" {
 			return "", false
 		}
+		if m.Misfit && reason == maskTextOnly {
+			reason = "the task does not fit into the inference server's context"
+		}
 		reasons[reason] = true
 	}
 	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true

@@ -99,7 +99,7 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		}
 		return change(tx, episodes+e.Entity, func(r *episode) {
 			r.Progress.Apply(e)
-			r.Stop, r.Tokens = finished.StopReason, int64(finished.Tokens)
+			r.Stop, r.Tokens, r.Misfit = finished.StopReason, int64(finished.Tokens), finished.Misfit()
 			r.Oldest, r.Unknown = min(r.Version, finished.MinVersion), finished.UnknownVersions > 0
 		})
 	case events.RolloutScoredType:

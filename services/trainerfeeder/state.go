@@ -27,6 +27,7 @@ type outcome struct {
 	Components map[string]float64 `json:"components,omitempty"`
 	TextOnly   bool               `json:"text_only,omitempty"`
 	Invalid    bool               `json:"invalid,omitempty"`
+	Misfit     bool               `json:"misfit,omitempty"` // not even its first prompt fitted into the server's context
 }
 
 // episode is a rollout whose group is not complete yet.

@@ -1,0 +1,142 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// TestSameArguments: arguments are the same where their values are.
+func TestSameArguments(t *testing.T) {
+	deep := strings.Repeat("[", maxLevels+5) + strings.Repeat("]", maxLevels+5)
+	large := strings.Repeat("x", maxCompared)
+	for name, c := range map[string]struct {
+		x, y string
+		same bool
+	}{
+		"spaces":                 {`{"city": "Paris"}`, `{"city":"Paris"}`, true},
+		"order of keys":          {`{"a":1,"b":{"c":[1,2],"d":null}}`, `{ "b": {"d": null, "c": [1, 2]}, "a": 1 }`, true},
+		"escapes":                {`{"a":"\u00e9\/"}`, `{"a":"é/"}`, true},
+		"nothing":                {``, `{}`, true},
+		"no object, and wrapped": {`ls -l`, `{"malformed_arguments":"ls -l"}`, true},
+		"the same text":          {`{"a":"` + large + `"}`, `{"a":"` + large + `"}`, true},
+		"another value":          {`{"city":"Paris"}`, `{"city":"paris"}`, false},
+		"order of a list":        {`{"a":[1,2]}`, `{"a":[2,1]}`, false},
+		"one key more":           {`{"a":1}`, `{"a":1,"b":null}`, false},
+		"one key less":           {`{"a":1,"b":2}`, `{"a":1}`, false},
+		"1 and 1.0":              {`{"a":1}`, `{"a":1.0}`, false},
+		"10 and 1e1":             {`{"a":10}`, `{"a":1e1}`, false},
+		"a number and a text":    {`{"a":1}`, `{"a":"1"}`, false},
+		"a list and null":        {`{"a":[]}`, `{"a":null}`, false},
+		"null and an object":     {`{"a":null}`, `{"a":{}}`, false},
+		"a rounded number":       {`{"a":12345678901234567890}`, `{"a": 12345678901234567000}`, false},
+		"a key twice":            {`{"a":1,"a":2}`, `{"a":2}`, false},
+		"half characters":        {`{"a":"\ud800"}`, `{"a":"\udfff"}`, false},
+		"half a key":             {`{"\ud800":1}`, `{"\udfff":1}`, false},
+		"deep":                   {`{"a":` + deep + `}`, `{"a": ` + deep + `}`, false},
+		"large":                  {`{"a":"` + large + `"}`, `{"a": "` + large + `"}`, false},
+		"cut":                    {`{"a":1`, `{"a": 1`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := sameArguments(inference.Arguments(c.x), inference.Arguments(c.y)); got != c.same {
+				t.Errorf("%v, want %v", got, c.same)
+			}
+			if got := sameArguments(inference.Arguments(c.y), inference.Arguments(c.x)); got != c.same {
+				t.Errorf("the other way round: %v, want %v", got, c.same)
+			}
+		})
+	}
+}
+
+// recordedCall is a turn that calls a tool behind thoughts, as in a rollout's log.
+func recordedCall(n int, id, arguments string) events.TurnSampled {
+	turn := events.TurnSampled{
+		Turn: n, Content: "I look.", Reasoning: &events.Reasoning{Text: fmt.Sprint("hm ", n), Fields: []string{"reasoning"}},
+		ToolCalls: []events.ToolCall{{ID: id, Name: "f", Arguments: arguments}},
+	}
+	if turn.NewSegment = n == 0; n == 0 {
+		turn.Prompt = []events.PromptMessage{{Role: "user", Content: "q"}}
+		return turn
+	}
+	before := n - 1
+	turn.After, turn.Prompt = &before, []events.PromptMessage{{Role: "tool", ToolCallID: id, Content: "r"}}
+	return turn
+}
+
+// TestRestore: what a client wrote anew goes to the server as it was recorded, in each dialect, and what it changed goes as it is.
+func TestRestore(t *testing.T) {
+	const wrote, recorded = `{"b":[1,2],"a":"x"}`, `{"a": "x", "b": [1, 2]}`
+	chat := func(message string) string {
+		return `{"messages":[{"role":"user","content":"q"},` + message + `,{"role":"tool","tool_call_id":"c0","content":"r"}]}`
+	}
+	call := func(id, arguments string) string {
+		text, _ := json.Marshal(arguments)
+		return `"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":` + string(text) + `}}]`
+	}
+	own := []events.TurnSampled{recordedCall(0, "c0", recorded)}
+	for name, c := range map[string]struct {
+		dialect dialect
+		body    string
+		turns   []events.TurnSampled
+		message int    // the message that is looked at
+		thought string // "" where the client's words stand
+		content string
+	}{
+		"chat completions":   {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"with its reasoning": {chatDialect{}, chat(`{"role":"assistant","content":"I look.","reasoning_content":"hm 0",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"a list of parts":    {chatDialect{}, chat(`{"role":"assistant","content":[{"type":"text","text":"I look."}],` + call("c0", wrote) + `}`), own, 1, "hm 0", `[{"type":"text","text":"I look."}]`},
+		"white space":        {chatDialect{}, chat(`{"role":"assistant","content":" I look.\n",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"another value":      {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", `{"a":"y","b":[1,2]}`) + `}`), own, 1, "", `"I look."`},
+		"other words":        {chatDialect{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) + `}`), own, 1, "", `"I looked."`},
+		"other reasoning":    {chatDialect{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"another tool":       {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
+		"of another rollout": {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c9", wrote) + `}`), own, 1, "", `"I look."`},
+		"no id":              {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "", `"I look."`},
+		"a user who repeats": {chatDialect{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"an id that is twice": {chatDialect{}, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"},
+			{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"}]}`, append(own[:1:1], recordedCall(1, "c0", recorded)), 3, "hm 1", `"I look."`},
+		"twice, and out of its place": {chatDialect{}, `{"messages":[{"role":"user","content":"another"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}]}`,
+			append(own[:1:1], recordedCall(1, "c0", recorded)), 1, "", `"I look."`},
+		"messages": {messagesDialect{}, `{"max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"text","text":"I look."},
+			{"type":"tool_use","id":"c0","name":"f","input":` + wrote + `}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c0","content":"r"}]}]}`, own, 1, "hm 0", `"I look."`},
+		"responses": {responsesDialect{}, `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
+			{"type":"function_call","call_id":"c0","name":"f","arguments":"{\"b\":[1,2],\"a\":\"x\"}"},{"type":"function_call_output","call_id":"c0","output":"r"}]}`, own, 1, "hm 0", `"I look."`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := c.dialect.read([]byte(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := string(a.forward["messages"])
+			if err := a.restore(c.turns); err != nil {
+				t.Fatal(err)
+			}
+			var sent []struct {
+				Content   json.RawMessage      `json:"content"`
+				Reasoning string               `json:"reasoning"`
+				Other     string               `json:"reasoning_content"`
+				ToolCalls []inference.ToolCall `json:"tool_calls"`
+			}
+			if err := json.Unmarshal(a.forward["messages"], &sent); err != nil || len(sent) != len(a.conversation) {
+				t.Fatalf("%s: %v", a.forward["messages"], err)
+			}
+			if c.thought == "" {
+				if string(a.forward["messages"]) != before {
+					t.Errorf("the client's words became %s", a.forward["messages"])
+				}
+				return
+			}
+			m := sent[c.message]
+			if string(m.Content) != c.content || m.Reasoning != c.thought || m.Other != "" || len(m.ToolCalls) != 1 || m.ToolCalls[0].Function.Arguments != recorded {
+				t.Errorf("sent %s %+v", m.Content, m)
+			}
+			if said := a.conversation[c.message]; said.Content != "I look." || said.ToolCalls[0].Arguments != recorded {
+				t.Errorf("recorded %+v", said)
+			}
+		})
+	}
+}
