@@ -61,28 +61,33 @@ func (a *activations) take(e events.Event) error {
 	switch e.Type {
 	case events.WeightsPublishedType:
 		published, err := events.Data[events.WeightsPublished](e)
-		if err != nil || published.Version <= a.published[e.Entity] || len(a.published) >= maxPolicies {
+		if err != nil || published.Version <= a.published[e.Entity] {
 			return err
 		}
-		a.published[e.Entity] = published.Version
+		note(a.published, e.Entity, published.Version, maxPolicies)
 	case events.WeightsActivatedType:
 		said, err := events.Data[events.WeightsActivated](e)
-		if err != nil || !strings.HasPrefix(said.Replica, "http") || len(a.serving) >= maxPolicies {
+		if err != nil || !strings.HasPrefix(said.Replica, "http") {
 			return err // other names say nothing of an address
 		}
 		of := a.serving[e.Entity]
 		if of == nil {
 			of = map[string]activated{}
-			a.serving[e.Entity] = of
+			note(a.serving, e.Entity, of, maxPolicies)
 		}
-		if len(of) < maxActivated {
-			of[strings.TrimRight(said.Replica, "/")] = activated{said.Version, said.Lost}
-		}
+		note(of, strings.TrimRight(said.Replica, "/"), activated{said.Version, said.Lost}, maxActivated)
 	default:
 		return nil
 	}
 	a.change()
 	return nil
+}
+
+// note sets a value. A name that is new is left out when there are enough of them; what is said of a known one is always heard.
+func note[V any](of map[string]V, name string, value V, most int) {
+	if _, known := of[name]; known || len(of) < most {
+		of[name] = value
+	}
 }
 
 func (a *activations) change() {

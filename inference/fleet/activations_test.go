@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,6 +142,30 @@ func TestDrained(t *testing.T) {
 			t.Errorf("a caller who has gone: %v", err)
 		}
 	})
+}
+
+// TestManyVersionsAreBounded: names beyond the bound are left out, and what is said of known ones is still heard.
+func TestManyVersionsAreBounded(t *testing.T) {
+	f, _ := newFarm(t, nil, nil)
+	isPublished(t, f, 1)
+	serves(t, f, "a", 1, false)
+	for i := range maxPolicies + 1 {
+		note(f.activations.published, fmt.Sprint("p", i), 1, maxPolicies)
+		note(f.activations.serving, fmt.Sprint("p", i), nil, maxPolicies)
+	}
+	of := f.activations.serving["p"]
+	for i := range maxActivated + 1 {
+		note(of, fmt.Sprint(i), activated{}, maxActivated)
+	}
+	isPublished(t, f, 2)
+	serves(t, f, "a", 2, true)
+	serves(t, f, "new", 2, false)
+	if n := len(f.activations.published); n != maxPolicies || f.activations.published["p"] != 2 {
+		t.Errorf("%d policies, p at version %d", n, f.activations.published["p"])
+	}
+	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{2, true}) {
+		t.Errorf("%d policies, %d servers, a at %+v", n, len(of), of["http://a/v1"])
+	}
 }
 
 // TestLagsInTheQueue: a server that falls behind while a turn waits for a place at it does not get it.
