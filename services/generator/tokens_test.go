@@ -175,8 +175,8 @@ func TestTokensFillTheContext(t *testing.T) {
 			limit(s, c, 20)
 		})
 		ended = drive(t, log, name+"-too-small")
-		if failed := servicetest.Data[events.RolloutFailed](t, ended); ended.Type != events.RolloutFailedType || !strings.Contains(failed.Message, "context") {
-			t.Errorf("%s: a task that does not fit ends with %s %+v", name, ended.Type, failed)
+		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType || f.StopReason != events.StopContext || f.Turns != 0 {
+			t.Errorf("%s: a task that does not fit ends with %s %+v", name, ended.Type, f)
 		}
 	}
 }
