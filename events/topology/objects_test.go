@@ -33,7 +33,7 @@ func TestOutsiderObjects(t *testing.T) {
 		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f"}, "blobs/* rondo-probe/* runs/r/batches/f/*", "blobs/* rondo-probe/*"},
 		{Outsider{Name: "h", Role: RoleHarness, Run: "r"}, "blobs/* rondo-probe/* runs/r/trajectories/*", "blobs/* rondo-probe/* runs/r/trajectories/*"},
 		{Outsider{Name: "q", Role: RoleProduct, Run: "r"}, "blobs/* rondo-probe/*", "blobs/* rondo-probe/*"},
-		{Outsider{Name: "s", Role: RoleServer, Run: "r", Policy: "p"}, "blobs/* rondo-probe/* weights/p/*", "blobs/* rondo-probe/*"},
+		{Outsider{Name: "s", Role: RoleServer, Run: "r", Policy: "p"}, "blobs/* rondo-probe/* weights/p/* weights/p/files/*", "blobs/* rondo-probe/*"},
 	} {
 		got, err := OutsiderObjects(test.outsider)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -49,7 +50,7 @@ func (c Config) statements(grants []Grant) []statement {
 	for _, g := range grants {
 		// Who writes may give up what it has begun to upload.
 		for action, patterns := range map[string][]string{"s3:GetObject": g.Read, "s3:PutObject": g.Write, "s3:Abort*": g.Write, "s3:DeleteObject": g.Delete} {
-			for _, p := range patterns {
+			for _, p := range widest(patterns) {
 				actions[[2]string{p, g.User}] = append(actions[[2]string{p, g.User}], action)
 			}
 		}
@@ -92,6 +93,16 @@ func (c Config) statements(grants []Grant) []statement {
 		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string][]string{"AWS": collectors}, Resource: []string{arn + c.Bucket}})
 	}
 	return all
+}
+
+// widest are the patterns that no other one of them covers.
+func widest(patterns []string) []string {
+	return slices.DeleteFunc(slices.Clone(patterns), func(p string) bool {
+		return slices.ContainsFunc(patterns, func(q string) bool {
+			all := "^" + strings.ReplaceAll(regexp.QuoteMeta(q), `\*`, ".*") + "$"
+			return q != p && regexp.MustCompile(all).MatchString(p)
+		})
+	})
 }
 
 // Policy is the bucket policy that gives users their rights, in JSON.

@@ -43,15 +43,16 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	bucket := flag.String("bucket", "rondo", "bucket to make if it is not there")
 	iam := flag.String("iam", "", "directory that holds the server's users; without it there is only the one of the environment")
+	sidecar := flag.String("sidecar", "", "directory for what the server notes of objects and buckets; without it extended attributes of the files, for which ext4 has some 4 KB")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *dir, *addr, *bucket, *iam); err != nil {
+	if err := run(ctx, *dir, *addr, *bucket, *iam, *sidecar); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, dir, addr, bucket, iam string) (err error) {
+func run(ctx context.Context, dir, addr, bucket, iam, sidecar string) (err error) {
 	access, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	switch {
 	case dir == "":
@@ -64,8 +65,11 @@ func run(ctx context.Context, dir, addr, bucket, iam string) (err error) {
 	if err := os.MkdirAll(filepath.Join(dir, bucket), 0o755); err != nil {
 		return err
 	}
-	if iam != "" { // the back end changes the working directory
-		if iam, err = filepath.Abs(iam); err != nil {
+	for _, path := range []*string{&iam, &sidecar} { // the back end changes the working directory
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
 			return err
 		}
 	}
@@ -80,7 +84,7 @@ func run(ctx context.Context, dir, addr, bucket, iam string) (err error) {
 	defer cancel()
 	go endWithInput(cancel)
 	served := make(chan error, 1)
-	go func() { served <- serve(ctx, dir, addr, access, secret, iam) }()
+	go func() { served <- serve(ctx, dir, addr, access, secret, iam, sidecar) }()
 	if err := waitReady(ctx, "http://"+addr+healthPath, served); err != nil {
 		return err
 	}
@@ -93,8 +97,16 @@ func run(ctx context.Context, dir, addr, bucket, iam string) (err error) {
 	return nil
 }
 
-func serve(ctx context.Context, dir, addr, access, secret, iam string) error {
-	backend, err := posix.New(dir, meta.XattrMeta{}, posix.PosixOpts{Concurrency: connections})
+func serve(ctx context.Context, dir, addr, access, secret, iam, sidecar string) error {
+	var notes meta.MetadataStorer = meta.XattrMeta{}
+	if sidecar != "" {
+		beside, err := meta.NewSideCar(sidecar)
+		if err != nil {
+			return fmt.Errorf("directory %s: %w", sidecar, err)
+		}
+		notes = beside
+	}
+	backend, err := posix.New(dir, notes, posix.PosixOpts{Concurrency: connections, SideCarDir: sidecar})
 	if err != nil {
 		return fmt.Errorf("directory %s: %w", dir, err)
 	}
