@@ -393,3 +393,11 @@ type SegmentSealed struct {
 type LogForgotten struct {
 	Reason string `json:"reason"`
 }
+
+// LogPurged says that archived events have left the stream of a run that goes on. The entity is the run.
+type LogPurged struct {
+	// Events is how many have left it so far.
+	Events uint64 `json:"events"`
+	// Bytes is what the stream holds without them.
+	Bytes int64 `json:"bytes"`
+}

@@ -54,6 +54,7 @@ const (
 	DeadLetteredType  Type = "log.dead_lettered"
 	SegmentSealedType Type = "log.segment_sealed"
 	LogForgottenType  Type = "log.forgotten"
+	LogPurgedType     Type = "log.purged"
 )
 
 // Kind is the entity's kind: "rollout".
@@ -121,6 +122,7 @@ var Definitions = map[Type]definition{
 	DeadLetteredType:  {payload: payload[DeadLettered]},
 	SegmentSealedType: {payload: payload[SegmentSealed]},
 	LogForgottenType:  {payload: payload[LogForgotten]},
+	LogPurgedType:     {payload: payload[LogPurged]},
 }
 
 func payload[T any]() any { return new(T) }
@@ -156,6 +158,8 @@ func (t Type) Place() (runs, catalogue bool) {
 	switch {
 	case t == RunOpenedType || t == RunClosedType || t == WeightsPublishedType || t == IndexUpdatedType:
 		return true, true
+	case t == LogPurgedType:
+		return true, false
 	case t.Kind() == WeightsPublishedType.Kind() || t.Kind() == IndexUpdatedType.Kind() || t.Kind() == DeadLetteredType.Kind():
 		return false, true
 	}

@@ -17,6 +17,7 @@ import (
 type archives struct {
 	mu    sync.Mutex
 	known map[string]archive
+	read  map[string]bool // digests of segments that were read back
 
 	reading sync.Mutex // one reader at a time, so that only one segment is in memory
 	segment *storage.Segment
@@ -58,7 +59,23 @@ func (a *archives) keep(run string, found archive) {
 func (a *archives) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.known = nil
+	a.known, a.read = nil, nil
+}
+
+// isRead reports whether a segment was found to be what the stream holds.
+func (a *archives) isRead(s events.SegmentSealed) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.read[s.Segment.SHA256]
+}
+
+func (a *archives) wasRead(s events.SegmentSealed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.read == nil {
+		a.read = map[string]bool{}
+	}
+	a.read[s.Segment.SHA256] = true
 }
 
 // Segments lists what is archived of a run, from its first event on: ErrForgotten where that was given up.

@@ -151,21 +151,26 @@ func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	s := topology.Stream(events.RunStream(run))
-	s.MaxBytes = settings.Bytes()
+	s.MaxBytes, s.Forgets = settings.Bytes(), settings.Forgets()
 	return l.ensureStream(ctx, s)
 }
 
-// FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings.
+// FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
+// where nothing may leave it.
 func (l *Log) FitRun(ctx context.Context, run string) error {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {
 		return err
 	}
 	info, err := l.info(ctx, run)
-	if err != nil || info.Config.MaxBytes == cfg.Log.Bytes() {
+	if err != nil {
 		return err
 	}
-	info.Config.MaxBytes = cfg.Log.Bytes()
+	denies := info.Config.DenyPurge || !cfg.Log.Forgets() // a server does not take a denial back
+	if info.Config.MaxBytes == cfg.Log.Bytes() && info.Config.DenyPurge == denies {
+		return nil
+	}
+	info.Config.MaxBytes, info.Config.DenyPurge = cfg.Log.Bytes(), denies
 	if _, err := l.js.UpdateStream(ctx, info.Config); err != nil {
 		return fmt.Errorf("give the stream of run %s its %s: %w", run, runfile.Size(cfg.Log.Bytes()), noRoom(err))
 	}
@@ -211,7 +216,9 @@ func StreamSettings(name string) (jetstream.StreamConfig, bool) {
 	if run, _ := events.RunOfStream(name); !fixed && !events.ValidRun(run) {
 		return jetstream.StreamConfig{}, false
 	}
-	return settings(topology.Stream(name), 1), true
+	s := topology.Stream(name)
+	s.Forgets = !fixed // FitRun denies it where the run does not ask for it
+	return settings(s, 1), true
 }
 
 func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
@@ -226,8 +233,8 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 	if s.WorkQueue {
 		cfg.Retention = jetstream.WorkQueuePolicy
 	} else {
-		// A purge breaks chains: it locks the holder out and lets a zombie in.
-		cfg.DenyDelete, cfg.DenyPurge = true, true
+		// A purge breaks chains, unless it spares their last links: it locks the holder out and lets a zombie in.
+		cfg.DenyDelete, cfg.DenyPurge = true, !s.Forgets
 	}
 	return cfg
 }

@@ -37,7 +37,7 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 	if err := l.EnsureRunFor(ctx, run, settings); err != nil {
 		return 0, err
 	}
-	for _, s := range sealed {
+	for i, s := range sealed {
 		if s.Last <= in.LastSeq {
 			continue
 		}
@@ -57,9 +57,17 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 			}
 			count++
 		}
+		if settings.Forgets() { // what had left the stream before would not fit
+			if _, err := l.purgeEnded(ctx, run, sealed[:i+1], justRead); err != nil {
+				return count, fmt.Errorf("restore run %s: %w", run, err)
+			}
+		}
 	}
 	return count, l.list(ctx, run, sealed)
 }
+
+// justRead is the check of segments from which the stream was written a moment ago.
+func justRead(context.Context, string, []events.SegmentSealed) error { return nil }
 
 // archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
 func (l *Log) archivedSettings(ctx context.Context, run string, sealed []events.SegmentSealed) (settings runfile.Log, err error) {

@@ -54,7 +54,18 @@ type Log struct {
 	MaxBytes Size `json:"max_bytes,omitempty" yaml:"max_bytes"`
 	// ArchiveEvery is how long the archive of an open run may be behind its stream; 0, as in older runs, is DefaultArchiveEvery.
 	ArchiveEvery Duration `json:"archive_every,omitempty" yaml:"archive_every"`
+	// Keep is what the run's stream keeps of what is archived: KeepOpen, or KeepAll, which "", as in older runs, is too.
+	Keep string `json:"keep,omitempty" yaml:"keep"`
 }
+
+// What a run's stream keeps of what is archived.
+const (
+	KeepAll  = "all"
+	KeepOpen = "open" // rollouts that have no outcome yet, and the last link of every chain
+)
+
+// Forgets reports whether archived events may leave the run's stream.
+func (l Log) Forgets() bool { return l.Keep == KeepOpen }
 
 // Bounds and defaults of a run's log. A group of 16 long rollouts takes some 20 MiB, and a server's disk has an end.
 const (
@@ -79,6 +90,9 @@ func (l Log) validate() (errs []error) {
 	}
 	if every := l.Every(); every < minArchiveEvery || every > maxArchiveEvery {
 		errs = append(errs, fmt.Errorf("log.archive_every %s: must be %s to %s, or left out for %s", every, minArchiveEvery, maxArchiveEvery, DefaultArchiveEvery))
+	}
+	if l.Keep != "" && l.Keep != KeepAll && l.Keep != KeepOpen {
+		errs = append(errs, fmt.Errorf("log.keep %.40q: must be %s or %s", l.Keep, KeepOpen, KeepAll))
 	}
 	return errs
 }

@@ -116,6 +116,9 @@ func (g *grants) reads(others ...string) {
 		}
 		g.deny("$JS.API.STREAM.MSG.GET."+stream, "$JS.API.DIRECT.GET."+stream)
 	}
+	for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream, leaseStream} {
+		g.deny(purgeSubject + stream) // who may purge runs purges nothing else, in no process
+	}
 	g.follows(events.CatalogueStream, "") // a run's opening is found by reading all, the next ones by following
 	g.follows(events.CatalogueStream, RunFilter)
 	g.publish("$JS.FC.>")

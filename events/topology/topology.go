@@ -30,6 +30,8 @@ type StreamSpec struct {
 	MaxBytes int64
 	// MaxAge is set only where losing old messages is harmless.
 	MaxAge time.Duration
+	// Forgets: the archiver may purge what is archived.
+	Forgets bool
 	// Expires: single messages may be removed after a time of their own.
 	Expires bool
 	// Duplicates is the window in which a sender's message id is remembered by the server.
@@ -96,6 +98,9 @@ func CurrentName(service string) string {
 	return service
 }
 
+// purgeSubject begins the subjects on which a stream is purged.
+const purgeSubject = "$JS.API.STREAM.PURGE."
+
 // ServiceSpec is one service: what it reads and what it may state.
 type ServiceSpec struct {
 	Name string
@@ -138,7 +143,8 @@ var Services = []ServiceSpec{
 	// The dead letters service deletes submissions that will not be delivered again.
 	{Name: DeadLetters, Emits: []events.Type{events.DeadLetteredType, events.RolloutFailedType}, Reads: []string{events.IntakeStream},
 		Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + events.IntakeStream}, Purpose: "records dead letters"},
-	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType}, Folds: true, Purpose: "seals a run's log into Arrow files in the store"},
+	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType, events.LogPurgedType}, Folds: true, Publishes: []string{purgeSubject + "*"},
+		Purpose: "seals a run's log into Arrow files in the store, and purges what is archived and over"},
 }
 
 func outsideTypes() []events.Type {

@@ -1,4 +1,5 @@
-// Package archiver seals a run's log into Arrow segments in the store: as it grows, at intervals, and whole when it is closed.
+// Package archiver seals a run's log into Arrow segments in the store: as it grows, at intervals, and whole when it is closed. What is
+// archived and over leaves the stream of an open run before that is full.
 package archiver
 
 import (
@@ -7,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -20,15 +22,19 @@ import (
 const slots = 2
 
 // Service consumes batch_ready, as the sign that a run goes on, and the catalogue's run_closed, as closed runs are served by
-// nobody, and emits segment_sealed.
+// nobody, and emits segment_sealed, and purged in an open run.
 type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
+
+	mu sync.Mutex
+	// purged is how much an open run's stream held when events had left it, or could not.
+	purged map[string]int64
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	s := &Service{log: env.Log, logger: env.Logger}
+	s := &Service{log: env.Log, logger: env.Logger, purged: map[string]int64{}}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Archiver, Slots: slots, Handle: s.Handle, Recorded: s.recorded, Round: s.Round})
 }
 
@@ -58,8 +64,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return s.next(ctx, run, through)
 }
 
-// Round seals what an open run's stream holds when its archive is older than the run's settings say. Archivers ask at different moments, and
-// the one that is first is enough.
+// Round seals what an open run's stream holds when its archive is older than the run's settings say, or the stream fills up, and then lets go of
+// what is over. Archivers ask at different moments, and the one that is first is enough.
 func (s *Service) Round(ctx context.Context, run string, cfg runfile.RunConfig) (pipeline.Handler, time.Duration, error) {
 	every := cfg.Log.Every()
 	early := every / 10
@@ -67,15 +73,69 @@ func (s *Service) Round(ctx context.Context, run string, cfg runfile.RunConfig) 
 	if err != nil {
 		return nil, 0, fmt.Errorf("archive run %s: %w", run, err)
 	}
-	if wait := time.Until(archived.At.Add(every - early)); wait > 0 {
-		return nil, min(wait, every) + rand.N(early), nil
+	wait, rest := time.Until(archived.At.Add(every-early)), every-early
+	fills := false
+	if cfg.Log.Forgets() {
+		if fills, err = s.fills(ctx, run); err != nil {
+			return nil, 0, fmt.Errorf("archive run %s: %w", run, err)
+		}
+		rest = min(rest, lookEvery)
 	}
-	if archived.Last == archived.Through {
-		return nil, every - early, nil
+	switch {
+	case wait > 0 && !fills:
+		return nil, min(wait+rand.N(early), rest), nil
+	case archived.Last == archived.Through && !fills:
+		return nil, rest, nil
 	}
 	return func(ctx context.Context, _ pipeline.Message) ([]events.Event, error) {
-		return s.next(ctx, run, archived.Last)
-	}, every - early, nil
+		facts, err := s.next(ctx, run, archived.Last)
+		if err != nil || !cfg.Log.Forgets() {
+			return facts, err
+		}
+		return s.purge(ctx, run)
+	}, rest, nil
+}
+
+const (
+	// lookEvery is how often an archiver looks how full a stream is.
+	lookEvery = 5 * time.Second
+	// grownBy is the part of its size by which a stream has to grow until it is purged again.
+	grownBy = 64
+)
+
+// fills reports whether a run's stream is so full that something should leave it, and has grown since that was tried.
+func (s *Service) fills(ctx context.Context, run string) (bool, error) {
+	bytes, most, err := s.log.Size(ctx, run)
+	if err != nil || float64(bytes) < eventlog.PurgeAt*float64(most) {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, known := s.purged[run]
+	return !known || int64(bytes) < before || int64(bytes) >= before+most/grownBy, nil
+}
+
+// purge lets go of what is archived and over, and makes the event that says so.
+func (s *Service) purge(ctx context.Context, run string) ([]events.Event, error) {
+	rollouts, err := s.log.PurgeEnded(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	bytes, _, err := s.log.Size(ctx, run)
+	if err != nil {
+		return nil, fmt.Errorf("purge run %s: %w", run, err)
+	}
+	s.mu.Lock()
+	s.purged[run] = int64(bytes)
+	s.mu.Unlock()
+	if rollouts > 0 {
+		s.logger.Info("log purged", "run", run, "rollouts", rollouts, "bytes_left", bytes)
+	}
+	fact, err := s.log.PurgedFact(ctx, run)
+	if err != nil || fact == nil {
+		return nil, err
+	}
+	return []events.Event{*fact}, nil
 }
 
 // next makes a run's next segment, and asks for another call.
@@ -92,6 +152,9 @@ func (s *Service) next(ctx context.Context, run string, through uint64) ([]event
 
 // recorded logs segments.
 func (s *Service) recorded(_ context.Context, _ pipeline.Message, facts []events.Event) error {
+	if facts[0].Type != events.SegmentSealedType {
+		return nil
+	}
 	segment, err := events.Data[events.SegmentSealed](facts[0])
 	if err == nil {
 		s.logger.Info("log segment sealed", "run", facts[0].Entity, "first", segment.First, "last", segment.Last, "bytes", segment.Segment.Size)

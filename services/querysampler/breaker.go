@@ -39,6 +39,26 @@ func (d *Decider) hopeless() int {
 	return failedGroups * d.cfg.GroupSize
 }
 
+// full reports whether a stream of that many bytes must not be given anything new.
+func (d *Decider) full(bytes int64) bool {
+	return d.maxBytes > 0 && float64(bytes) > topology.FullAt*float64(d.maxBytes)
+}
+
+// awaitsRoom: the run's stream is full, and the archiver will make room: rollouts that end leave it. Only where nothing is in flight, and it was
+// full after the last ones had left, nothing will.
+func (d *Decider) awaitsRoom(v projection.View, s state) (bool, error) {
+	if !d.cfg.Log.Forgets() || !d.full(s.Bytes) {
+		return false, nil
+	}
+	if !d.full(s.Left) {
+		return true, nil
+	}
+	for _, err := range projection.Scan[inFlight](v, flying) {
+		return true, err
+	}
+	return false, nil
+}
+
 // mustStop is the circuit breaker. It gives the class and the text of the reason why the run must not go on, if there is one. The run opens nothing
 // more until an operator has seen to it, and the fleet works for the others.
 func (d *Decider) mustStop(s state) (class, why string) {
@@ -47,7 +67,7 @@ func (d *Decider) mustStop(s state) (class, why string) {
 		return class, why
 	}
 	switch {
-	case d.maxBytes > 0 && float64(s.Bytes) > topology.FullAt*float64(d.maxBytes):
+	case d.full(s.Bytes):
 		return events.PauseFull, fmt.Sprintf("the run's stream is %.0f %% full", 100*float64(s.Bytes)/float64(d.maxBytes))
 	case budget > 0 && s.Spent >= budget:
 		return events.PauseBudget, fmt.Sprintf("its turns have had %d tokens, and its budget is %d; `rondo run resume %s` grants as many again", s.Spent, budget, d.run)

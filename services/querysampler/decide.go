@@ -58,13 +58,23 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 		p.add(events.New(d.run, events.RunClosedType, d.run, "0", events.RunClosed{Reason: fmt.Sprintf("all tasks are tried (epochs: %d)", d.cfg.Epochs)}))
 	case s.Paused:
 	default:
-		if class, why := d.mustStop(s); class != "" {
-			d.pause(&p, s, class, why)
-			break
-		}
-		d.openGroups(v, &p, s, now)
+		d.goOn(v, &p, s, now)
 	}
 	return p.facts, p.wake, p.err
+}
+
+// goOn opens groups, pauses a run that must not go on, or waits for room on its stream.
+func (d *Decider) goOn(v projection.View, p *plan, s state, now time.Time) {
+	waits, err := d.awaitsRoom(v, s)
+	p.fail(err)
+	if waits || err != nil {
+		return
+	}
+	if class, why := d.mustStop(s); class != "" {
+		d.pause(p, s, class, why)
+		return
+	}
+	d.openGroups(v, p, s, now)
 }
 
 // plan collects facts, when to look again, and the first error.

@@ -24,6 +24,8 @@ type state struct {
 	ThroughStep   int64 `json:"through_step"`
 	Batches       int64 `json:"batches"` // of the first feed that no weights cover yet
 	Bytes         int64 `json:"bytes"`
+	// Left is what the run's stream held when archived events had left it for the last time.
+	Left int64 `json:"left,omitempty"`
 	// Unanswered counts the rollouts in a row that failed at the endpoint.
 	Unanswered  int    `json:"unanswered"`
 	LastFailure string `json:"last_failure,omitempty"`
@@ -163,6 +165,10 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	switch e.Type {
 	case events.RunOpenedType:
 		s.Opened = true
+	case events.LogPurgedType:
+		purged, err := events.Data[events.LogPurged](e)
+		s.Bytes, s.Left = purged.Bytes, purged.Bytes
+		return err
 	case events.RunPausedType:
 		return applyPaused(s, e)
 	case events.RunResumedType:

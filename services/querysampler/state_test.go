@@ -15,7 +15,7 @@ import (
 )
 
 func TestFullStreamPauses(t *testing.T) {
-	d := NewDecider(testRun, config(nil))
+	d := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Log.Keep = runfile.KeepAll }))
 	if want := topology.Stream(events.RunStream(testRun)).MaxBytes; d.maxBytes != want {
 		t.Errorf("a run's stream may hold %d bytes, want %d", d.maxBytes, want)
 	}
@@ -137,4 +137,43 @@ func countKeys(t *testing.T, l *decidertest.Log, prefix string) (n int) {
 		n++
 	}
 	return n
+}
+
+// TestFullStreamThatForgets: a run whose stream is full waits for the archiver to make room, and pauses only where nothing can leave any more.
+func TestFullStreamThatForgets(t *testing.T) {
+	for name, test := range map[string]struct {
+		flying bool  // rollouts are in flight
+		left   int64 // what is left when events have left the stream; 0: none have
+		want   string
+	}{
+		"the archiver has not come yet":        {want: ""},
+		"there is room again":                  {left: 1 << 10, want: string(events.GroupOpenedType)},
+		"what is left fills it":                {left: 1 << 20, want: string(events.RunPausedType)},
+		"what is left fills it and may end":    {flying: true, left: 1 << 20, want: ""},
+		"rollouts end before the archiver has": {flying: true, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Log.Keep = runfile.KeepOpen }))
+			d.maxBytes = 1 << 20
+			l := decidertest.New(t, testRun, d)
+			opened(l)
+			if test.flying {
+				l.Settle()
+			}
+			body := events.RolloutAnnotated{Text: strings.Repeat("x", 100000)}
+			for range 8 {
+				l.Happen(events.RolloutAnnotatedType, "g000001-0", body)
+			}
+			if test.left > 0 {
+				l.Happen(events.LogPurgedType, testRun, events.LogPurged{Events: 1, Bytes: test.left})
+			}
+			got := ""
+			if facts := l.Settle(); len(facts) > 0 {
+				got = string(facts[0].Type)
+			}
+			if got != test.want {
+				t.Errorf("decides %q first, want %q", got, test.want)
+			}
+		})
+	}
 }

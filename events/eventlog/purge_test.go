@@ -1,0 +1,223 @@
+package eventlog_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// forgetful makes a run whose stream holds so many bytes, and forgets.
+func forgetful(t testing.TB, log *eventlog.Log, run string, size runfile.Size) {
+	t.Helper()
+	cfg := runfile.DefaultRunConfig()
+	cfg.Log.MaxBytes = size
+	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
+		t.Fatal(err)
+	}
+	link(t, log, run, events.RunOpenedType, run, events.RunOpened{Config: cfg})
+}
+
+// TestPurgeEnded: what is archived and over leaves the stream, again after each moment at which the one who purges may die, and nothing else does.
+func TestPurgeEnded(t *testing.T) {
+	log := natstest.Log(t)
+	forgetful(t, log, "r", 2<<20)
+	var ids []string
+	pending := consumer(t, log, "r")
+	for round := range 20 {
+		group := episodes(t, log, "r", round+1, 4, 5, 48<<10) // 0.8 MB beside what is left
+		ids = append(ids, group...)
+		open := events.RolloutID(events.GroupID(int64(100+round)), 0)
+		link(t, log, "r", events.RolloutStartedType, open, events.RolloutStarted{Group: events.GroupID(int64(100 + round))})
+		if _, err := log.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
+			t.Fatal(err)
+		}
+		for _, id := range group {
+			if has, err := log.Has(t.Context(), "r", events.Event{Run: "r", Type: events.RolloutStartedType, Entity: id}.Subject()); err != nil || !has {
+				t.Fatalf("round %d: %s is not archived and left the stream: %v", round, id, err)
+			}
+		}
+		if _, err := log.Seal(t.Context(), "r", true); err != nil {
+			t.Fatal(err)
+		}
+		purgeAndDie(t, log, "r", round%4)
+		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n > len(group) {
+			t.Fatalf("round %d: %d rollouts, %v", round, n, err)
+		}
+		if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+			t.Fatalf("round %d, again: %d rollouts, %v", round, n, err)
+		}
+		stated(t, log, "r")
+	}
+	bytes, most, err := log.Size(t.Context(), "r")
+	if err != nil || float64(bytes) > eventlog.PurgeAt*float64(most) {
+		t.Fatalf("%d bytes of %d are left, %v", bytes, most, err)
+	}
+	all := everything(t, log, "r")
+	total, tails := 0, 0
+	for i, e := range all {
+		if e.Seq != uint64(i+1) {
+			t.Fatalf("%d comes at %d", e.Seq, i+1)
+		}
+		total += len(e.Data)
+	}
+	if total < 8*int(most) {
+		t.Errorf("%d bytes of history on a stream of %d", total, most)
+	}
+	for _, id := range ids {
+		rollout, err := log.Rollout(t.Context(), "r", id)
+		if err != nil || len(rollout.Turns) != 5 || !rollout.Over() {
+			t.Errorf("%s: %d turns, %v", id, len(rollout.Turns), err)
+		}
+		if _, err := log.Last(t.Context(), "r", events.RolloutStartedType.Kind(), id); err == nil {
+			tails++
+		}
+	}
+	if tails != len(ids) {
+		t.Errorf("%d of %d chains have their last link", tails, len(ids))
+	}
+	// Every start that is on the stream comes to who consumes starts, also those behind others that were purged before they came.
+	for want := 0; want < 20; {
+		msg, err := pending.Next(jetstream.FetchMaxWait(time.Minute))
+		if err != nil {
+			t.Fatalf("start %d: %v", want, err)
+		}
+		switch entity := strings.Split(msg.Subject(), ".")[4]; {
+		case entity == events.RolloutID(events.GroupID(int64(100+want)), 0):
+			want++
+		case !slices.Contains(ids, entity):
+			t.Fatalf("start %d is of %s", want, entity)
+		}
+	}
+	sealed, err := log.Segments(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
+		t.Errorf("%v: %v", err, findings)
+	}
+	empty := elsewhere(t, log)
+	if n, err := empty.Restore(t.Context(), "r", sealed); err != nil || n != int(sealed[len(sealed)-1].Last) {
+		t.Fatalf("%d events restored: %v", n, err)
+	}
+	same(t, "restored", everything(t, empty, "r"), all[:sealed[len(sealed)-1].Last])
+}
+
+// consumer makes a durable consumer of a run's starts.
+func consumer(t *testing.T, log *eventlog.Log, run string) jetstream.Consumer {
+	t.Helper()
+	c, err := log.JetStream().CreateConsumer(t.Context(), events.RunStream(run), jetstream.ConsumerConfig{
+		Durable: "starts", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: events.Event{Run: run, Type: events.RolloutStartedType, Entity: "*"}.Subject(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// purgeAndDie purges, and gives up when so many requests have been made.
+func purgeAndDie(t *testing.T, log *eventlog.Log, run string, requests int) {
+	t.Helper()
+	ctx, die := context.WithCancel(t.Context())
+	defer die()
+	if requests == 0 {
+		return
+	}
+	sub, err := log.Conn().Subscribe("$JS.API.STREAM.PURGE."+events.RunStream(run), func(*nats.Msg) {
+		if requests--; requests == 0 {
+			die()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	if _, err := log.PurgeEnded(ctx, run); err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+}
+
+// stated puts on the log how much has left the stream, once.
+func stated(t *testing.T, log *eventlog.Log, run string) {
+	t.Helper()
+	for again := range 2 {
+		fact, err := log.PurgedFact(t.Context(), run)
+		if err != nil || again == 1 && fact != nil {
+			t.Fatalf("%+v, %v", fact, err)
+		}
+		if fact != nil {
+			mustAppend(t, log, *fact)
+		}
+	}
+}
+
+// TestPurgeWhatIsNotAsArchived: a segment that does not hold what the stream does lets nothing leave it.
+func TestPurgeWhatIsNotAsArchived(t *testing.T) {
+	log := natstest.Log(t)
+	forgetful(t, log, "r", 1<<20)
+	episodes(t, log, "r", 1, 4, 4, 48<<10)
+	made, err := log.Seal(t.Context(), "r", true)
+	if err != nil || len(made) != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if err := log.Store().Delete(t.Context(), made[0].Segment.Key); err != nil {
+		t.Fatal(err)
+	}
+	want := messages(t, log, "r")
+	if n, err := log.PurgeEnded(t.Context(), "r"); err == nil || n != 0 {
+		t.Errorf("%d rollouts left the stream, %v", n, err)
+	}
+	if got := messages(t, log, "r"); got != want {
+		t.Errorf("%d messages are left of %d", got, want)
+	}
+}
+
+// messages is how many messages a run's stream holds.
+func messages(t *testing.T, log *eventlog.Log, run string) uint64 {
+	t.Helper()
+	stream, err := log.JetStream().Stream(t.Context(), events.RunStream(run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Msgs
+}
+
+// TestRunsThatKeepAll: a run that does not forget, or is of before that, denies what would make it.
+func TestRunsThatKeepAll(t *testing.T) {
+	for _, keep := range []string{"", runfile.KeepAll} {
+		t.Run("keep "+keep, func(t *testing.T) {
+			log := natstest.Log(t)
+			if err := log.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
+				t.Fatal(err)
+			}
+			link(t, log, "r", events.RunOpenedType, "r", events.RunOpened{})
+			episodes(t, log, "r", 1, 4, 4, 48<<10)
+			if _, err := log.Seal(t.Context(), "r", true); err != nil {
+				t.Fatal(err)
+			}
+			want := messages(t, log, "r")
+			if n, err := log.PurgeEnded(t.Context(), "r"); err != nil || n != 0 {
+				t.Errorf("%d rollouts, %v", n, err)
+			}
+			stream, err := log.JetStream().Stream(t.Context(), events.RunStream("r"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.Chain("r", "rollout", "g000001-0")), jetstream.WithPurgeKeep(1)); err == nil {
+				t.Error("it was purged")
+			}
+			if got := messages(t, log, "r"); got != want {
+				t.Errorf("%d messages are left of %d", got, want)
+			}
+		})
+	}
+}
