@@ -10,6 +10,9 @@ import (
 // that a change deletes it. No data is an empty archive. Hostile archives are refused as Unpack refuses them.
 func Contents(data []byte) (map[string]string, error) { return archive.Contents(data) }
 
+// Check reports what keeps a snapshot that somebody unknown packed from being unpacked, and more than most bytes of content.
+func Check(snapshot []byte, most int64) error { return archive.Check(snapshot, most) }
+
 // Tree gives the files of a snapshot of Pack with a change of Changes applied over it, in memory; no change is none. Files above a size
 // in bytes are left out. Hostile archives are refused as Unpack refuses them.
 func Tree(limit int64, snapshot, change []byte) (fs.FS, error) {

@@ -18,8 +18,9 @@ from .endpoint import find
 from .errors import Failed, NotFound, NotTaken, RondoError
 from .facts import CATALOGUE, Log, subject
 from .intake import Answer, Intake
-from .objects import Store, open_store
+from .objects import Store, open_store, put_blob
 from .plane import Plane
+from .repository import pack
 from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import Weights
@@ -306,17 +307,26 @@ class AsyncClient:
         name: str | None = None,
         session: str = "",
         consent: bool = False,
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
     ) -> str:
         """Hand in a user's wish, which becomes a group of its own, taken up before the next task; its name on the log.
 
         task: the run's task whose workspace and tools it uses. verify: score it with that task's verifier; otherwise the reward comes
         from record_feedback. name: the same name is one query (letters, digits, - and _); None makes one up. session, consent: see takes.
+        repository, commit: the user's own code in place of the task's, a folder or a Git URL, which this process fetches; see
+        rondo.repository.pack. Users must have agreed, and the run must have the feature user_repositories.
         NotTaken when the run does not take it: then nothing has left this process.
         """
-        if why := traffic.refusal(await self._kept(run), session, consent):
+        config = await self._kept(run)
+        if why := traffic.refusal(config, session, consent) or (repository is not None and traffic.keeps_code_out(config, consent)):
             raise NotTaken(f"query for run {run}: {why}")
         query = "q" + (name or uuid.uuid4().hex[:16])
-        told = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
+        told: dict[str, Any] = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
+        if repository is not None:
+            packed = await asyncio.to_thread(pack, repository, commit)
+            archive = await asyncio.to_thread(put_blob, self.objects, packed.archive)
+            told["repository"] = {"archive": archive.told(), "origin": packed.origin, "commit": packed.commit}
         await self.state(run, "query.submitted", query, told, id=query)
         return query
 

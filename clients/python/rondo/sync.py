@@ -188,9 +188,13 @@ class Client:
         name: str | None = None,
         session: str = "",
         consent: bool = False,
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
     ) -> str:
         """See AsyncClient.submit_query."""
-        call = self.asynchronous.submit_query(run, instruction, task=task, verify=verify, name=name, session=session, consent=consent)
+        call = self.asynchronous.submit_query(
+            run, instruction, task=task, verify=verify, name=name, session=session, consent=consent, repository=repository, commit=commit
+        )
         return self.loop.run(call)
 
     def answer(self, run: str, query: str, *, member: int = 0, timeout: float | None = None) -> tuple[str, str]:

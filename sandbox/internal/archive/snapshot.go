@@ -74,15 +74,52 @@ func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
 func Unpack(root *os.Root, data []byte) error {
 	w := treeWriter{root: root, time: snapshotTime}
 	err := read(data, func(e entry, content io.Reader) error {
-		if e.deleted {
-			return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
-		}
-		if e.link != "" && escapes(e.name, e.link) {
-			return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
+		if err := checkEntry(e); err != nil {
+			return err
 		}
 		return w.put(e, content)
 	})
 	return errors.Join(err, w.finish())
+}
+
+// Check reports what keeps a snapshot of somebody unknown from being unpacked: whatever Unpack would meet, a path that it names twice, and more
+// than most bytes of content.
+func Check(data []byte, most int64) error {
+	modes := map[string]fs.FileMode{".": fs.ModeDir}
+	var sum int64
+	return read(data, func(e entry, _ io.Reader) error {
+		if err := checkEntry(e); err != nil {
+			return err
+		}
+		if sum += e.size; sum > most {
+			return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", e.name, ErrTooLarge, most)
+		}
+		if _, twice := modes[e.name]; twice {
+			return fmt.Errorf("%w: %.200s is there twice, or below itself", ErrInvalid, e.name)
+		}
+		modes[e.name] = e.mode
+		for parent := path.Dir(e.name); ; parent = path.Dir(parent) {
+			mode, known := modes[parent]
+			if known && !mode.IsDir() {
+				return fmt.Errorf("%w: %.200s is below a file", ErrInvalid, e.name)
+			}
+			if known {
+				return nil
+			}
+			modes[parent] = fs.ModeDir
+		}
+	})
+}
+
+// checkEntry refuses what no snapshot holds.
+func checkEntry(e entry) error {
+	if e.deleted {
+		return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
+	}
+	if e.link != "" && escapes(e.name, e.link) {
+		return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
+	}
+	return nil
 }
 
 // Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
