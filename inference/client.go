@@ -188,8 +188,12 @@ func (c *Client) most(request int) int64 {
 // read reads an answer, and has the memory for its text and then for its values before it takes it.
 func (c *Client) read(ctx context.Context, url string, body io.Reader, most int64, answer any, share *memory.Share) *Failure {
 	text, err := share.Read(ctx, body, most)
+	rest, list := text, []byte(nil)
+	if _, ok := answer.(*Response); ok && err == nil {
+		rest, list = lift(text)
+	}
 	if err == nil {
-		err = share.Grow(ctx, int64(len(text))+perValue*memory.Values(text))
+		err = share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+int64(bytes.Count(list, []byte{','}))))
 	}
 	switch {
 	case errors.Is(err, memory.ErrLong):
@@ -199,11 +203,22 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, most int6
 	case err != nil:
 		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := decode(text, rest, list, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
 	}
 	share.Shrink(int64(cap(text)))
 	return nil
+}
+
+// decode reads an answer, of which a list may have been taken out. One that is no plain list goes the long way, with all of the text.
+func decode(text, rest, list []byte, answer any) error {
+	ids, ok := digits(list)
+	if list == nil || !ok {
+		return json.Unmarshal(text, answer)
+	}
+	err := json.Unmarshal(rest, answer)
+	answer.(*Response).putBack(ids)
+	return err
 }
 
 // timed bounds the time that reads take together; the waiting for memory between them is not the server's.
