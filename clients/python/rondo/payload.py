@@ -82,7 +82,8 @@ class _Numbers:
     def read(self, parts: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         if self.layout == 1:  # four planes of bits that are rotated left by one
             rotated = _column(parts)
-            return (rotated >> 1 | rotated << 31).view(np.float32)
+            unrotated: npt.NDArray[np.float32] = (rotated >> 1 | rotated << 31).view(np.float32)
+            return unrotated
         n, low = self.n, self.low
         bits = np.unpackbits(parts[:low], bitorder="little")[: 7 * n].reshape(n, 7).astype(np.uint32)
         values = (bits << np.arange(7, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
@@ -91,7 +92,8 @@ class _Numbers:
         negative = np.ones(n, np.uint32)
         if self.signs:
             negative = np.unpackbits(parts[low + 3 * n :], bitorder="little")[:n].astype(np.uint32)
-        return (values | negative << np.uint32(31)).view(np.float32)
+        numbers: npt.NDArray[np.float32] = (values | negative << np.uint32(31)).view(np.float32)
+        return numbers
 
 
 def _column(planes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
