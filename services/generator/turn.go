@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
@@ -10,27 +9,24 @@ import (
 // delta is what the prompt adds to the tokens of the current segment. Where the prompt is not an exact
 // continuation (a template that drops reasoning, a re-tokenised answer), a new segment begins with all of it.
 func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
-	if summed(r) {
+	ids, ok := known(r)
+	if summed(r) || !ok || !begins(prompt, ids) {
 		return prompt, true
 	}
-	begin := len(r.Turns) - 1
-	for begin >= 0 && !r.Turns[begin].NewSegment {
-		begin--
+	return prompt[len(ids):], false
+}
+
+// begins reports whether a prompt begins with what is known. It looks at all of both, hundreds of thousands in each turn, which is faster without a branch for each.
+func begins(prompt, known []int32) bool {
+	if len(prompt) < len(known) {
+		return false
 	}
-	if begin < 0 {
-		return prompt, true
+	prompt = prompt[:len(known)]
+	var differ int32
+	for i, id := range known {
+		differ |= id ^ prompt[i]
 	}
-	rest := prompt
-	for i := range r.Turns[begin:] {
-		t := &r.Turns[begin+i] // a copy of each turn costs as much as the comparison
-		for _, known := range [][]int32{t.PromptDelta, t.TokenIDs} {
-			if t.TextOnly || len(rest) < len(known) || !slices.Equal(rest[:len(known)], known) {
-				return prompt, true
-			}
-			rest = rest[len(known):]
-		}
-	}
-	return rest, false
+	return differ == 0
 }
 
 // thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
