@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -159,6 +162,12 @@ func TestFailureClasses(t *testing.T) {
 		{"timeout after the reward", "echo 1 > /logs/verifier/reward.txt; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "timed out"},
 		{"out of memory", "exec " + hog, func(s *verifier.Spec) { s.Limits = sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 1 << 20} }, verifier.ClassMemory, "out of memory"},
 		{"changes", compare, func(s *verifier.Spec) { s.Changes = sandbox.Bytes([]byte("no archive")) }, verifier.ClassApply, "apply the changes"},
+		{"a store that fails", compare, func(s *verifier.Spec) {
+			s.Changes = func() (io.ReadCloser, error) { return nil, syscall.EACCES }
+		}, verifier.ClassSandbox, "its source failed: permission denied"},
+		{"a store that fails on the way", compare, func(s *verifier.Spec) {
+			s.Changes = func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(syscall.EACCES)), nil }
+		}, verifier.ClassSandbox, "its source failed: permission denied"},
 		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = sandbox.Bytes([]byte("no archive")) }, verifier.ClassSandbox, "lay out the snapshot"},
 		{"tests", compare, func(s *verifier.Spec) { s.Tests = []byte("no archive") }, verifier.ClassSandbox, "/tests"},
 	}
