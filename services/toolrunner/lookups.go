@@ -2,6 +2,7 @@ package toolrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -109,22 +110,16 @@ func (c *cache) links(ctx context.Context, change *storage.Ref) (bool, error) {
 	if links, ok := c.linked.Get(change.SHA256); ok {
 		return links, nil
 	}
-	data, err := storage.GetBlob(ctx, c.store, *change)
-	if err != nil {
+	entries, err := sandbox.Contents(changeOf(ctx, c.store, c.parts, change))
+	if errors.Is(err, sandbox.ErrSource) {
 		return false, fmt.Errorf("workspace: %w", err)
 	}
-	return c.noteLinks(change.SHA256, data), nil
-}
-
-// noteLinks remembers whether a change makes links. One that cannot be read may.
-func (c *cache) noteLinks(digest string, change []byte) (links bool) {
-	entries, err := sandbox.Contents(change)
-	links = err != nil
+	links := err != nil // a change that is no archive may make some
 	for _, entry := range entries {
 		links = links || strings.HasPrefix(entry, "link to ")
 	}
-	c.linked.Add(digest, links)
-	return links
+	c.linked.Add(change.SHA256, links)
+	return links, nil
 }
 
 // name is that of an answer; false where it cannot be known.

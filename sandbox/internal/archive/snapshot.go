@@ -17,9 +17,17 @@ import (
 // It refuses devices, sockets, pipes, links that leave the tree, and more than MaxFiles entries or MaxBytes of content.
 func Pack(fsys fs.FS) ([]byte, error) {
 	blocks := Blocks{Limit: MaxArchive}
-	out, err := newWriter(&blocks)
-	if err != nil {
+	if err := PackTo(&blocks, fsys); err != nil {
 		return nil, err
+	}
+	return bytes.Join(blocks.Pieces, nil), nil
+}
+
+// PackTo is Pack of a tree whose archive need not fit into memory. After an error what it wrote is void.
+func PackTo(to io.Writer, fsys fs.FS) error {
+	out, err := newWriter(to)
+	if err != nil {
+		return err
 	}
 	err = fs.WalkDir(fsys, ".", func(name string, found fs.DirEntry, err error) error {
 		if err != nil || name == "." {
@@ -28,9 +36,9 @@ func Pack(fsys fs.FS) ([]byte, error) {
 		return packOne(out, fsys, name, found)
 	})
 	if err = errors.Join(err, out.finish()); err != nil {
-		return nil, fmt.Errorf("pack: %w", err)
+		return fmt.Errorf("pack: %w", err)
 	}
-	return bytes.Join(blocks.Pieces, nil), nil
+	return nil
 }
 
 func packOne(out *writer, fsys fs.FS, name string, found fs.DirEntry) error {
@@ -71,7 +79,7 @@ func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
 }
 
 // Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it wrote before an error stays.
-func Unpack(root *os.Root, data []byte) error {
+func Unpack(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: snapshotTime}
 	err := read(data, func(e entry, content io.Reader) error {
 		if err := checkEntry(e); err != nil {
@@ -123,7 +131,7 @@ func checkEntry(e entry) error {
 }
 
 // Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
-func Apply(root *os.Root, data []byte) error {
+func Apply(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: changeTime}
 	err := read(data, func(e entry, content io.Reader) error {
 		if e.deleted {
