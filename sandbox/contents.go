@@ -28,7 +28,7 @@ func PackTo(w io.Writer, fsys fs.FS) error { return archive.PackTo(w, fsys) }
 func Contents(data Source) (map[string]string, error) { return archive.Contents(data) }
 
 // Check reports what keeps a snapshot that somebody unknown packed from being unpacked, and more than most bytes of content.
-func Check(snapshot []byte, most int64) error { return archive.Check(snapshot, most) }
+func Check(snapshot io.Reader, most int64) error { return archive.Check(snapshot, most) }
 
 // Tree gives the files of a snapshot of Pack with a change of Changes applied over it, in memory; no change is none. Files above a size
 // in bytes are left out, and ErrTooLarge says that those which are not are more than 512 MiB. Hostile archives are refused as Unpack refuses them.

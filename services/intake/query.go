@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -63,9 +64,9 @@ func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, ru
 	if err != nil {
 		return err
 	}
-	if err := sandbox.Check(data, maxRepositoryFiles); err != nil {
+	if err := sandbox.Check(bytes.NewReader(data), maxRepositoryFiles); err != nil {
 		s.logger.Warn("repository refused", "run", run, "key", p.Repository.Archive.Key, "error", err)
-		return refuse("repository.archive: want a tar compressed by zstd, of at most %d bytes in at most %d files, folders and symbolic links that stay inside, each with a clean path "+
+		return refuse("repository.archive: want a tar, compressed by zstd or not, of at most %d bytes in at most %d files, folders and symbolic links that stay inside, each with a clean path "+
 			"that is there once; the intake's log says what is wrong", maxRepositoryFiles, sandbox.MaxFiles)
 	}
 	return nil

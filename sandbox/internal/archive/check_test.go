@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -39,14 +40,14 @@ func TestCheck(t *testing.T) {
 		"cut within contents": {compressed(t, []byte(strings.Repeat("a", 600))), ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Check(test.data, most)
+			err := Check(bytes.NewReader(test.data), most)
 			if !errors.Is(err, test.want) {
 				t.Errorf("%v, want %v", err, test.want)
 			}
 			if err != nil {
 				return
 			}
-			if err := Unpack(openRoot(t), test.data); err != nil {
+			if err := Unpack(openRoot(t), bytes.NewReader(test.data)); err != nil {
 				t.Errorf("what was checked is not unpacked: %v", err)
 			}
 		})
@@ -58,10 +59,10 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, tarBytes []byte) {
 		data := compressed(t, tarBytes)
-		if Check(data, 1<<20) != nil {
+		if Check(bytes.NewReader(data), 1<<20) != nil {
 			return
 		}
-		if err := Unpack(openRoot(t), data); err != nil {
+		if err := Unpack(openRoot(t), bytes.NewReader(data)); err != nil {
 			t.Errorf("what was checked is not unpacked: %v", err)
 		}
 	})

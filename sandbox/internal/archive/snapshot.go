@@ -92,7 +92,7 @@ func Unpack(root *os.Root, data io.Reader) error {
 
 // Check reports what keeps a snapshot of somebody unknown from being unpacked: whatever Unpack would meet, a path that it names twice, and more
 // than most bytes of content.
-func Check(data []byte, most int64) error {
+func Check(data io.Reader, most int64) error {
 	modes := map[string]fs.FileMode{".": fs.ModeDir}
 	var sum int64
 	return read(data, func(e entry, _ io.Reader) error {
