@@ -236,7 +236,15 @@ class AsyncClient:
                     yield fact.entity
 
     async def teach(
-        self, run: str, rollout: str, teacher: str, score: teaching.Score, *, model: str = "", version: str = "", timeout: float | None = None
+        self,
+        run: str,
+        rollout: str,
+        teacher: str,
+        score: teaching.Score,
+        *,
+        model: str = "",
+        version: str = "",
+        timeout: float | None = None,
     ) -> Answer:
         """State how likely a teacher of the run, one that has no url, finds each token of a rollout that has its reward.
 

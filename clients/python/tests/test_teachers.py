@@ -70,7 +70,8 @@ def test_an_empty_micro_batch_has_one_token() -> None:
 def test_tensors_have_the_place_of_their_tokens() -> None:
     pytest.importorskip("torch")
     batch = handmade.taught()
-    for told, name in ((to_verl(batch, reference="reference"), "ref_log_prob"), (to_trl(batch, reference="reference"), "ref_per_token_logps")):
+    verl, trl = to_verl(batch, reference="reference"), to_trl(batch, reference="reference")
+    for told, name in ((verl, "ref_log_prob"), (trl, "ref_per_token_logps")):
         assert told[name].tolist()[2] == [-1 / 4, -2 / 4, 0, 0, 0] and told[name].shape == told["advantages"].shape
     assert "ref_log_prob" not in to_verl(batch) and "ref_per_token_logps" not in to_trl(batch)
 

@@ -21,7 +21,9 @@ from .layout import cut, left_padded, tensors, whole_rollouts
 __all__ = ["keep_advantages", "to_verl"]
 
 
-def to_verl(batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None, reference: str | None = None) -> dict[str, Any]:
+def to_verl(
+    batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None, reference: str | None = None
+) -> dict[str, Any]:
     """torch tensors for `DataProto.from_single_dict`, for B samples, P and R the longest prompt and response.
 
     prompts int64 [B, P]; responses, response_mask (1: sampled, 0: tool or padding) int64 [B, R]; input_ids, attention_mask, position_ids
