@@ -33,6 +33,7 @@ const (
 	RolloutAnnotatedType   Type = "rollout.annotated"
 	RolloutForkedType      Type = "rollout.forked"
 	RolloutCopiedType      Type = "rollout.copied"
+	TeacherScoredType      Type = "rollout.teacher_scored"
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
@@ -100,6 +101,7 @@ var Definitions = map[Type]definition{
 	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], Outside: true},
 	RolloutForkedType:      {payload: payload[RolloutForked], Outside: true},
 	RolloutCopiedType:      {payload: payload[RolloutCopied]},
+	TeacherScoredType:      {payload: payload[TeacherScored], Outside: true},
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},

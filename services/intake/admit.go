@@ -62,6 +62,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		return s.admitFork(ctx, cfg, fact, p)
 	case *events.RolloutAnnotated:
 		return s.admitTurn(ctx, fact, p.Turn)
+	case *events.TeacherScored:
+		return s.admitTeacher(ctx, m, cfg, fact, p)
 	}
 	return nil
 }

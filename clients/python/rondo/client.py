@@ -11,7 +11,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from . import outside, publishing, traffic, versions
+from . import outside, publishing, teaching, traffic, versions
 from .access import Access
 from .connection import Connection, within
 from .endpoint import find
@@ -221,6 +221,43 @@ class AsyncClient:
             "values": dict(values or {}) or None,
         }
         return await self.state(run, "rollout.annotated", rollout, {k: v for k, v in remark.items() if v is not None}, id=id)
+
+    async def scored(self, run: str, after: int = 0) -> AsyncGenerator[str, None]:
+        """The rollouts of a run with a reward, and all that follow, without end. after: a sequence of the log to begin behind.
+
+        This is the loop of a teacher outside.
+
+            async for rollout in client.scored("mine"):
+                await client.teach("mine", rollout, "big", model.score)
+        """
+        await self.open()
+        async with aclosing(self.log.follow(run, subject(run, "rollout.scored", "*"), after + 1)) as facts:
+            async for fact in facts:
+                if not fact.data.get("text_only"):
+                    yield fact.entity
+
+    async def teach(
+        self,
+        run: str,
+        rollout: str,
+        teacher: str,
+        score: teaching.Score,
+        *,
+        model: str = "",
+        version: str = "",
+        timeout: float | None = None,
+    ) -> Answer:
+        """State how likely a teacher of the run, one that has no url, finds each token of a rollout that has its reward.
+
+        score: is called with the token ids of each sample of the rollout, int32 [S], in a thread, and gives their natural
+        log-probabilities at temperature 1: [S], of which the first does not count, or [S - 1] without it.
+        model, version: what the model and its weights are called; for the record.
+        The same may be stated again; other values of the same teacher are a DoorError. NotFound before the reward.
+        timeout: seconds; None waits, since a model takes as long as it takes.
+        """
+        await self.open()
+        work = teaching.teach(self._opened_plane, run, rollout, teacher, score, model, version)
+        return await within(work, timeout, f"teach rollout {rollout}")
 
     async def _user(self, run: str, session: str, consent: bool) -> None:
         """Refuse here what the intake would refuse of a user, so that it never leaves this process."""

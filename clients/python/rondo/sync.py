@@ -13,6 +13,7 @@ from .feed import AsyncFeed
 from .gap import LogprobGap
 from .intake import Answer
 from .loop import LoopThread
+from .teaching import Score
 from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import Weights
@@ -121,6 +122,12 @@ class Client:
             run, rollout, turn=turn, start=start, length=length, reward=reward, text=text, values=values, id=id
         )
         return self.loop.run(call)
+
+    def teach(
+        self, run: str, rollout: str, teacher: str, score: Score, *, model: str = "", version: str = "", timeout: float | None = None
+    ) -> Answer:
+        """See AsyncClient.teach."""
+        return self.loop.run(self.asynchronous.teach(run, rollout, teacher, score, model=model, version=version, timeout=timeout))
 
     def publish_group(
         self,
