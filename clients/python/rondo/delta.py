@@ -17,7 +17,7 @@ import shutil
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 
 from . import chunks
+from .checkpoint import Tensor, mapped, parse, read
 from .chunks import CHUNK
-from .columns import Array
 from .errors import Damaged
 from .weights import NAME, File, Weights, files
 
@@ -40,23 +40,15 @@ EXTENSION = ".rondodelta"
 _MAGIC = b"RONDODW1"
 _FOOTER = struct.Struct("<QQ16s8s")  # bytes of the index, and of its text; digest of the index; magic
 _MAX_INDEX = 128 << 20
-_MAX_HEADER = 100 << 20
 _WORKERS = min(os.cpu_count() or 1, 6)
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    name: str
-    dtype: str
-    data: Array  # its bytes
 
 
 @dataclass
 class _Entry:
     """A tensor of a delta that is being written."""
 
-    tensor: _Tensor
-    base: _Tensor | None
+    tensor: Tensor
+    base: Tensor | None
     old: list[bytes] = field(default_factory=list)
     new: list[bytes] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
@@ -81,15 +73,15 @@ def encode(base: str | os.PathLike[str], weights: Weights, out: BinaryIO, metada
 
 def encode_files(base: str | os.PathLike[str], new: Iterable[File], out: BinaryIO) -> None:
     """The same for files as `weights.files` makes them. Those that are not safetensors are left out."""
-    old = {tensor.name: tensor for _, _, tensors in _checkpoint(Path(base)) for tensor in tensors}
+    old = {tensor.name: tensor for _, _, tensors in read(Path(base)) for tensor in tensors}
     described, entries = [], []
     out.write(_MAGIC)
     with ThreadPoolExecutor(_WORKERS) as pool:
         for file in new:
             if not file.name.endswith(".safetensors"):
                 continue
-            data = _mapped(file.data) if isinstance(file.data, Path) else np.frombuffer(file.data, np.uint8)
-            header, tensors = _parse(file.name, data)
+            data = mapped(file.data) if isinstance(file.data, Path) else np.frombuffer(file.data, np.uint8)
+            header, tensors = parse(file.name, data)
             described.append({"name": file.name, "size": len(data), "header": base64.b64encode(header).decode()})
             made = [_Entry(tensor, _same(old.get(tensor.name), tensor)) for tensor in tensors]
             _write(pool, made, out)
@@ -101,7 +93,7 @@ def encode_files(base: str | os.PathLike[str], new: Iterable[File], out: BinaryI
     out.write(packed + _FOOTER.pack(len(packed), len(text), chunks.digest(packed), _MAGIC))
 
 
-def _same(base: _Tensor | None, tensor: _Tensor) -> _Tensor | None:
+def _same(base: Tensor | None, tensor: Tensor) -> Tensor | None:
     return base if base is not None and (base.dtype, len(base.data)) == (tensor.dtype, len(tensor.data)) else None
 
 
@@ -126,7 +118,7 @@ def _write(pool: ThreadPoolExecutor, entries: list[_Entry], out: BinaryIO) -> No
         finish()
 
 
-def _chunk(tensor: _Tensor, base: _Tensor | None, at: int) -> tuple[bytes, bytes, bytes]:
+def _chunk(tensor: Tensor, base: Tensor | None, at: int) -> tuple[bytes, bytes, bytes]:
     """The frame, and the digests of old and new bytes."""
     # Copies, since tensors need not be aligned in a file, and since a trainer may go on with what the array points to.
     new = np.array(tensor.data[at : at + CHUNK])
@@ -134,43 +126,6 @@ def _chunk(tensor: _Tensor, base: _Tensor | None, at: int) -> tuple[bytes, bytes
     digested = chunks.digest(new)
     frame = chunks.changed(old, new, chunks.width(tensor.dtype), digested)
     return frame, chunks.digest(old) if old is not None and frame else digested, digested
-
-
-def _mapped(path: Path) -> Array:
-    return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
-
-
-def _checkpoint(path: Path) -> Iterator[tuple[str, Array, list[_Tensor]]]:
-    paths = sorted(p for p in path.glob("*.safetensors") if not p.name.startswith(".")) if path.is_dir() else [path]
-    if not paths:
-        raise ValueError(f"{path}: no file ends in .safetensors")
-    for p in paths:
-        data = _mapped(p)
-        yield p.name, data, _parse(p.name, data)[1]
-
-
-def _parse(name: str, data: Array, size: int | None = None) -> tuple[bytes, list[_Tensor]]:
-    """Everything before the tensors' bytes, and the tensors in the order of these. size: of the file, where data ends with the header."""
-    length = int.from_bytes(data[:8].tobytes(), "little")
-    if len(data) < 8 or length > min(_MAX_HEADER, len(data) - 8):
-        raise Damaged(f"{name}: a header of {length} bytes in a file of {len(data)}")
-    header = data[: 8 + length].tobytes()
-    try:
-        told = {key: value for key, value in json.loads(header[8:]).items() if key != "__metadata__"}
-        spans = [(int(t["data_offsets"][0]), int(t["data_offsets"][1]), key, str(t["dtype"])) for key, t in told.items()]
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{name}: header: {error!r}") from None
-    spans.sort()
-    end, tensors = 0, []
-    for begin, until, key, dtype in spans:
-        if begin != end or until < begin:
-            raise Damaged(f"{name}: tensor {key[:80]!r} begins at byte {begin} of the data, and the one before ends at {end}")
-        end = until
-        place = data[8 + length + begin : 8 + length + until] if size is None else np.broadcast_to(np.uint8(0), (until - begin,))
-        tensors.append(_Tensor(key, dtype, place))
-    if 8 + length + end != (len(data) if size is None else size):
-        raise Damaged(f"{name}: the tensors end at byte {end} of the data of a file of {len(data) if size is None else size}")
-    return header, tensors
 
 
 def apply(base: str | os.PathLike[str], delta: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Path:
@@ -181,7 +136,7 @@ def apply(base: str | os.PathLike[str], delta: str | os.PathLike[str], folder: s
     place = Path(folder)
     if place.exists():
         raise FileExistsError(f"{place} exists")
-    old = {tensor.name: tensor for _, _, tensors in _checkpoint(Path(base)) for tensor in tensors}
+    old = {tensor.name: tensor for _, _, tensors in read(Path(base)) for tensor in tensors}
     partial = Path(tempfile.mkdtemp(prefix=f".{place.name}.partial", dir=place.parent))
     try:
         with open(delta, "rb") as file:
@@ -194,7 +149,7 @@ def apply(base: str | os.PathLike[str], delta: str | os.PathLike[str], folder: s
     return place
 
 
-def _unfold(old: Mapping[str, _Tensor], file: BinaryIO, folder: Path) -> None:
+def _unfold(old: Mapping[str, Tensor], file: BinaryIO, folder: Path) -> None:
     index, end = _index(file)
     file.seek(len(_MAGIC))
     try:
@@ -204,7 +159,7 @@ def _unfold(old: Mapping[str, _Tensor], file: BinaryIO, folder: Path) -> None:
             header = base64.b64decode(described["header"], validate=True)
             if not NAME.fullmatch(name) or not name.endswith(".safetensors"):
                 raise Damaged(f"file name {name[:140]!r}")
-            _, tensors = _parse(name, np.frombuffer(header, np.uint8), size)
+            _, tensors = parse(name, np.frombuffer(header, np.uint8), size)
             with open(folder / name, "xb") as out:
                 out.write(header)
                 for tensor in tensors:
@@ -241,7 +196,7 @@ def _index(file: BinaryIO) -> tuple[Any, int]:
         raise Damaged(f"the index: {error}") from None
 
 
-def _unfold_tensor(tensor: _Tensor, entry: Mapping[str, Any], old: Mapping[str, _Tensor], file: BinaryIO, end: int, out: BinaryIO) -> None:
+def _unfold_tensor(tensor: Tensor, entry: Mapping[str, Any], old: Mapping[str, Tensor], file: BinaryIO, end: int, out: BinaryIO) -> None:
     size, base = len(tensor.data), None
     count = -(-size // CHUNK)
     sizes = [int(n) for n in entry.get("sizes") or [0] * count]
