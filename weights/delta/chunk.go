@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/klauspost/compress/huff0"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/rondo-rl/rondo/weights/safetensors"
@@ -40,6 +41,7 @@ func width(dtype safetensors.Dtype) int {
 type codec struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
+	huffman huff0.Scratch
 
 	old, new []byte
 	frame    []byte

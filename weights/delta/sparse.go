@@ -38,7 +38,8 @@ const negative = 0x80
 
 // collect fills the streams of gaps and escapes, and a code for each difference.
 func (c *codec) collect(old, new []byte, w, count int, shift uint) {
-	unit, perWord, tops := uint(8*w), uint(8/w), topBits(w)
+	unit, tops := uint(8*w), topBits(w)
+	unitShift, wordShift := (3+log2(w))&63, (3-log2(w))&63
 	highs := buffer(&c.streams[streamHighs], count+len(new)/w/255+1)
 	lows := buffer(&c.streams[streamLows], count)
 	codes := buffer(&c.codes, count)
@@ -48,7 +49,7 @@ func (c *codec) collect(old, new []byte, w, count int, shift uint) {
 		a, b := wordAt(old, int(word)), wordAt(new, int(word))
 		for left := changedUnits(a^b, tops); left != 0; left &= left - 1 {
 			low := uint(bits.TrailingZeros64(left)) + 1 - unit
-			position := uint(word)*perWord + low/unit
+			position := uint(word)<<wordShift + low>>unitShift
 			gap := position - next
 			next = position + 1
 			if shift > 0 {
@@ -105,8 +106,7 @@ func zeroed(b *[]byte, n int) []byte {
 func (c *codec) pack(data []byte, squeeze bool) {
 	c.frame = binary.AppendUvarint(c.frame, uint64(len(data)))
 	if squeeze && len(data) > 16 {
-		c.packed = c.encoder.EncodeAll(data, c.packed[:0])
-		if len(c.packed) < len(data) {
+		if c.packed = c.squeeze(data); len(c.packed) < len(data) {
 			c.frame = append(binary.AppendUvarint(c.frame, uint64(len(c.packed))), c.packed...)
 			return
 		}
