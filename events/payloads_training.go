@@ -51,6 +51,14 @@ type WeightsSubmitted struct {
 	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
 	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
 	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
+	// Delta leads to those of the files that the store does not hold yet: the publisher makes them of it.
+	Delta *WeightsDelta `json:"delta,omitempty"`
+}
+
+// WeightsDelta leads from the files of an older version to new ones; see package weights/delta.
+type WeightsDelta struct {
+	Base int64       `json:"base" jsonschema:"minimum=0"` // the older version
+	Blob storage.Ref `json:"blob"`
 }
 
 // WeightsPublished is a policy version that inference servers may load.

@@ -65,21 +65,23 @@ func publishContents(ctx context.Context, s storage.Store, policy string, versio
 			return nil, fmt.Errorf("file %s: %w", c.Name, err)
 		}
 	}
-	return publish(ctx, s, policy, version, files)
+	return publish(ctx, s, policy, version, files, nil)
 }
 
 // PublishFrom is Publish of files that lie in the store already, of any size: it reads each once, in pieces, for its digest and structure. The
 // manifest names those that lie at their FileKey where they are; others are copied there. An error that is in a file is a *FileError. What was
 // copied by then is no part of any version, and garbage.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
-	published, err := publishFrom(ctx, s, policy, version, files)
+//
+// made, which may be nil, becomes the version's delta if its base is the version that is current.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
+	published, err := publishFrom(ctx, s, policy, version, files, made)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
 	}
 	return published, nil
 }
 
-func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
 	if err := checkFileNames(policy, version, files); err != nil {
 		return nil, err
 	}
@@ -91,18 +93,18 @@ func publishFrom(ctx context.Context, s storage.Store, policy string, version in
 		}
 		admitted[i] = File{Name: file.Name, Ref: ref}
 	}
-	return publish(ctx, s, policy, version, admitted)
+	return publish(ctx, s, policy, version, admitted, made)
 }
 
 // publish makes a version of verified files visible.
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1, Files: files}
 	ref, err := putManifest(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
 	published := &Published{Manifest: m, Ref: ref}
-	published.Delta, published.NoDelta = addDelta(ctx, s, m) // before anybody learns of the version
+	published.Delta, published.NoDelta = addDelta(ctx, s, m, made) // before anybody learns of the version
 	if published.Current, err = advance(ctx, s, policy, pointer{Version: version, Manifest: ref}); err != nil {
 		return nil, fmt.Errorf("move the pointer: %w", err)
 	}

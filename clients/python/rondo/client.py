@@ -150,6 +150,7 @@ class AsyncClient:
         version: int | None = None,
         through_step: int,
         metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> int:
         """Publish weights as a version of a policy, and wait until inference servers may load it; the version.
@@ -159,10 +160,13 @@ class AsyncClient:
         run, through_step: the run and the last of its feed's steps that the weights were trained on.
         version: versions only grow. None: one more than the last. The same version with the same bytes may be repeated; with
         others it is WeightsRejected.
+        base: the files of the version that was published last, in a folder: only a delta is uploaded then, and the publisher makes
+        the files of it. Where it does not fit, or the delta has more than 70 % of their bytes, the files are uploaded after all.
+        It needs the package xxhash (`rondo[delta]`) and room for the delta in the system's folder for temporary files.
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
         """
         await self.open()
-        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}))
+        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}), base)
         return await within(call, timeout, f"publish weights of policy {policy}")
 
     async def published(self, policy: str) -> Version | None:

@@ -78,11 +78,12 @@ class Client:
         version: int | None = None,
         through_step: int,
         metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> int:
         """See AsyncClient.publish_weights."""
         call = self.asynchronous.publish_weights(
-            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, timeout=timeout
+            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, base=base, timeout=timeout
         )
         return self.loop.run(call)
 
@@ -307,10 +308,16 @@ class Feed:
         self.client.loop.run(self.asynchronous.rewound(batch))
 
     def publish_weights(
-        self, weights: Weights, *, version: int | None = None, through_step: int, metadata: Mapping[str, str] | None = None
+        self,
+        weights: Weights,
+        *,
+        version: int | None = None,
+        through_step: int,
+        metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> int | None:
         """See AsyncFeed.publish_weights."""
-        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata)
+        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata, base=base)
         return self.client.loop.run(call)
 
 
