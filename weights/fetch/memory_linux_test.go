@@ -109,7 +109,7 @@ func memoryChild(t *testing.T, step string) {
 		if err := json.Unmarshal(text, &ref); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := weights.PublishFrom(t.Context(), store, "p", 1, []weights.File{{Name: "model.safetensors", Ref: ref}}); err != nil {
+		if _, err := weights.PublishFrom(t.Context(), store, "p", 1, []weights.File{{Name: "model.safetensors", Ref: ref}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	case "fetch":
