@@ -67,8 +67,12 @@ func (k *Keeper) target() *Version {
 	return k.aim
 }
 
-// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load.
-func (k *Keeper) Needs() (needs []int64) {
+// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load. known is false where it may read others.
+func (k *Keeper) Needs() (needs []int64, known bool) {
+	known = true
+	if e, adapters := k.Engine.(*LoRA); adapters {
+		needs, known = e.Reads()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, v := range []*Version{k.aim, k.loading} {
@@ -79,7 +83,7 @@ func (k *Keeper) Needs() (needs []int64) {
 	if k.told != nil && !k.told.Lost {
 		needs = append(needs, k.told.Version.Version)
 	}
-	return needs
+	return needs, known
 }
 
 func (k *Keeper) load(ctx context.Context, v Version) error {
@@ -124,7 +128,7 @@ func (k *Keeper) Keep(ctx context.Context) {
 func (k *Keeper) Bring(ctx context.Context, v Version) error {
 	took, err := k.bring(ctx, v)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errKept) {
 			return err
 		}
 		return errors.Join(err, k.lost(ctx, v))
