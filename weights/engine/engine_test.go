@@ -55,6 +55,17 @@ func TestBring(t *testing.T) {
 	})
 }
 
+// TestExtension: a server whose workers have the Python package's extension reloads by it.
+func TestExtension(t *testing.T) {
+	f := fresh(vllm)
+	f.extended = true
+	v := version(t, 12)
+	if err := sideOf(t, f).Bring(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	check(t, f, v)
+}
+
 // TestKilledAtEachStep: a side-car that dies with any request, done or not, leaves what the next one finishes.
 func TestKilledAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, whole *fake) {
@@ -194,7 +205,7 @@ func TestLies(t *testing.T) {
 
 // TestHangs: a server that does not answer, as one that is paused may, is given up in time, and let go on.
 func TestHangs(t *testing.T) {
-	for _, route := range []string{"/weight_info", "/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
+	for _, route := range []string{"/weight_info", "/server_info", "/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
 		t.Run(route, func(t *testing.T) {
 			v := version(t, 12)
 			synctest.Test(t, func(t *testing.T) {
