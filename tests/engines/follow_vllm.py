@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 import uuid
@@ -15,6 +16,7 @@ import torch
 from contract_vllm import GENERATE, VLLM, CheckVLLM
 from follow import OTHER, SideCar, Trainer, apart, flip, logprobs
 from plane import until
+from safetensors.torch import load_file, save_file
 
 VERSIONS = 20
 LIMITS = {"endpoint_api": "tokens", "limits": {"turns": 6}}
@@ -130,7 +132,40 @@ class Follow(CheckVLLM):
             assert min(versions) >= 1, f"{run}: {versions}"
 
 
+def tie(model: Path, folder: Path) -> Path:
+    """The toy with an output layer that shares its weights with the input layer, as small models have it."""
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("complete"))
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: t for name, t in weights.items() if name != "lm_head.weight"}, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    return folder
+
+
+def tied(binary: Path, model: Path, folder: Path, extension: bool) -> None:
+    """vLLM's own reload leaves the output layer of a tied model at the old version, which the fingerprint finds; the worker extension loads it whole."""
+    folder.mkdir()
+    base = tie(model, folder / "tied")
+    check = Follow(VLLM(base, folder, words=("--worker-extension-cls", "rondo.vllm.Worker") if extension else ()), binary, base, folder)
+    try:
+        check.plane.open("first", check.proxy.url, 1, steps=0)
+        for version in (1, 2) if extension else (1,):
+            check.trainer.publish(version, "first")
+            if extension:
+                check.side.activated(version)
+                print(f"tied: version {version} within {check.right(version):.1e} with the extension", flush=True)
+        if not extension:
+            until("the side-car refuses what the server has loaded", lambda: check.side.notes("failed"))
+            said = check.side.notes("failed")[0]["error"]
+            assert "fingerprint" in said and not check.side.notes("activated"), said
+            print(f"tied: {said[:160]} (label {check.label()})", flush=True)
+    finally:
+        check.end()
+
+
 def main(binary: Path, model: Path, folder: Path) -> None:
+    for name, extension in ("alone", False), ("extended", True):
+        tied(binary, model, folder / name, extension)
     check = Follow(VLLM(model, folder), binary, model, folder)
     try:
         check.versions()

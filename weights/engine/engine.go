@@ -35,7 +35,7 @@ type Engine interface {
 	Resume(ctx context.Context) error
 	// Refuse lets the server say of what it has loaded that it is no version, so that nobody believes its tokens.
 	Refuse(ctx context.Context, v Version) error
-	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one. ErrNoLogprobs where the server gives none.
+	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one, NaN of those that were not asked for. ErrNoLogprobs where the server gives none.
 	Logprobs(ctx context.Context, tokens []int32) ([]float64, error)
 }
 

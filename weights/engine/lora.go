@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -232,12 +234,62 @@ func (e *LoRA) Refuse(ctx context.Context, v Version) error {
 // Resume implements [Engine].
 func (e *LoRA) Resume(context.Context) error { return nil }
 
-// Logprobs implements [Engine].
+// probes is how many tokens of a fingerprint are asked for.
+const probes = 16
+
+// Logprobs implements [Engine], for some of the tokens, each as a sample behind those before it: vLLM on CPU ends when a request with an adapter asks for the
+// log-probabilities of its prompt while another one runs.
 func (e *LoRA) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) {
 	e.mu.Lock()
 	name := AdapterName(e.policy, e.last)
 	e.mu.Unlock()
-	return e.logprobs(ctx, name, tokens)
+	found, salt := make([]float64, len(tokens)-1), rand.Text()
+	for i := range found {
+		found[i] = math.NaN()
+	}
+	for n := range min(probes, len(found)) {
+		at := (n + 1) * len(found) / min(probes, len(found))
+		logprob, err := e.next(ctx, name, salt, tokens[:at], tokens[at])
+		if err != nil {
+			return nil, err
+		}
+		found[at-1] = logprob
+	}
+	return found, nil
+}
+
+// next asks for the log-probability of a token behind others.
+func (e *LoRA) next(ctx context.Context, name, salt string, before []int32, token int32) (float64, error) {
+	type entry struct {
+		Token   *int32  `json:"token_id"`
+		Logprob float64 `json:"logprob"`
+	}
+	var answer struct {
+		Choices []struct {
+			Logprobs struct {
+				Content []struct {
+					Top []entry `json:"top_logprobs"`
+				} `json:"content"`
+			} `json:"logprobs"`
+		} `json:"choices"`
+	}
+	sampling := map[string]any{"max_tokens": 1, "temperature": 1, "logprobs": 2, "logprob_token_ids": []int32{token}}
+	request := map[string]any{"model": name, "token_ids": before, "sampling_params": sampling, "cache_salt": salt}
+	var refused *statusError
+	switch err := e.ask(ctx, controlTime, "/inference/v1/generate", request, &answer); {
+	case errors.As(err, &refused) && (refused.status == http.StatusForbidden || missing(err) && !strings.Contains(refused.text, name)):
+		return 0, ErrNoLogprobs // it was started without --enable-scale-out
+	case err != nil:
+		return 0, err
+	case len(answer.Choices) != 1 || len(answer.Choices[0].Logprobs.Content) != 1:
+		return 0, fmt.Errorf("%s: %w", e.base, errProbe)
+	}
+	for _, of := range answer.Choices[0].Logprobs.Content[0].Top {
+		if of.Token != nil && *of.Token == token {
+			return of.Logprob, nil
+		}
+	}
+	return 0, fmt.Errorf("%s: no log-probability of the token behind %d of the probe: %w", e.base, len(before), errProbe)
 }
 
 // Reads are the versions whose folders the server may read: it does so again for an adapter that had no place meanwhile. known is false before the server was asked.

@@ -48,10 +48,12 @@ func (b *base) hold(names ...string) {
 // RoundTrip implements [http.RoundTripper].
 func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body struct {
-		Name  string  `json:"lora_name"`
-		Path  string  `json:"lora_path"`
-		Model string  `json:"model"`
-		IDs   []int32 `json:"prompt"`
+		Name     string `json:"lora_name"`
+		Path     string `json:"lora_path"`
+		Model    string `json:"model"`
+		Sampling struct {
+			IDs []int32 `json:"logprob_token_ids"`
+		} `json:"sampling_params"`
 	}
 	if r.Body != nil {
 		text, _ := io.ReadAll(r.Body)
@@ -93,18 +95,18 @@ func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 		fmt.Fprint(w, "Success: LoRA adapter removed")
 	case "/metrics":
 		fmt.Fprintf(w, "# HELP vllm:num_requests_running\nvllm:num_requests_running{engine=\"0\",model_name=\"base\"} %d.0\n%s\n", len(b.holds), strings.Join(b.noted, "\n"))
-	case "/v1/completions":
+	case "/inference/v1/generate":
 		path, there := b.adapters[body.Model]
 		data, err := os.ReadFile(filepath.Join(path, "weights"))
 		if !there || err != nil {
-			http.Error(w, "no such model", http.StatusNotFound)
+			http.Error(w, "the model "+body.Model+" does not exist", http.StatusNotFound)
 			break
 		}
 		logprob := "-" + string(data)
 		if b.lies[body.Model] {
 			logprob = "-77"
 		}
-		fmt.Fprintf(w, `{"choices":[{"prompt_logprobs":[null,{"7":{"logprob":%s}},{"8":{"logprob":%s}}]}]}`, logprob, logprob)
+		fmt.Fprintf(w, `{"choices":[{"logprobs":{"content":[{"token_id":1,"logprob":-9,"top_logprobs":[{"token_id":1,"logprob":-9},{"token_id":%d,"logprob":%s}]}]}}]}`, body.Sampling.IDs[0], logprob)
 	default:
 		http.NotFound(w, nil)
 	}

@@ -125,17 +125,12 @@ func (e *VLLM) resetCache(ctx context.Context) error {
 	return fmt.Errorf("%s: /reset_prefix_cache: the server keeps what the old weights have computed", e.base)
 }
 
-// Logprobs implements [Engine].
+// Logprobs implements [Engine]. A salt of its own keeps the prompt away from what is cached.
 func (e *VLLM) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) {
 	model, err := e.model(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return e.logprobs(ctx, model, tokens)
-}
-
-// logprobs asks vLLM for the log-probabilities of a prompt. A salt of its own keeps the prompt away from what is cached.
-func (c *client) logprobs(ctx context.Context, model string, tokens []int32) ([]float64, error) {
 	var answer struct {
 		Choices []struct {
 			Prompt []map[string]struct {
@@ -144,17 +139,17 @@ func (c *client) logprobs(ctx context.Context, model string, tokens []int32) ([]
 		} `json:"choices"`
 	}
 	request := map[string]any{"model": model, "prompt": tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0, "cache_salt": rand.Text()}
-	if err := c.ask(ctx, controlTime, "/v1/completions", request, &answer); err != nil {
+	if err := e.ask(ctx, controlTime, "/v1/completions", request, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Choices) != 1 || len(answer.Choices[0].Prompt) != len(tokens) {
-		return nil, fmt.Errorf("%s: %w", c.base, errProbe)
+		return nil, fmt.Errorf("%s: %w", e.base, errProbe)
 	}
 	found := make([]float64, 0, len(tokens))
 	for i, at := range answer.Choices[0].Prompt[1:] {
 		of, ok := at[strconv.Itoa(int(tokens[i+1]))]
 		if !ok {
-			return nil, fmt.Errorf("%s: no log-probability of token %d of the probe: %w", c.base, i+1, errProbe)
+			return nil, fmt.Errorf("%s: no log-probability of token %d of the probe: %w", e.base, i+1, errProbe)
 		}
 		found = append(found, of.Logprob)
 	}
