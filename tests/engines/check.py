@@ -127,7 +127,7 @@ class Check:
         most, count = exact.gap(found, self.model, temperature)
         counts = [len(exact.samples(turns)) for turns in found.values()]
         causes = sorted({turn["segment_cause"] for turns in found.values() for turn in turns if "segment_cause" in turn})
-        print(f"{run}: {kept.total()} turns of {rollouts} rollouts, which are {counts} samples {causes}; {count} tokens, the largest difference is {most:.1e}", flush=True)
+        print(f"{run}: {kept.total()} turns of {len(found)} rollouts, which are {counts} samples {causes}; {count} tokens, the largest difference is {most:.1e}", flush=True)
         assert most < exact.CLOSE, f"{run}: a log-probability is {most} away from the model's"
         return found
 

@@ -273,7 +273,9 @@ func (e *LoRA) next(ctx context.Context, name, salt string, before []int32, toke
 			} `json:"logprobs"`
 		} `json:"choices"`
 	}
-	sampling := map[string]any{"max_tokens": 1, "temperature": 1, "logprobs": 2, "logprob_token_ids": []int32{token}}
+	// vLLM wants as many logprobs as tokens, and lists no more than these with the one that it samples: another token makes room.
+	tokens := []int32{token, (token + 1) % 2}
+	sampling := map[string]any{"max_tokens": 1, "temperature": 1, "logprobs": len(tokens), "logprob_token_ids": tokens}
 	request := map[string]any{"model": name, "token_ids": before, "sampling_params": sampling, "cache_salt": salt}
 	var refused *statusError
 	switch err := e.ask(ctx, controlTime, "/inference/v1/generate", request, &answer); {
