@@ -13,6 +13,9 @@ import (
 // lookEvery is how often a server is asked which version it serves: one that was started again must not go unnoticed.
 const lookEvery = 2 * time.Second
 
+// heldEvery is how often a server is asked whether its requests have let an adapter go.
+const heldEvery = 5 * time.Second
+
 // again is how long a server rests that did not take a version up.
 var again = retry.Policy{First: time.Second, Most: 2 * time.Minute}
 
@@ -110,7 +113,9 @@ func (k *Keeper) Keep(ctx context.Context) {
 				failures = 0
 			} else {
 				failures++
-				wait = again.Delay(failures)
+				if wait = again.Delay(failures); errors.Is(err, errHeld) {
+					wait = min(wait, heldEvery)
+				}
 				k.Failed(*v, err, wait)
 			}
 		}

@@ -199,8 +199,8 @@ func TestAdapters(t *testing.T) {
 		t.Error(err)
 	}
 	b.has(t, "other@1", "p@1", "p@11", "p@12")
-	b.hold()
-	if err := bring(11); err != nil { // back
+	b.hold("p@11")
+	if err := bring(11); err != nil { // back, without another load
 		t.Error(err)
 	}
 	if err := bring(13); err != nil {
