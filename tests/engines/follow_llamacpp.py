@@ -30,7 +30,7 @@ class Follow:
         self.folder, self.proxy, self.plane = folder, Proxy(port), Plane(rondo, folder)
         self.trainer = Trainer(self.plane, model, folder / "trained")
         command = " ".join(map(str, [sys.executable, Path(__file__).with_name("restart_llama.py"), sources, server, folder, port]))
-        words = ["--engine", "command", "--exec", command, "--engine-url", self.proxy.url.removesuffix("/v1")]
+        words = ["--engine", "command", "--exec", command, "--engine-url", f"http://127.0.0.1:{port}", "--replica", self.proxy.url]
         self.side = SideCar(self.plane, "toy", folder / "served", *words)
 
     def end(self) -> None:

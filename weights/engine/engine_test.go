@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,6 +359,43 @@ func TestCommand(t *testing.T) {
 	}
 	if _, err := NewCommand(nil, "", "", nil); err == nil {
 		t.Error("no command at all")
+	}
+}
+
+// started is a server that listens from when a file is there.
+type started string
+
+func (s started) RoundTrip(*http.Request) (*http.Response, error) {
+	if _, err := os.Stat(string(s)); err != nil {
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return httptest.NewRecorder().Result(), nil
+}
+
+// TestCommandStarts: a server that nobody else starts is started by the command, also when it has died.
+func TestCommandStarts(t *testing.T) {
+	up := filepath.Join(t.TempDir(), "up")
+	e, err := NewCommand([]string{"/bin/sh", "-c", `echo "$RONDO_VERSION" > "$0"`, up}, "http://e:1", "", started(up))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	k := NewKeeper(e)
+	k.Tell = func(_ context.Context, s State) error {
+		told = append(told, fmt.Sprint(s.Version.Version, s.Lost))
+		return nil
+	}
+	v := Version{Policy: "p", Version: 12, Dir: t.TempDir()}
+	for range 2 {
+		if err := k.Bring(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"12 false", "12 true", "12 false"}; !slices.Equal(told, want) {
+		t.Errorf("told %q", told)
 	}
 }
 
