@@ -89,21 +89,20 @@ class SideCar:
         self.start()
 
     def start(self) -> None:
-        with self.said.open("a") as out:
-            self.process = subprocess.Popen([str(w) for w in self.words], stdout=out, stderr=out, env=self.variables)
+        with self.said.open("a") as out, Path(f"{self.said}.log").open("a") as log:
+            self.process = subprocess.Popen([str(w) for w in self.words], stdout=out, stderr=log, env=self.variables)
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         self.process.send_signal(how)
         self.process.wait()
 
     def notes(self, event: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.said.read_text().splitlines() if line.startswith("{")]
-        return [note for note in lines if note["event"] == event]
+        return [note for note in map(json.loads, self.said.read_text().splitlines()) if note["event"] == event]
 
     def activated(self, version: int, times: int = 1) -> dict[str, Any]:
         """Wait until it has said so often that the server has the version."""
         def so() -> bool:
-            assert self.process.poll() is None, f"the side-car has ended: {self.said.read_text()[-2000:]}"
+            assert self.process.poll() is None, f"the side-car has ended: {Path(f'{self.said}.log').read_text()[-2000:]}"
             return len([n for n in self.notes("activated") if n["version"] == version]) >= times
 
         until(f"version {version} is activated", so)

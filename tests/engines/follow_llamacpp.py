@@ -36,7 +36,8 @@ class Follow:
     def end(self) -> None:
         self.side.process.kill()
         self.plane.end()
-        self.kill()
+        if (self.folder / "running").exists():
+            self.kill()
 
     def kill(self) -> None:
         os.kill(int((self.folder / "running").read_text()), signal.SIGKILL)
