@@ -13,13 +13,13 @@ from typing import Any
 
 import exact
 import torch
-from check import free_port
+from check import CONTEXT, free_port
 from contract_llamacpp import COMPLETION
 from follow import OTHER, SideCar, Trainer
 from plane import Plane, until
 from proxy import Proxy
 
-VERSIONS = 5
+VERSIONS = 3
 
 
 class Follow:
@@ -29,7 +29,7 @@ class Follow:
         port = free_port()
         self.folder, self.proxy, self.plane = folder, Proxy(port), Plane(rondo, folder)
         self.trainer = Trainer(self.plane, model, folder / "trained")
-        command = " ".join(map(str, [sys.executable, Path(__file__).with_name("restart_llama.py"), sources, server, folder, port]))
+        command = " ".join(map(str, [sys.executable, Path(__file__).with_name("restart_llama.py"), sources, server, folder, port, CONTEXT]))
         words = ["--engine", "command", "--exec", command, "--engine-url", f"http://127.0.0.1:{port}", "--replica", self.proxy.url]
         self.side = SideCar(self.plane, "toy", folder / "served", *words)
 
@@ -46,8 +46,11 @@ class Follow:
         """The token that the server gives behind a text has the log-probability of the version."""
         body = {"prompt": OTHER, "n_predict": 1, "n_probs": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "return_tokens": True}
         request = urllib.request.Request(self.proxy.url.removesuffix("/v1") + COMPLETION, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answered:
-            said: dict[str, Any] = json.loads(answered.read())["completion_probabilities"][0]
+        found: list[dict[str, Any]] = []
+        while not found:  # a token that is a part of a character has none
+            with urllib.request.urlopen(request, timeout=600) as answered:
+                found = json.loads(answered.read()).get("completion_probabilities", [])
+        said = found[0]
         with torch.inference_mode():
             row = self.trainer.model(version)(torch.tensor([OTHER])).logits[0, -1].log_softmax(-1)
         off = abs(float(row[said["id"]]) - float(said["logprob"]))

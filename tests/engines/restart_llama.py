@@ -1,4 +1,4 @@
-"""The command with which a side-car brings a llama-server to a version: restart_llama.py SOURCES SERVER FOLDER PORT. It starts the server again with the version's weights."""
+"""The command with which a side-car brings a llama-server to a version: restart_llama.py SOURCES SERVER FOLDER PORT CONTEXT. It starts the server again with the version's weights."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from contract_llamacpp import command
+from llama import command
 
 sources, server, folder = map(Path, sys.argv[1:4])
 gguf, running = folder / f"v{os.environ['RONDO_VERSION']}.gguf", folder / "running"
@@ -19,5 +19,5 @@ for old in folder.glob("v*.gguf"):
     if old != gguf:
         old.unlink()
 with (folder / "llamacpp.log").open("a") as log:
-    started = subprocess.Popen(command(server, gguf, int(sys.argv[4])), stdout=log, stderr=log, start_new_session=True)
+    started = subprocess.Popen(command(server, gguf, *map(int, sys.argv[4:])), stdout=log, stderr=log, start_new_session=True)
 running.write_text(str(started.pid))
