@@ -87,4 +87,6 @@ type WeightsActivated struct {
 	// Lost: the replica has served this version and does not any more, and nobody knows which one it serves: it was started again, is away, or
 	// a load has failed.
 	Lost bool `json:"lost,omitempty"`
+	// Model is the name under which the replica serves the version, where each has one of its own: an adapter's. Turns ask for it in place of the policy's.
+	Model string `json:"model,omitempty" jsonschema:"maxLength=256"`
 }

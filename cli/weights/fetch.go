@@ -25,6 +25,7 @@ type fetchOptions struct {
 	keep     int
 
 	kind, exec     string
+	adapters       int
 	urls, replicas []string
 }
 
@@ -41,6 +42,8 @@ failure of the network until it is interrupted. All but the --keep newest versio
 
 With --engine, servers load each version, and the runs are told (weights.activated) when the server itself says that it serves it:
   vllm     vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1
+  vllm-lora  each version is an adapter of vLLM's model, under the name POLICY@VERSION, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Of the policy's adapters --adapters
+             stay loaded; one that requests hold is not unloaded
   sglang   SGLang
   command  any other: --exec PROGRAM runs with RONDO_POLICY, RONDO_VERSION and RONDO_WEIGHTS (the version's folder) in its environment, without a shell,
            and ends with 0 when the server has the version; with --engine-url, /health of the server must answer 200 then
@@ -49,6 +52,7 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 		Example: `  rondo weights fetch my-model --to /models/my-model
   rondo weights fetch my-model --to /models/my-model --version 12
   rondo weights fetch my-model --to /models/my-model --follow --engine vllm --engine-url http://127.0.0.1:8000 --replica http://10.0.0.7:8000/v1
+  rondo weights fetch my-tenant --to /models/my-tenant --follow --engine vllm-lora --engine-url http://127.0.0.1:8000 --replica http://10.0.0.7:8000/v1
   rondo weights fetch my-model --to /models/my-model --follow --engine command --exec /usr/local/bin/restart-llama --engine-url http://127.0.0.1:8080`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -82,7 +86,8 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 	f.Int64Var(&o.version, "version", 0, "this version instead of the current one")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
 	f.IntVar(&o.keep, "keep", 2, "versions that stay in the folder")
-	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, sglang or command")
+	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, vllm-lora, sglang or command")
+	f.IntVar(&o.adapters, "adapters", 2, "adapters of the policy that stay loaded in a vllm-lora server")
 	f.StringSliceVar(&o.urls, "engine-url", nil, "address of a server; may be repeated")
 	f.StringSliceVar(&o.replicas, "replica", nil, "how run files name the server, once for each --engine-url")
 	f.StringVar(&o.exec, "exec", "", "program that brings a server to a version, with arguments that have no spaces")
@@ -106,6 +111,8 @@ func (o *fetchOptions) check() error {
 		return fmt.Errorf("--engine %s needs --engine-url", o.kind)
 	case (o.kind == kindCommand) != (o.exec != ""):
 		return errors.New("--exec and --engine command need each other")
+	case o.adapters < 2:
+		return fmt.Errorf("--adapters %d: must be at least 2, since requests in flight hold the one before", o.adapters)
 	case o.kind == kindCommand && len(o.urls) > 1:
 		return errors.New("--engine command has one server: give others a side-car and a folder of their own")
 	case len(o.replicas) > 0 && len(o.replicas) != max(1, len(o.urls)):

@@ -21,11 +21,12 @@ import (
 // Kinds of engines.
 const (
 	kindVLLM    = "vllm"
+	kindLoRA    = "vllm-lora"
 	kindSGLang  = "sglang"
 	kindCommand = "command"
 )
 
-var kinds = []string{kindVLLM, kindSGLang, kindCommand}
+var kinds = []string{kindVLLM, kindLoRA, kindSGLang, kindCommand}
 
 // sidecar fetches versions into a folder, and lets engines load them.
 type sidecar struct {
@@ -120,6 +121,8 @@ func (s *sidecar) engine(url, key string) (engine.Engine, error) {
 	switch s.kind {
 	case kindVLLM:
 		return engine.NewVLLM(url, key, nil)
+	case kindLoRA:
+		return engine.NewLoRA(url, key, s.policy, s.to, s.adapters, nil)
 	case kindSGLang:
 		return engine.NewSGLang(url, key, nil)
 	case kindCommand:
@@ -141,9 +144,12 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 		if err == nil { // a version that is lost may have been removed
 			digest = have.Digest
 		}
+		said := events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost}
+		if s.kind == kindLoRA {
+			said.Model = engine.AdapterName(s.policy, said.Version)
+		}
 		_, err = plane.Submit(ctx, s.plane, eventlog.Submission{
-			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At),
-			Data: events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost},
+			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At), Data: said,
 		})
 		if err == nil {
 			s.print(n)
@@ -279,7 +285,11 @@ func (s *sidecar) aim(v *fetch.Version) {
 func (s *sidecar) tidy() {
 	var needed []int64
 	for _, k := range s.keepers {
-		needed = append(needed, k.Needs()...)
+		needs, known := k.Needs()
+		if !known {
+			return
+		}
+		needed = append(needed, needs...)
 	}
 	if err := s.folder.Remove(s.keep, needed...); err != nil {
 		s.print(note{Event: "failed", Error: err.Error()})

@@ -37,6 +37,7 @@ type activations struct {
 type activated struct {
 	version int64
 	lost    bool
+	model   string // the name of this version alone, "" where the server knows the policy by one name
 }
 
 func newActivations() *activations {
@@ -75,7 +76,7 @@ func (a *activations) take(e events.Event) error {
 			of = map[string]activated{}
 			note(a.serving, e.Entity, of, maxPolicies)
 		}
-		note(of, strings.TrimRight(said.Replica, "/"), activated{said.Version, said.Lost}, maxActivated)
+		note(of, strings.TrimRight(said.Replica, "/"), activated{said.Version, said.Lost, said.Model}, maxActivated)
 	default:
 		return nil
 	}
@@ -169,10 +170,31 @@ func (a *activations) within(cfg *runfile.RunConfig, among []target) (may []targ
 		case cfg.PolicyVersion == nil && s.version < oldest:
 			wrong = append(wrong, fmt.Sprintf("%s serves version %d", t.url, s.version))
 		default:
-			may = append(may, t)
+			may = append(may, t.with(cfg, s))
 		}
 	}
 	return may, wrong, a.changed
+}
+
+// with is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
+func (t target) with(cfg *runfile.RunConfig, s activated) target {
+	if s.model != "" && cfg.PolicyVersion == nil {
+		t.named = &s
+	}
+	return t
+}
+
+// asked is the name of the model that the server is asked for.
+func (t target) asked() string {
+	if t.named != nil {
+		return t.named.model
+	}
+	return t.model
+}
+
+// gone reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
+func (t target) gone(f *inference.Failure) bool {
+	return t.named != nil && f.Status == http.StatusNotFound && strings.Contains(f.Error(), t.named.model)
 }
 
 // lagging is when a call may come again whose servers have to load a version.
@@ -214,7 +236,7 @@ func (f *Fleet) enter(ctx context.Context, c Call, targets []target) (target, er
 			return target{}, err
 		}
 		if still, _, _ := f.activations.within(c.Config, []target{at}); len(still) > 0 {
-			return at, nil
+			return still[0], nil
 		}
 		f.leave(at)
 	}

@@ -163,7 +163,7 @@ func TestManyVersionsAreBounded(t *testing.T) {
 	if n := len(f.activations.published); n != maxPolicies || f.activations.published["p"] != 2 {
 		t.Errorf("%d policies, p at version %d", n, f.activations.published["p"])
 	}
-	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{2, true}) {
+	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{version: 2, lost: true}) {
 		t.Errorf("%d policies, %d servers, a at %+v", n, len(of), of["http://a/v1"])
 	}
 }
