@@ -17,7 +17,7 @@ import (
 const everyTurn = 5
 
 // leastRequests are sent again of short rollouts, too: of a few the time says little.
-const leastRequests = 400
+const leastRequests = 2000
 
 // requests takes the processor time of conversations' requests alone: encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
 // caches and the garbage collector take depends on it. The values are milliseconds for a turn, by tenths of the rollout.

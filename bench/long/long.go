@@ -58,10 +58,10 @@ type Result struct {
 	CPUs    int      `json:"cpus"`
 	Lengths []Length `json:"by_length"`
 	// CPURatio is Own of a turn in the last tenth of the longest rollouts to Own of a turn of the shortest; BytesRatio is the same of the bytes on the log.
-	CPURatio   float64 `json:"cpu_ratio"`
+	CPURatio float64 `json:"cpu_ratio"`
 	// CPURatioMean is Own of a mean turn of the longest to that of a mean turn of the shortest.
 	CPURatioMean float64 `json:"cpu_ratio_mean"`
-	BytesRatio float64 `json:"bytes_ratio"`
+	BytesRatio   float64 `json:"bytes_ratio"`
 	// CPURatio1000 and CPURatioMean1000 are the same where the lengths are those of their names.
 	CPURatio1000     float64 `json:"cpu_ratio_1000_to_100,omitempty"`
 	CPURatioMean1000 float64 `json:"cpu_ratio_mean_1000_to_100,omitempty"`
