@@ -232,8 +232,8 @@ func TestGoodRunHasNoFindings(t *testing.T) {
 	if len(report.Findings) > 0 {
 		t.Fatalf("findings in a run in which all is well: %v", report.Findings)
 	}
-	// Five trajectories, two files of the trainer's batch, two of the export's.
-	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 9 {
+	// Five trajectories, two files of the trainer's batch, two of the export's, and what the teacher said, the same of each rollout.
+	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 10 {
 		t.Fatalf("books %+v, %d objects", b, report.Objects)
 	}
 }
