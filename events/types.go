@@ -47,6 +47,7 @@ const (
 	WeightsPublishedType Type = "weights.published"
 	WeightsRejectedType  Type = "weights.rejected"
 	WeightsActivatedType Type = "weights.activated"
+	WeightsPromotedType  Type = "weights.promoted"
 
 	RepoRegisteredType Type = "repo.registered"
 	RepoChangedType    Type = "repo.changed"
@@ -115,6 +116,7 @@ var Definitions = map[Type]definition{
 	WeightsPublishedType: {payload: payload[WeightsPublished]},
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
 	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
+	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true},
 
 	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
 	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},

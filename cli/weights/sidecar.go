@@ -45,13 +45,14 @@ type sidecar struct {
 
 // note is a line that says what has happened.
 type note struct {
-	Event   string  `json:"event"` // fetched, whole, activated, lost, unproven, failed, removed
+	Event   string  `json:"event"` // fetched, whole, refused, activated, lost, unproven, failed, removed
 	Policy  string  `json:"policy"`
 	Version int64   `json:"version,omitempty"`
 	Replica string  `json:"replica,omitempty"`
 	Dir     string  `json:"dir,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Read    *int64  `json:"read,omitempty"`   // bytes, from the store
+	Near    int64   `json:"near,omitempty"`   // of them, from the stores of --from
 	Deltas  int     `json:"deltas,omitempty"` // that led to the version
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
@@ -76,7 +77,7 @@ func (s *sidecar) print(n note) {
 		some bool
 	}{
 		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0},
-		{read(n), n.Read != nil}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
+		{read(n), n.Read != nil}, {fmt.Sprintf(", %d of them nearby", n.Near), n.Near > 0}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
 		{": " + n.Error, n.Error != ""}, {fmt.Sprintf(" (again in %.0f s)", n.RetryIn), n.RetryIn > 0},
 	} {
 		if part.some {
@@ -179,7 +180,10 @@ func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, err
 	if v.Whole != "" {
 		s.print(note{Event: "whole", Version: version, Error: v.Whole})
 	}
-	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
+	if v.Refused != "" {
+		s.print(note{Event: "refused", Version: version, Error: v.Refused})
+	}
+	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Near: v.Near, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
 	return v, nil
 }
 
@@ -245,7 +249,7 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 	newest := make(chan int64, 1)
 	working.Go(func() {
-		_ = fetch.Follow(ctx, s.plane.Log, s.policy, func(version int64) {
+		_ = fetch.Follow(ctx, s.plane.Log, s.policy, s.choice(), func(version int64) {
 			select { // only this function fills it: a version that nobody took is replaced
 			case <-newest:
 			default:
@@ -261,7 +265,7 @@ func (s *sidecar) follow(ctx context.Context) {
 		case version = <-newest:
 		}
 		_ = fetch.Again.Keep(ctx, func() (bool, error) {
-			if len(newest) > 0 { // a newer one
+			if len(newest) > 0 { // another one
 				return true, nil
 			}
 			v, err := s.fetch(ctx, version)
@@ -273,6 +277,14 @@ func (s *sidecar) follow(ctx context.Context) {
 			return true, nil
 		}, failed(version))
 	}
+}
+
+// choice is the version that the engines are kept at: where one is promoted by hand that one, and else the newest.
+func (s *sidecar) choice() fetch.Choice {
+	if s.canary {
+		return events.WeightsPromoted.Canary
+	}
+	return events.WeightsPromoted.Main
 }
 
 func (s *sidecar) aim(v *fetch.Version) {
