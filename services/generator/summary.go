@@ -89,7 +89,7 @@ func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollo
 	if withhold {
 		last := *r.LastTurn()
 		p.least = last.PromptTokens
-		if !thought(last) {
+		if !last.Thought() {
 			p.least += last.CompletionTokens
 		}
 		messages, p.written = slices.Clone(messages), inference.Written{}
