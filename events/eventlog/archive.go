@@ -27,33 +27,6 @@ var ErrBroken = errors.New("archive is broken")
 // ErrForgotten is the ErrNotFound of a run whose archive retention has given up.
 var ErrForgotten = fmt.Errorf("retention has deleted its archive: %w", ErrNotFound)
 
-// Segments lists what is archived of a run, from its first event on: ErrForgotten where that was given up.
-func (l *Log) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
-	last, err := l.Last(ctx, events.Catalogue, events.SegmentSealedType.Kind(), run)
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if last.Type == events.LogForgottenType {
-		return nil, fmt.Errorf("run %s: %w", run, ErrForgotten)
-	}
-	links, err := l.History(ctx, events.Catalogue, last.Seq)
-	if err != nil {
-		return nil, err
-	}
-	var sealed []events.SegmentSealed
-	for _, e := range links {
-		s, err := events.Data[events.SegmentSealed](e)
-		if err != nil {
-			return nil, err
-		}
-		sealed = append(sealed, s)
-	}
-	return sealed, nil
-}
-
 // ReadSegment fetches a segment and checks that it is the one that was sealed.
 func (l *Log) ReadSegment(ctx context.Context, run string, s events.SegmentSealed) (*storage.Segment, error) {
 	data, err := storage.GetBlob(ctx, l.store, s.Segment)

@@ -66,15 +66,22 @@ func wrong(err error) bool {
 	return errors.Is(err, ErrBroken) || storage.IsUnusable(err)
 }
 
-// compare names the first event of a part that the stream has differently.
+// compare names the first event of a part that the stream has differently. Only events of rollouts leave the stream of a run.
 func (l *Log) compare(ctx context.Context, run string, in Incarnation, records []storage.Record) (differs string, err error) {
 	first, last := uint64(records[0].Sequence), uint64(records[len(records)-1].Sequence)
 	at := 0
 	r := &reader{log: l, run: run, created: in.Created, next: first, until: last, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		live := record(m, meta)
+		for at < len(records) && records[at].Sequence < live.Sequence {
+			if differs = mayBeGone(run, records[at]); differs != "" {
+				return errStop
+			}
+			at++
+		}
 		if at >= len(records) {
 			return errStop
 		}
-		live, kept := record(m, meta), records[at]
+		kept := records[at]
 		at++
 		if live.Sequence != kept.Sequence || live.Subject != kept.Subject || !bytes.Equal(live.Data, kept.Data) || !maps.EqualFunc(live.Header, kept.Header, slices.Equal[[]string]) {
 			differs = fmt.Sprintf("run %s: sequence %d: the archive holds %s, the stream %s, and they are not the same", run, live.Sequence, kept.Subject, live.Subject)
@@ -85,5 +92,16 @@ func (l *Log) compare(ctx context.Context, run string, in Incarnation, records [
 	if err := r.read(ctx); err != nil && !errors.Is(err, errStop) {
 		return "", err
 	}
+	for ; differs == "" && at < len(records); at++ {
+		differs = mayBeGone(run, records[at])
+	}
 	return differs, nil
+}
+
+// mayBeGone is a finding where an event that the stream has not is none that leaves it.
+func mayBeGone(run string, r storage.Record) string {
+	if leaves(run, events.Type(r.Type)) {
+		return ""
+	}
+	return fmt.Sprintf("run %s: sequence %d: the archive holds %s, and the stream has lost it", run, r.Sequence, r.Subject)
 }

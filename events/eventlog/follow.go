@@ -20,8 +20,8 @@ var ErrReplaced = errors.New("the run's stream was made again")
 // errStop ends a read that has reached its end.
 var errStop = errors.New("stop")
 
-// All reads a run's stream from sequence from (at least 1) up to the last event there is when it begins. Of a run
-// whose stream was deleted it reads the archive.
+// All reads a run from sequence from (at least 1) up to the last event there is when it begins: what has left its stream, or the whole of
+// a run whose stream was deleted, from the archive.
 func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		in, err := l.Incarnation(ctx, run)
@@ -49,8 +49,8 @@ func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events
 }
 
 // Follow hands every event of a run's stream to fn, from sequence from on and as they come, until the context
-// ends or fn returns an error, which Follow returns. filter "" is the whole stream. Events come in order and
-// without gaps; after a lost connection the read goes on behind the last event.
+// ends or fn returns an error, which Follow returns. Events come in order; after a lost connection the read goes on behind the last one.
+// With the filter "" they come without gaps: what has left the stream is read from the archive. Any other filter gives what the stream has.
 func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
@@ -170,6 +170,11 @@ func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint6
 	if meta.Sequence.Consumer != delivered {
 		return false, fmt.Errorf("delivery %d came as number %d", delivered, meta.Sequence.Consumer)
 	}
+	if r.whole() && meta.Sequence.Stream > r.next {
+		if end, err := r.fill(ctx); end || err != nil {
+			return end, err
+		}
+	}
 	if r.raw != nil {
 		if err := r.raw(msg, meta); err != nil {
 			return false, final{err}
@@ -190,6 +195,17 @@ func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint6
 // over asks the stream's leader whether a read that ends has come to its end, when the consumer says that nothing is pending: a
 // consumer on a replica that is still catching up does not know better.
 func (r *reader) over(ctx context.Context) (bool, error) {
+	over, err := r.pastEnd(ctx)
+	if over && err == nil && r.whole() && r.next <= r.until { // what is between has left the stream
+		if end, err := r.fill(ctx); end || err != nil {
+			return end, err
+		}
+	}
+	return over, err
+}
+
+// pastEnd reports whether the stream holds nothing more up to the end.
+func (r *reader) pastEnd(ctx context.Context) (bool, error) {
 	next, err := r.log.leaderGet(ctx, r.run, map[string]any{"seq": r.next, "next_by_subj": everythingOn(r.run)})
 	switch {
 	case errors.Is(err, errNoRun):

@@ -46,6 +46,7 @@ type Log struct {
 	uncompressed bool
 	cache        *lru.Cache[cacheKey, events.Event]
 	folds        *folds
+	archives     archives
 	created      sync.Map // run → time.Time at which its stream was made
 	now          func() time.Time
 }
@@ -248,6 +249,7 @@ func (l *Log) DeleteRun(ctx context.Context, run string) error {
 func (l *Log) forget() {
 	l.cache.Purge()
 	l.folds.purge()
+	l.archives.forget()
 }
 
 // Persist returns when all that is on a run's log is on the disk, at any durability, where the Log knows how: see [Persisted].

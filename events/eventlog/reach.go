@@ -25,8 +25,8 @@ func Lost(err error) bool {
 }
 
 // Reach tells key of every object that a run's history refers to from a sequence on (at least 1), perhaps more than once: bodies that
-// are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream or,
-// when that is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
+// are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream and, where
+// that has a gap or is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
 // where events are missing. In the catalogue, where dead letters expire, an event is missing when one that is there follows it.
 func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
 	from = max(from, 1)
@@ -41,10 +41,34 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 		}
 		return l.ReachArchive(ctx, run, sealed, from, key)
 	}
-	if err != nil || in.LastSeq < from {
-		return in.LastSeq, err
+	if err != nil {
+		return 0, err
 	}
-	next := from
+	for next := from; next <= in.LastSeq; {
+		if next, err = l.reachStream(ctx, run, in, next, key); err == nil {
+			continue
+		}
+		if !errors.Is(err, ErrGap) || run == events.Catalogue {
+			return 0, err
+		}
+		sealed, archiveErr := l.segmentsTo(ctx, run, next)
+		if archiveErr != nil {
+			return 0, archiveErr
+		}
+		if through(sealed) < next {
+			return 0, err
+		}
+		if next, err = l.ReachArchive(ctx, run, sealed, next, key); err != nil {
+			return 0, err
+		}
+		next++
+	}
+	return in.LastSeq, nil
+}
+
+// reachStream is Reach over a stream, and gives the sequence that it comes to: behind the last event, or at a gap, an ErrGap.
+func (l *Log) reachStream(ctx context.Context, run string, in Incarnation, from uint64, key func(key string) error) (next uint64, err error) {
+	next = from
 	var gaps []gap
 	r := &reader{log: l, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if meta.Sequence.Stream != next {
@@ -60,12 +84,12 @@ func (l *Log) Reach(ctx context.Context, run string, from uint64, key func(key s
 		return l.reachMessage(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, key)
 	}}
 	if err := r.read(ctx); err != nil {
-		return 0, err
+		return next, err
 	}
-	if next != in.LastSeq+1 && run != events.Catalogue {
-		return 0, fmt.Errorf("run %s: %w: it ends at %d instead of %d", run, ErrGap, next-1, in.LastSeq)
+	if next <= in.LastSeq && run != events.Catalogue {
+		return next, fmt.Errorf("run %s: %w: it ends at %d instead of %d", run, ErrGap, next-1, in.LastSeq)
 	}
-	return in.LastSeq, nil
+	return in.LastSeq + 1, nil
 }
 
 // gap are sequences of the catalogue that are not there any more, from the first one up to the one before end. Dead letters expire,

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,12 +21,40 @@ func (l *Log) Last(ctx context.Context, run, kind, entity string) (events.Event,
 	return l.lastOn(ctx, run, events.Chain(run, kind, entity))
 }
 
-// LastOfType reads the last event of one type of an entity.
+// LastOfType reads the last event of one type of an entity, also where that has left the run's stream. For the entity * it looks at the
+// stream alone.
 func (l *Log) LastOfType(ctx context.Context, run string, t events.Type, entity string) (events.Event, error) {
-	return l.lastOn(ctx, run, events.Event{Run: run, Type: t, Entity: entity}.Subject())
+	e, err := l.lastOn(ctx, run, events.Event{Run: run, Type: t, Entity: entity}.Subject())
+	if !errors.Is(err, ErrNotFound) || errors.Is(err, errNoRun) || entity == "*" || !leaves(run, t) {
+		return e, err
+	}
+	link, lastErr := l.Last(ctx, run, t.Kind(), entity)
+	if lastErr != nil {
+		return e, lastErr
+	}
+	if t != events.RolloutStartedType {
+		_, firstErr := l.lastOn(ctx, run, events.Event{Run: run, Type: events.RolloutStartedType, Entity: entity}.Subject())
+		if !errors.Is(firstErr, ErrNotFound) {
+			return e, cmp.Or(firstErr, err) // its whole chain is on the stream
+		}
+	}
+	for link.Type != t {
+		if link.Prev == 0 {
+			return e, err
+		}
+		if link, lastErr = l.Event(ctx, run, link.Prev); lastErr != nil {
+			return e, lastErr
+		}
+	}
+	return link, nil
 }
 
-// Has reports whether a run has an event whose subject matches a filter.
+// leaves reports whether events of a type may leave the stream of a run that goes on.
+func leaves(run string, t events.Type) bool {
+	return run != events.Catalogue && t.Kind() == events.RolloutStartedType.Kind()
+}
+
+// Has reports whether a run's stream has an event whose subject matches a filter.
 func (l *Log) Has(ctx context.Context, run, filter string) (bool, error) {
 	_, err := l.lastOn(ctx, run, filter)
 	if errors.Is(err, ErrNotFound) {
@@ -108,7 +137,7 @@ func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any)
 	return l.Decode(ctx, m.Subject, header, m.Data, m.Seq)
 }
 
-// Event reads the event with a sequence of a run's stream.
+// Event reads the event with a sequence of a run, also where that has left the run's stream for its archive.
 func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, error) {
 	key := cacheKey{run, seq}
 	if e, ok := l.cache.Get(key); ok {
@@ -119,6 +148,9 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 		if errors.Is(err, ErrNotFound) || errors.Is(err, nats.ErrNoResponders) {
 			// The replica that answered may be behind, or none answers at the moment: the leader knows.
 			e, err = l.leaderGet(ctx, run, map[string]any{"seq": seq})
+		}
+		if errors.Is(err, ErrNotFound) && !errors.Is(err, errNoRun) && run != events.Catalogue {
+			e, err = l.archivedEvent(ctx, run, seq)
 		}
 		return e, err
 	})

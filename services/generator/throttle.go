@@ -36,11 +36,15 @@ func patience(r *events.Rollout, now time.Time) time.Time {
 	return until
 }
 
-// hasAnswered tells servers that will come back from addresses that were never right: the run has a turn of them. The log knows that
-// after this process was started again, too.
+// hasAnswered tells servers that will come back from addresses that were never right: the run has a turn of them, or had one of a rollout
+// that has its score. The log knows that after this process was started again, too.
 func (s *Service) hasAnswered(ctx context.Context, run string) bool {
-	has, err := s.log.Has(ctx, run, events.Event{Run: run, Type: events.TurnSampledType, Entity: "*", Route: ">"}.Subject())
-	return has && err == nil
+	for _, shown := range []events.Event{{Run: run, Type: events.TurnSampledType, Entity: "*", Route: ">"}, {Run: run, Type: events.RolloutScoredType, Entity: "*"}} {
+		if has, err := s.log.Has(ctx, run, shown.Subject()); has && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // putOff spreads the deliveries that are left over the rollout's time: whoever throttles, or is away, must not use them up.
