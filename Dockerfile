@@ -32,7 +32,7 @@ FROM busybox:${BUSYBOX}-musl AS rondo
 # A volume that is mounted first where the image has a folder belongs to the folder's owner: /auth is where compose.yaml has keys made.
 RUN echo 'rondo:x:10001:10001::/var/lib/rondo:/bin/false' >> /etc/passwd \
  && mkdir -p /var/lib/rondo /auth/nats /auth/tls /auth/s3 \
- && for user in intake querysampler generator toolrunner scorer advantagecalculator trainerfeeder weightpublisher archiver deadletters indexupdater \
+ && for user in intake querysampler generator toolrunner scorer advantagecalculator trainerfeeder weightpublisher archiver deadletters indexupdater teacher \
         policy trainer gateway admin; do mkdir -p /auth/users/$user; done \
  && chown -R 10001:10001 /var/lib/rondo /auth
 # For inference servers and buckets behind TLS.

@@ -107,7 +107,7 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 	case filters.MaxTokens > 0 && r.episode.Tokens > filters.MaxTokens:
 		return "max_tokens"
 	}
-	return ""
+	return untaught(feed, r, asOf)
 }
 
 // fresh checks that a feed that drops what is too old has not batched it.

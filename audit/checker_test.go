@@ -99,8 +99,9 @@ func goodRun(t *testing.T) *tape {
 	cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 0.5}
 	cfg.Filters.Truncated = true
 	cfg.GroupSize, cfg.Feeds = 2, []runfile.Feed{
-		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8}}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
+		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8}, Teachers: []string{"big"}}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
 	}
+	cfg.Teachers = []runfile.Teacher{{Name: "big"}}
 	p.state(events.RunOpenedType, "r", "0", events.RunOpened{Config: cfg})
 	for _, g := range []struct {
 		id      string
@@ -184,6 +185,8 @@ func (p *tape) rollout(group, id string, reward float64) {
 	ref := p.trajectory(group, id, stop)
 	p.state(events.RolloutFinishedType, id, "0", events.RolloutFinished{Task: "t", StopReason: stop, Turns: 2, Tokens: 6, Sampled: 3, Trajectory: ref})
 	p.state(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, Trajectory: ref})
+	said := p.blob(string(events.PackLogprobs([][]float32{{0, -0.5, -1}, {0, -2, -3}})))
+	p.state(events.TeacherScoredType, id, "big", events.TeacherScored{Teacher: "big", Trajectory: ref.SHA256, Tokens: 6, Logprobs: &said})
 }
 
 // trajectory stores a trajectory of two samples: two prompt tokens and one sampled, then one and two.
@@ -229,8 +232,8 @@ func TestGoodRunHasNoFindings(t *testing.T) {
 	if len(report.Findings) > 0 {
 		t.Fatalf("findings in a run in which all is well: %v", report.Findings)
 	}
-	// Five trajectories, two files of the trainer's batch, two of the export's.
-	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 9 {
+	// Five trajectories, two files of the trainer's batch, two of the export's, and what the teacher said, the same of each rollout.
+	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 10 {
 		t.Fatalf("books %+v, %d objects", b, report.Objects)
 	}
 }

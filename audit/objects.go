@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 )
 
 // references checks every object that a payload names, wherever in it the reference stands.
@@ -19,6 +21,26 @@ func (c *Checker) references(e events.Event) error {
 	}
 	for _, ref := range refs {
 		if _, err := c.object(e, ref); err != nil {
+			return err
+		}
+		if err := c.parts(e, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parts checks the parts of what a reference names, each once.
+func (c *Checker) parts(e events.Event, ref storage.Ref) error {
+	refs, err := parts.References(c.ctx, c.store, ref)
+	if err != nil && !storage.IsUnusable(err) {
+		return fmt.Errorf("%s: %w", e.ID, err)
+	}
+	if errors.Is(err, storage.ErrCorrupt) {
+		c.find(RuleObject, e, "%v", err)
+	}
+	for _, part := range refs {
+		if _, err := c.object(e, part); err != nil {
 			return err
 		}
 	}

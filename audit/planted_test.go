@@ -50,6 +50,30 @@ func TestPlantedFaults(t *testing.T) {
 			edit(p, events.GroupCompletedType, "g000001", func(d *events.GroupCompleted) { d.Members = d.Members[:1] })
 		}},
 		"completed early": {RuleGroup, func(p *tape) { p.remove(events.RolloutScoredType, "g000001-1") }},
+		"teacher's values changed": {RuleBatch, func(p *tape) {
+			p.file(0, func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[0][1] = -9 })
+		}},
+		"teacher left out": {RuleBatch, func(p *tape) {
+			for rank := range 2 {
+				p.file(rank, func(b *storage.Batch) {
+					b.Teachers = nil
+					for i := range b.Samples {
+						b.Samples[i].TeacherLogprobs = nil
+					}
+				})
+			}
+		}},
+		"teacher has said nothing": {RuleMembers, func(p *tape) { p.remove(events.TeacherScoredType, "g000001-0") }},
+		"teacher has failed": {RuleMembers, func(p *tape) {
+			edit(p, events.TeacherScoredType, "g000001-0", func(d *events.TeacherScored) { d.Logprobs, d.Failed = nil, "away" })
+		}},
+		"teacher speaks twice": {RuleTurns, func(p *tape) {
+			said, _ := events.Data[events.TeacherScored](p.log[p.find(events.TeacherScoredType, "g000001-0")])
+			p.state(events.TeacherScoredType, "g000001-0", "again", said)
+		}},
+		"teacher of other tokens": {RuleTurns, func(p *tape) {
+			edit(p, events.TeacherScoredType, "g000001-0", func(d *events.TeacherScored) { d.Tokens-- })
+		}},
 		"step skipped": {RuleBatch, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Step = 2 })
 		}},

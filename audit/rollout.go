@@ -27,6 +27,7 @@ type rolloutState struct {
 	// invalidated is the sequence of the first fact that says so.
 	invalidated uint64
 	remarks     []remark
+	taught      map[string]taught // by teacher
 }
 
 // remark is an annotation and its sequence.
@@ -52,6 +53,9 @@ func (c *Checker) rollout(e events.Event) {
 			c.find(RuleTurns, e, "%v", err)
 		}
 		r.remarks = append(r.remarks, remark{annotated, e.Seq})
+		return
+	case events.TeacherScoredType:
+		c.teacher(e, r)
 		return
 	case events.RolloutForkedType:
 		return // what it asks for is judged where it begins

@@ -54,6 +54,9 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 			s.PolicyVersions[k].Stale = s.PolicyVersions[k].StaleAt(version, rows[i].DispatchVersion, bound)
 		}
 		row := rows[i]
+		if err := c.taughtSample(e, feed, r, i, samples, row); err != nil {
+			return err
+		}
 		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
 			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || s.RolloutSampled != row.RolloutSampled || s.SampleIndex != row.SampleIndex {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)

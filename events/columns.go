@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -18,13 +17,20 @@ import (
 //	magic      4 bytes, the last of them the layout's version
 //	document   its length as a uvarint, and the JSON without prompt_delta, token_ids and logprobs
 //	turns      how many, as a uvarint; of each the lengths of prompt_delta, token_ids and logprobs, as uvarints
+//	signs      a byte, 1 where the frame has the signs of the log-probabilities; 0 where all are negative
 //	columns    one zstd frame
 //
-// The frame holds the ids of all turns (prompt_delta, then token_ids) as little-endian uint32, and then their log-probabilities as float32
-// whose bits are rotated left by one, so that the exponent fills a byte. Each of the two is split in four planes, the lowest bytes first, and
-// each plane is a block of the frame, because what is compressed well must not stand among random bits.
+// The frame holds the ids of all turns (prompt_delta, then token_ids) as little-endian uint32, in four planes, the lowest bytes first, and then their log-probabilities as
+// float32: the lowest 7 bits of the mantissas without a gap, the middle bytes and the upper bytes of the mantissas, the exponents, and the signs, 8 in a byte, 1 for negative.
+// Planes of ids, mantissas, exponents and signs are blocks of their own, because what is compressed well must not stand among random bits.
+//
+// In layout 1 log-probabilities are four planes, too, of bits that are rotated left by one: signs took a bit each, though nearly all are the same.
 
-var packedMagic = []byte{0, 'R', 'T', 1}
+var (
+	packedMagic = []byte{0, 'R', 'T'} // and the layout
+	layout1     = byte(1)
+	layout2     = byte(2) // is written
+)
 
 const (
 	// minPacked is the number of tokens from which a packed body is smaller.
@@ -77,7 +83,8 @@ func Encode(data any) ([]byte, error) {
 	default:
 		return json.Marshal(data)
 	}
-	var ids, logprobs []uint32
+	var ids []uint32
+	var logprobs []float32
 	lengths := binary.AppendUvarint(nil, uint64(len(p.turns())))
 	for _, t := range p.turns() {
 		for _, n := range []int{len(t.PromptDelta), len(t.TokenIDs), len(t.Logprobs)} {
@@ -92,8 +99,8 @@ func Encode(data any) ([]byte, error) {
 			if l-l != 0 {
 				return nil, fmt.Errorf("turn %d: log-probability %g", t.Turn, l)
 			}
-			logprobs = append(logprobs, bits.RotateLeft32(math.Float32bits(l), 1))
 		}
+		logprobs = append(logprobs, t.Logprobs...)
 	}
 	if n := len(ids) + len(logprobs); n < minPacked || n > maxPacked {
 		return json.Marshal(data)
@@ -102,9 +109,21 @@ func Encode(data any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := binary.AppendUvarint(bytes.Clone(packedMagic), uint64(len(document)))
+	body := binary.AppendUvarint(append(bytes.Clone(packedMagic), layout2), uint64(len(document)))
 	body = append(append(body, document...), lengths...)
-	return appendPlanes(body, ids, logprobs)
+	numbers, signs := split32(logprobs)
+	return appendBlocks(append(body, signs), append(planesOf(ids), numbers...)...)
+}
+
+// planesOf splits a column in planes, the lowest bytes first.
+func planesOf(column []uint32) [][]byte {
+	planes := make([][]byte, width)
+	for at := range planes {
+		for _, v := range column {
+			planes[at] = append(planes[at], byte(v>>(8*at)))
+		}
+	}
+	return planes
 }
 
 // compressors are costly to make.
@@ -125,25 +144,18 @@ var decompressor = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// appendPlanes appends a frame of the columns, one block for each plane.
-func appendPlanes(body []byte, columns ...[]uint32) ([]byte, error) {
+// appendBlocks appends a frame of blocks.
+func appendBlocks(body []byte, blocks ...[]byte) ([]byte, error) {
 	out := bytes.NewBuffer(body)
 	e := compressors.Get().(*zstd.Encoder)
 	defer compressors.Put(e)
 	e.Reset(out)
-	var plane []byte
-	for _, column := range columns {
-		for at := range width {
-			plane = plane[:0]
-			for _, v := range column {
-				plane = append(plane, byte(v>>(8*at)))
-			}
-			if _, err := e.Write(plane); err != nil {
-				return nil, err
-			}
-			if err := e.Flush(); err != nil {
-				return nil, err
-			}
+	for _, block := range blocks {
+		if _, err := e.Write(block); err != nil {
+			return nil, err
+		}
+		if err := e.Flush(); err != nil {
+			return nil, err
 		}
 	}
 	err := e.Close()
@@ -156,38 +168,42 @@ var errColumns = fmt.Errorf("%w: packed tokens", ErrMalformed)
 
 // Document is the JSON of a body, of a packed one without its tokens.
 func Document(body []byte) ([]byte, error) {
-	document, _, err := split(body)
+	document, _, _, err := split(body)
 	return document, err
 }
 
 // split takes a packed body apart; columns is nil where the body is JSON.
-func split(body []byte) (document, columns []byte, err error) {
+func split(body []byte) (document, columns []byte, layout byte, err error) {
 	rest, packed := bytes.CutPrefix(body, packedMagic)
 	if !packed {
-		return body, nil, nil
+		return body, nil, 0, nil
 	}
+	if len(rest) == 0 || rest[0] != layout1 && rest[0] != layout2 {
+		return nil, nil, 0, fmt.Errorf("%w: of no known layout", errColumns)
+	}
+	layout, rest = rest[0], rest[1:]
 	n, used := binary.Uvarint(rest)
 	if used <= 0 || n >= uint64(len(rest)-used) {
-		return nil, nil, fmt.Errorf("%w: a document of %d bytes in a body of %d", errColumns, n, len(body))
+		return nil, nil, 0, fmt.Errorf("%w: a document of %d bytes in a body of %d", errColumns, n, len(body))
 	}
 	rest = rest[used:]
-	return rest[:n], rest[n:], nil
+	return rest[:n], rest[n:], layout, nil
 }
 
 // Decode reads a body into a payload.
 func Decode(body []byte, payload any) error {
-	document, columns, err := split(body)
+	document, columns, layout, err := split(body)
 	if err == nil {
 		err = json.Unmarshal(document, payload)
 	}
 	if p, ok := payload.(packable); ok && err == nil && columns != nil {
-		return readColumns(columns, p.turns())
+		return readColumns(columns, layout, p.turns())
 	}
 	return err
 }
 
 // readColumns puts the tokens of a packed body into its turns.
-func readColumns(columns []byte, turns []*TurnSampled) error {
+func readColumns(columns []byte, layout byte, turns []*TurnSampled) error {
 	next := func() (n uint64) {
 		n, used := binary.Uvarint(columns)
 		if used <= 0 {
@@ -216,8 +232,17 @@ func readColumns(columns []byte, turns []*TurnSampled) error {
 			return fmt.Errorf("%w: more than %d", errColumns, maxPacked)
 		}
 	}
-	planes, err := decompressor().DecodeAll(columns, make([]byte, 0, width*(ids+logprobs)))
-	if err == nil && len(planes) != width*(ids+logprobs) {
+	f, size := floats{layout: layout, n: logprobs}, width*ids
+	if layout == layout2 {
+		signs := next()
+		if signs > 1 {
+			return fmt.Errorf("%w: neither with signs nor without", errColumns)
+		}
+		f.signs = signs == 1
+	}
+	size += f.size()
+	planes, err := decompressor().DecodeAll(columns, make([]byte, 0, size))
+	if err == nil && len(planes) != size {
 		err = errors.New("fewer than declared")
 	}
 	if err != nil {
@@ -232,7 +257,7 @@ func readColumns(columns []byte, turns []*TurnSampled) error {
 			t.Logprobs = make([]float32, n)
 		}
 		for k := range t.Logprobs {
-			l := math.Float32frombits(bits.RotateLeft32(fromPlanes(logprobPlanes, atLogprob), -1))
+			l := f.at(logprobPlanes, atLogprob)
 			if l-l != 0 {
 				return fmt.Errorf("%w: log-probability %g", errColumns, l)
 			}
@@ -263,7 +288,7 @@ func fromPlanes(planes []byte, i int) uint32 {
 
 // JSON is the event's payload as JSON, with all of its tokens, however the log holds it.
 func (e Event) JSON() (json.RawMessage, error) {
-	if !bytes.HasPrefix(e.Data, packedMagic) {
+	if !bytes.HasPrefix(e.Data, packedMagic) { // no JSON begins with a zero
 		return e.Data, nil
 	}
 	payload := Payload(e.Type)

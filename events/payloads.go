@@ -169,7 +169,7 @@ type TurnSampled struct {
 	Logprobs []float32 `json:"logprobs,omitempty"`
 	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
-	// SegmentCause is what the prompt did not repeat; absent in the first segment, and where the rollout ran elsewhere.
+	// SegmentCause is what the prompt did not repeat of the segment that it continues; absent where it continues none, and where the rollout ran elsewhere.
 	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"enum=thoughts,enum=drift,enum=history,enum=summary"`
 	// Summary is set of a turn in which the model summed its work up, as the context was full: the next turn's prompt has Content in place of
 	// everything that was said before. Rollouts that ran elsewhere have none.

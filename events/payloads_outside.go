@@ -15,13 +15,27 @@ type QuerySubmitted struct {
 	// Session is the product's id of the session that the query belongs to: no name, nothing that tells who it is. The run's
 	// traffic.rate samples by it.
 	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
-	// Consent: the user has agreed that the query is recorded and trained on.
+	// Consent: the user has agreed that the query is recorded and trained on, with its repository.
 	Consent bool `json:"consent,omitempty"`
+	// Repository is the user's own, in place of the task's snapshot; nil for the task's.
+	Repository *QueryRepository `json:"repository,omitempty"`
 }
 
-// TaskSpec is the query as a task: the named one with the query's name and instruction, and its tests only when they are asked for.
+// QueryRepository is the code that a query is about, as the sender packed it: a plane fetches nothing.
+type QueryRepository struct {
+	// Archive is a blob in the form of a task's snapshot: a tar of files, folders and links that stay inside, compressed by zstd.
+	Archive storage.Ref `json:"archive"`
+	// Origin and Commit say where it is from, where that is a Git repository. An origin has no credentials.
+	Origin string `json:"origin,omitempty" jsonschema:"maxLength=2000"`
+	Commit string `json:"commit,omitempty" jsonschema:"pattern=^([0-9a-f]{40}|[0-9a-f]{64})?$"`
+}
+
+// TaskSpec is the query as a task: the named one with the query's name, instruction and repository, and its tests only when they are asked for.
 func (q QuerySubmitted) TaskSpec(name string, task runfile.TaskSpec) runfile.TaskSpec {
 	task.Name, task.Instruction, task.Steps = name, q.Instruction, nil
+	if q.Repository != nil {
+		task.Snapshot = q.Repository.Archive
+	}
 	if !q.Verify {
 		task.Tests = storage.Ref{}
 	}

@@ -51,6 +51,14 @@ type WeightsSubmitted struct {
 	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
 	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
 	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
+	// Delta leads to those of the files that the store does not hold yet: the publisher makes them of it.
+	Delta *WeightsDelta `json:"delta,omitempty"`
+}
+
+// WeightsDelta leads from the files of an older version to new ones; see package weights/delta.
+type WeightsDelta struct {
+	Base int64       `json:"base" jsonschema:"minimum=0"` // the older version
+	Blob storage.Ref `json:"blob"`
 }
 
 // WeightsPublished is a policy version that inference servers may load.
@@ -79,4 +87,6 @@ type WeightsActivated struct {
 	// Lost: the replica has served this version and does not any more, and nobody knows which one it serves: it was started again, is away, or
 	// a load has failed.
 	Lost bool `json:"lost,omitempty"`
+	// Model is the name under which the replica serves the version, where each has one of its own: an adapter's. Turns ask for it in place of the policy's.
+	Model string `json:"model,omitempty" jsonschema:"maxLength=256"`
 }

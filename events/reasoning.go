@@ -14,11 +14,3 @@ type Reasoning struct {
 
 // MaxReasoning bounds the reasoning of one turn, in bytes.
 const MaxReasoning = 1 << 20
-
-// Why a new segment begins: what of the known tokens the prompt does not repeat.
-const (
-	CauseThoughts = "thoughts" // those of a turn's thoughts: the chat template leaves them out
-	CauseDrift    = "drift"    // those that a turn sampled: its answer is rendered, or cut into tokens, in another way
-	CauseHistory  = "history"  // those of an earlier prompt
-	CauseSummary  = "summary"  // anything: a summary stands in place of what was said
-)

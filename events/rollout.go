@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -36,11 +37,23 @@ type Rollout struct {
 	toolsTimed int
 	// sharesTools: another Rollout has the same map.
 	sharesTools bool
+	// notes are those of the fold, by their type.
+	notes *sync.Map
+}
+
+// Note is what a service keeps beside a fold of a rollout, to go on from in the next turn: one of each type for all that share the fold, and a fresh one where nothing is kept. It
+// is as old as the fold and ends with it. It may hold what follows from the turns that were read, and nothing of turns that were added to r since: these may never come onto the log.
+func Note[T any](r *Rollout) *T {
+	if r.notes == nil {
+		return new(T)
+	}
+	note, _ := r.notes.LoadOrStore((*T)(nil), new(T))
+	return note.(*T)
 }
 
 // FoldRollout folds a chain given from its first link on.
 func FoldRollout(links []Event) (Rollout, error) {
-	r := Rollout{Tools: map[int]ToolsCompleted{}}
+	r := Rollout{Tools: map[int]ToolsCompleted{}, notes: &sync.Map{}}
 	for i, e := range links {
 		if i == 0 && e.Type != RolloutStartedType {
 			return r, fmt.Errorf("%s: %w: a rollout begins with %s", e.ID, ErrMalformed, RolloutStartedType)

@@ -33,6 +33,7 @@ const (
 	RolloutAnnotatedType   Type = "rollout.annotated"
 	RolloutForkedType      Type = "rollout.forked"
 	RolloutCopiedType      Type = "rollout.copied"
+	TeacherScoredType      Type = "rollout.teacher_scored"
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
@@ -46,6 +47,7 @@ const (
 	WeightsPublishedType Type = "weights.published"
 	WeightsRejectedType  Type = "weights.rejected"
 	WeightsActivatedType Type = "weights.activated"
+	WeightsPromotedType  Type = "weights.promoted"
 
 	RepoRegisteredType Type = "repo.registered"
 	RepoChangedType    Type = "repo.changed"
@@ -101,6 +103,7 @@ var Definitions = map[Type]definition{
 	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], Outside: true},
 	RolloutForkedType:      {payload: payload[RolloutForked], Outside: true},
 	RolloutCopiedType:      {payload: payload[RolloutCopied]},
+	TeacherScoredType:      {payload: payload[TeacherScored], Outside: true},
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},
@@ -114,6 +117,7 @@ var Definitions = map[Type]definition{
 	WeightsPublishedType: {payload: payload[WeightsPublished]},
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
 	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
+	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true},
 
 	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
 	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},

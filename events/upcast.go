@@ -23,8 +23,8 @@ type upcaster func(payload []byte) ([]byte, error)
 var upcasters = map[Type][]upcaster{
 	BatchReadyType:     {filesOfBatch},
 	GroupCompletedType: {shapedRewards},
-	TurnSampledType:    {plainTokens},
-	RolloutCopiedType:  {plainTokens},
+	TurnSampledType:    {plainTokens, firstLayout},
+	RolloutCopiedType:  {plainTokens, firstLayout},
 }
 
 // DataVersion is the version of a type's payloads as this program writes them, from 1.
@@ -116,3 +116,6 @@ func plainTokens(payload []byte) ([]byte, error) {
 	}
 	return payload, nil
 }
+
+// firstLayout: the second form packed tokens in layout 1 alone, and readers of today take both.
+func firstLayout(payload []byte) ([]byte, error) { return payload, nil }

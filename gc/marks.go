@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/index/segment"
+	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -131,21 +132,21 @@ func runOf(key string) string {
 
 // kindOf tells an object's kind, and the run that it belongs to, if any.
 func kindOf(key string) (kind, run string) {
-	parts := strings.SplitN(key, "/", 4)
+	names := strings.SplitN(key, "/", 4)
 	switch {
-	case strings.HasPrefix(key, "blobs/sha256/"):
+	case strings.HasPrefix(key, "blobs/sha256/"), parts.IsIndex(key):
 		return kindBlobs, ""
-	case parts[0] == "weights" && len(parts) >= 3:
+	case names[0] == "weights" && len(names) >= 3:
 		return kindWeights, ""
-	case parts[0] == "index":
+	case names[0] == "index":
 		if ours, _ := segment.ParseKey(key); ours {
 			return kindIndex, ""
 		}
-	case parts[0] == "runs" && len(parts) == 4 && parts[2] == "tools":
+	case names[0] == "runs" && len(names) == 4 && names[2] == "tools":
 		return kindAnswers, "" // a run of which only these are left needs no history
-	case parts[0] == "runs" && len(parts) == 4:
-		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches, "log": kindSegments}[parts[2]]; known {
-			return kind, parts[1]
+	case names[0] == "runs" && len(names) == 4:
+		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches, "log": kindSegments}[names[2]]; known {
+			return kind, names[1]
 		}
 	}
 	return kindOther, ""

@@ -41,6 +41,14 @@ type Request struct {
 	AddGenerationPrompt *bool `json:"add_generation_prompt,omitempty"`
 	// Extra are further fields, those of a run's extra_body.
 	Extra map[string]any `json:"-"`
+	// Written are the first so many Messages as AppendMessages writes them, where the caller has kept that: it is sent in their place. Whoever changes Messages leaves it out.
+	Written Written `json:"-"`
+}
+
+// Written are messages in JSON.
+type Written struct {
+	Messages int
+	JSON     []byte
 }
 
 // NewSeed is a seed as a run sends it: nil where it sends none.

@@ -93,7 +93,7 @@ func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*R
 
 // ask posts a request and reads the answer. Its error is a *Failure that does not tell the key, unless the request is none in JSON.
 func (c *Client) ask(ctx context.Context, url string, request, answer any, share *memory.Share) error {
-	body, err := Encode(request)
+	body, err := bodyOf(request)
 	if err != nil {
 		return err
 	}
@@ -103,6 +103,44 @@ func (c *Client) ask(ctx context.Context, url string, request, answer any, share
 	}
 	failed.Err = shown(failed.Err, c.APIKey)
 	return failed
+}
+
+// body is a request's, in parts that are sent as they are.
+type body [][]byte
+
+func bodyOf(request any) (body, error) {
+	if r, ok := request.(Request); ok {
+		return r.parts()
+	}
+	whole, err := Encode(request)
+	return body{whole}, err
+}
+
+func (b body) size() (n int) {
+	for _, part := range b {
+		n += len(part)
+	}
+	return n
+}
+
+func (b body) reader() io.Reader {
+	var parts []io.Reader
+	for _, part := range b {
+		parts = append(parts, bytes.NewReader(part))
+	}
+	return io.MultiReader(parts...)
+}
+
+// post makes an HTTP request that can be sent a second time, as HTTP's client does where a connection was closed before.
+func (b body) post(ctx context.Context, url string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, b.reader())
+	if err != nil {
+		return nil, err
+	}
+	req.ContentLength = int64(b.size())
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(b.reader()), nil }
+	req.Header.Set("Content-Type", "application/json")
+	return req, nil
 }
 
 // Encode writes JSON with its texts as they are: written for HTML, a text of angle brackets is six times as long.
@@ -117,14 +155,13 @@ func Encode(request any) ([]byte, error) {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
-func (c *Client) post(ctx context.Context, url string, body []byte, answer any, share *memory.Share) *Failure {
+func (c *Client) post(ctx context.Context, url string, body body, answer any, share *memory.Share) *Failure {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	req, err := body.post(ctx, url)
 	if err != nil {
 		return &Failure{Class: events.ClassEndpoint, Permanent: true, Err: err}
 	}
-	req.Header.Set("Content-Type", "application/json")
 	if c.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.APIKey)
 	}
@@ -137,7 +174,7 @@ func (c *Client) post(ctx context.Context, url string, body []byte, answer any, 
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
-	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, c.most(len(body)), answer, share)
+	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, c.most(body.size()), answer, share)
 }
 
 // most is the size of the largest answer to a request, in bytes.
@@ -151,8 +188,12 @@ func (c *Client) most(request int) int64 {
 // read reads an answer, and has the memory for its text and then for its values before it takes it.
 func (c *Client) read(ctx context.Context, url string, body io.Reader, most int64, answer any, share *memory.Share) *Failure {
 	text, err := share.Read(ctx, body, most)
+	rest, list := text, []byte(nil)
+	if _, ok := answer.(*Response); ok && err == nil {
+		rest, list = lift(text)
+	}
 	if err == nil {
-		err = share.Grow(ctx, int64(len(text))+perValue*memory.Values(text))
+		err = share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+int64(bytes.Count(list, []byte{','}))))
 	}
 	switch {
 	case errors.Is(err, memory.ErrLong):
@@ -162,11 +203,22 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, most int6
 	case err != nil:
 		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := decode(text, rest, list, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
 	}
 	share.Shrink(int64(cap(text)))
 	return nil
+}
+
+// decode reads an answer, of which a list may have been taken out. One that is no plain list goes the long way, with all of the text.
+func decode(text, rest, list []byte, answer any) error {
+	ids, ok := digits(list)
+	if list == nil || !ok {
+		return json.Unmarshal(text, answer)
+	}
+	err := json.Unmarshal(rest, answer)
+	answer.(*Response).putBack(ids)
+	return err
 }
 
 // timed bounds the time that reads take together; the waiting for memory between them is not the server's.

@@ -91,6 +91,9 @@ func (c *Client) ContextLimit(ctx context.Context, endpoint, model string) (int,
 	case i < 0: // llama.cpp serves its one model under any name
 		i = 0
 	}
+	if of := slices.IndexFunc(list, func(m Model) bool { return m.ID == list[i].Parent }); list[i].Context == 0 && of >= 0 { // an adapter's is that of its base
+		i = of
+	}
 	if list[i].Context > 0 || list[i].OwnedBy != "llamacpp" {
 		return list[i].Context, nil
 	}

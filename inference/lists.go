@@ -78,11 +78,21 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 		*t = list
 		return err
 	}
+	list, ok := digits(data)
+	if !ok {
+		return plain() // the decoder knows what to say of it
+	}
+	*t = list
+	return nil
+}
+
+// digits reads a list of whole numbers without white space; ok is false for anything else.
+func digits(data []byte) (list []int32, ok bool) {
 	if len(data) < 2 || data[0] != '[' || data[len(data)-1] != ']' {
-		return plain()
+		return nil, false
 	}
 	rest := data[1 : len(data)-1]
-	list := make([]int32, 0, bytes.Count(rest, []byte{','})+1)
+	list = make([]int32, 0, bytes.Count(rest, []byte{','})+1)
 	for len(rest) > 0 {
 		digits, id := 0, int64(0)
 		for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' && digits < 10 {
@@ -91,7 +101,7 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 		}
 		end := digits == len(rest)
 		if digits == 0 || id > math.MaxInt32 || !end && rest[digits] != ',' {
-			return plain() // white space, a sign, or what is no id: the decoder knows what to say of it
+			return nil, false // white space, a sign, or what is no id
 		}
 		list = append(list, int32(id))
 		if end {
@@ -99,6 +109,5 @@ func (t *tokenIDs) UnmarshalJSON(data []byte) error {
 		}
 		rest = rest[digits+1:]
 	}
-	*t = list
-	return nil
+	return list, true
 }

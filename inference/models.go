@@ -17,6 +17,8 @@ type Model struct {
 	ID string `json:"id"`
 	// OwnedBy names the kind of the server: vllm, sglang, llamacpp and so on.
 	OwnedBy string `json:"owned_by"`
+	// Parent is the model of which this one is an adapter.
+	Parent string `json:"parent"`
 	// Context is how many tokens prompt and answer have together, 0 where the server does not say. Trained is how many the model was trained
 	// with, which llama.cpp says of models that it has not loaded.
 	Context int `json:"-"`

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,17 +33,54 @@ type Sample struct {
 
 // MarshalJSON writes the request with the run's further fields, which take the place of none.
 func (r Request) MarshalJSON() ([]byte, error) {
-	type plain Request // without this method
-	body, err := Encode(plain(r))
-	if err != nil || len(r.Extra) == 0 {
-		return body, err
+	parts, err := r.parts()
+	return bytes.Join(parts, nil), err
+}
+
+// parts is the request in JSON: the messages come last, and those that are written are not copied.
+func (r Request) parts() ([][]byte, error) {
+	type plain Request // without its methods
+	fields, err := Encode(struct {
+		plain
+		Messages *struct{} `json:"messages,omitempty"` // takes the place of the other one
+	}{plain: plain(r)})
+	if err == nil && len(r.Extra) > 0 {
+		fields, err = r.withExtra(fields)
 	}
+	if err != nil {
+		return nil, err
+	}
+	last, err := AppendMessages(nil, r.Messages[r.Written.Messages:])
+	if len(last) > 0 && r.Written.Messages > 0 {
+		last = append([]byte{','}, last...)
+	}
+	return [][]byte{append(bytes.TrimSuffix(fields, []byte("}")), `,"messages":[`...), r.Written.JSON, append(last, "]}"...)}, err
+}
+
+// AppendMessages writes messages behind others as JSON, with commas between them.
+func AppendMessages(written []byte, messages []Message) ([]byte, error) {
+	for _, m := range messages {
+		text, err := Encode(m)
+		if err != nil {
+			return nil, err
+		}
+		if len(written) > 0 {
+			written = append(written, ',')
+		}
+		written = append(written, text...)
+	}
+	return written, nil
+}
+
+// withExtra adds the run's further fields to those of a request.
+func (r Request) withExtra(body []byte) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(body, &fields); err != nil {
+	err := json.Unmarshal(body, &fields)
+	if err != nil {
 		return nil, err
 	}
 	for name, value := range r.Extra {
-		if _, ours := fields[name]; ours {
+		if _, ours := fields[name]; ours || name == "messages" {
 			continue
 		}
 		if fields[name], err = Encode(value); err != nil {

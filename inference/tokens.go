@@ -80,7 +80,12 @@ func check(prompt, ids []int32, logprobs []float32) error {
 	if len(ids) != len(logprobs) {
 		return fmt.Errorf("%w: %d ids, %d log-probabilities", ErrTokens, len(ids), len(logprobs))
 	}
-	if i := slices.IndexFunc(prompt, func(id int32) bool { return id < 0 }); i >= 0 {
+	var signs int32
+	for _, id := range prompt { // of hundreds of thousands, in each turn
+		signs |= id
+	}
+	if signs < 0 {
+		i := slices.IndexFunc(prompt, func(id int32) bool { return id < 0 })
 		return fmt.Errorf("%w: prompt token %d is %d", ErrTokens, i, prompt[i])
 	}
 	for i, id := range ids {

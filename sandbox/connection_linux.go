@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -151,6 +152,64 @@ func (c *connection) follow(ctx context.Context, request wire.Request, limit int
 	case <-ctx.Done():
 	}
 	return c.giveUp(ctx, id, request.Op, waiting)
+}
+
+// feed is a call with an archive, which it sends in pieces and does not hold. What makes it end before the archive does is in the error.
+func (c *connection) feed(ctx context.Context, request wire.Request, from io.Reader) (wire.Response, error) {
+	waiting := &call{done: make(chan answer, 1)}
+	id, err := c.enqueue(waiting)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	request.ID, request.Stream = id, true
+	if err := c.send(request, nil); err != nil {
+		return wire.Response{}, err
+	}
+	answered, broken, err := c.sendPieces(ctx, id, from, waiting)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	if answered == nil {
+		select {
+		case a := <-waiting.done:
+			answered = &a
+		case <-ctx.Done():
+			response, _, err := c.giveUp(ctx, id, request.Op, waiting)
+			return response, errors.Join(broken, err)
+		}
+	}
+	if broken != nil {
+		return wire.Response{}, broken // and not what the sandbox makes of half an archive
+	}
+	return answered.response, answered.err
+}
+
+// sendPieces sends an archive until its end, or until it was answered. broken says why it cannot be read any further.
+func (c *connection) sendPieces(ctx context.Context, id uint64, from io.Reader, waiting *call) (answered *answer, broken, err error) {
+	piece := make([]byte, wire.MaxPiece)
+	for {
+		select {
+		case a := <-waiting.done:
+			return &a, nil, nil
+		default:
+		}
+		n, read := io.ReadFull(from, piece)
+		if read == nil {
+			read = context.Cause(ctx)
+		}
+		if n > 0 {
+			if err := c.send(wire.Request{Op: wire.OpPiece, Target: id}, piece[:n]); err != nil {
+				return nil, nil, err
+			}
+		}
+		if read == nil {
+			continue
+		}
+		if !errors.Is(read, io.EOF) && !errors.Is(read, io.ErrUnexpectedEOF) {
+			broken = fmt.Errorf("read the archive: %w: %w", ErrSource, read)
+		}
+		return nil, broken, c.send(wire.Request{Op: wire.OpPiece, Target: id, Broken: broken != nil}, nil)
+	}
 }
 
 func (c *connection) giveUp(ctx context.Context, id uint64, op wire.Op, waiting *call) (wire.Response, []byte, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -67,7 +68,7 @@ func emptySnapshot(ctx context.Context) (snapshot *Snapshot, done func(), err er
 		return nil, nil, err
 	}
 	sum := sha256.Sum256(data)
-	snapshot, err = all.Use(ctx, hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { return data, nil })
+	snapshot, err = all.Use(ctx, hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { return Bytes(data).Open() })
 	if err != nil {
 		return nil, nil, err
 	}

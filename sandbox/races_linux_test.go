@@ -66,7 +66,7 @@ func TestRacesAgainstFileOperations(t *testing.T) {
 		if errors.Is(err, sandbox.ErrClosed) {
 			t.Fatal(err)
 		}
-		contents, err := sandbox.Contents(data)
+		contents, err := sandbox.Contents(sandbox.Bytes(data))
 		for name := range contents {
 			if err != nil || strings.Contains(name, "seen") || strings.Contains(name, "status") {
 				t.Fatalf("the change holds %s, %v", name, err)

@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -23,6 +25,12 @@ const answerGrace = 15 * time.Second
 
 // operationTime bounds what is not a command: reading, writing, searching, packing.
 const operationTime = 60 * time.Second
+
+// archiveTime bounds the way of a whole workspace into the sandbox or out of it.
+const archiveTime = 10 * time.Minute
+
+// maxStream bounds what the sandbox, which is not trusted to keep to limits, may send of a change: contents, and a few KiB of headers for each entry.
+const maxStream = int64(MaxBytes + MaxFiles*4096)
 
 // Sandbox is one isolated place. Its methods may be called at the same time; each returns ErrClosed, wrapped, once it is closed.
 // Errors are of the infrastructure, but those that wrap fs.ErrNotExist, fs.ErrPermission, ErrTooLarge, ErrInvalid,
@@ -151,10 +159,7 @@ func (s *Sandbox) begin(ctx context.Context) error {
 	if s.spec.Snapshot == nil || s.shared {
 		return nil
 	}
-	data, err := s.spec.Snapshot.fetch(ctx)
-	if err == nil {
-		err = s.Unpack(ctx, s.spec.Workdir, data)
-	}
+	err := s.UnpackFrom(ctx, s.spec.Workdir, func() (io.ReadCloser, error) { return s.spec.Snapshot.fetch(ctx) })
 	if err == nil && s.spec.Role == RoleAgent { // nobody asks what the tests changed
 		err = s.SetBase(ctx)
 	}
@@ -340,8 +345,12 @@ func (s *Sandbox) Grep(ctx context.Context, name string, query Grep) ([]byte, er
 
 // Unpack writes a snapshot (see Pack) into a folder, which it makes.
 func (s *Sandbox) Unpack(ctx context.Context, dir string, snapshot []byte) error {
-	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpUnpack, Path: s.resolve(dir)}, 0, snapshot)
-	return err
+	return s.UnpackFrom(ctx, dir, Bytes(snapshot))
+}
+
+// UnpackFrom is Unpack of a snapshot that need not fit into memory.
+func (s *Sandbox) UnpackFrom(ctx context.Context, dir string, snapshot Source) error {
+	return s.feed(ctx, wire.Request{Op: wire.OpUnpack, Path: s.resolve(dir)}, snapshot)
 }
 
 // SetBase remembers the workspace as it is now as the base of Changes.
@@ -351,22 +360,71 @@ func (s *Sandbox) SetBase(ctx context.Context) error {
 }
 
 // Changes answers an archive of all that differs from the base: additions, edits, modes, links and deletions; nil when nothing
-// does. Equal workspaces over equal bases give equal bytes. More than MaxChange of them give ErrTooLarge.
+// does. Equal workspaces over equal bases give equal bytes. More than MaxChange of them give ErrTooLarge; see ChangesTo.
 func (s *Sandbox) Changes(ctx context.Context) ([]byte, error) {
-	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpChanges}, archive.MaxChange, nil)
-	if len(data) == 0 {
+	blocks := archive.Blocks{Limit: MaxChange}
+	compressed, err := archive.Compress(&blocks)
+	if err != nil {
 		return nil, err
 	}
-	return data, err
+	found, err := s.ChangesTo(ctx, compressed)
+	if err = errors.Join(err, compressed.Close()); errors.Is(err, archive.ErrTooLarge) {
+		err = fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	if err != nil || !found.Differs {
+		return nil, err
+	}
+	return bytes.Join(blocks.Pieces, nil), nil
+}
+
+// ChangesTo writes the archive of Changes to w as it comes, uncompressed. When nothing differs, or with an error, what it wrote is void. More
+// than MaxBytes of contents, or than the disk holds, give ErrTooLarge.
+func (s *Sandbox) ChangesTo(ctx context.Context, w io.Writer) (ChangeFound, error) {
+	ctx, cancel := context.WithTimeout(ctx, archiveTime)
+	defer cancel()
+	kills, left, failed := s.group.oomKills(), maxStream, error(nil)
+	response, _, err := s.conn.follow(ctx, wire.Request{Op: wire.OpChanges}, 0, nil, func(_ int, data []byte) {
+		if left -= int64(len(data)); left < 0 && failed == nil {
+			failed = fmt.Errorf("%w: a change of more than %d bytes", ErrTooLarge, maxStream)
+		}
+		if failed == nil {
+			_, failed = w.Write(data)
+		}
+	})
+	if failed != nil {
+		return ChangeFound{}, failed
+	}
+	return ChangeFound{response.Differs, response.Links}, s.failed(string(wire.OpChanges), err, kills)
 }
 
 // Apply writes an archive of Changes over the workspace, which must hold the same base. The base stays what it was.
 func (s *Sandbox) Apply(ctx context.Context, changes []byte) error {
-	if len(changes) == 0 {
+	return s.ApplyFrom(ctx, Bytes(changes))
+}
+
+// ApplyFrom is Apply of a change that need not fit into memory.
+func (s *Sandbox) ApplyFrom(ctx context.Context, changes Source) error {
+	if changes == nil {
 		return nil
 	}
-	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpApply}, 0, changes)
-	return err
+	return s.feed(ctx, wire.Request{Op: wire.OpApply}, changes)
+}
+
+// feed runs an operation with an archive.
+func (s *Sandbox) feed(ctx context.Context, request wire.Request, of Source) error {
+	if strings.ContainsRune(request.Path, 0) {
+		return fmt.Errorf("%s %q: %w: a zero byte in the path", request.Op, request.Path, ErrInvalid)
+	}
+	from, err := of.Open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	ctx, cancel := context.WithTimeout(ctx, archiveTime)
+	defer cancel()
+	kills := s.group.oomKills()
+	_, err = s.conn.feed(ctx, request, from)
+	return s.failed(string(request.Op), err, kills)
 }
 
 // KillAll ends every process inside, background commands too. Files stay.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ type unpacked struct {
 // Snapshot is what workspaces of sandboxes begin with: see Spec.Snapshot. Whoever has it from Use releases it when it makes no more
 // sandboxes with it; those that there are hold on to it themselves.
 type Snapshot struct {
-	fetch   func(context.Context) ([]byte, error)
+	fetch   Fetch
 	from    *Snapshots // nil: every sandbox gets a copy
 	digest  string
 	place   *unpacked
@@ -98,7 +99,7 @@ const (
 
 // Use makes a snapshot ready, whose archive has a SHA-256 digest and comes from fetch. What was unpacked before is looked through once by each
 // process that uses it, and unpacked again where it is not what it was.
-func (s *Snapshots) Use(ctx context.Context, digest string, fetch func(context.Context) ([]byte, error)) (*Snapshot, error) {
+func (s *Snapshots) Use(ctx context.Context, digest string, fetch Fetch) (*Snapshot, error) {
 	if s == nil || os.Geteuid() != 0 {
 		return &Snapshot{fetch: fetch, release: func() {}}, nil
 	}
@@ -141,7 +142,7 @@ func (s *Snapshots) drop(u *unpacked) {
 }
 
 // take makes an unpacked snapshot ready under its lock, which it then shares.
-func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch func(context.Context) ([]byte, error)) error {
+func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch Fetch) error {
 	lock, err := os.OpenFile(s.path(digest, lockSuffix), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch 
 
 // ready leaves the lock shared. To unpack takes the lock alone, and whoever does not get it at once looks again: who has it may be
 // unpacking, and whoever uses the snapshot shares the lock for as long as a rollout lasts.
-func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch func(context.Context) ([]byte, error), lock *os.File) error {
+func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch Fetch, lock *os.File) error {
 	for end := time.Now().Add(unpackTime); time.Now().Before(end); {
 		if err := flock(ctx, lock, unix.LOCK_SH); err != nil {
 			return err
@@ -219,19 +220,22 @@ func (s *Snapshots) look(digest string) error {
 }
 
 // unpack unpacks beside the place and moves there what is whole.
-func (s *Snapshots) unpack(ctx context.Context, digest string, fetch func(context.Context) ([]byte, error)) error {
+func (s *Snapshots) unpack(ctx context.Context, digest string, fetch Fetch) error {
 	data, err := fetch(ctx)
 	if err != nil {
 		return err
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		return fmt.Errorf("%w: its archive has another digest", ErrInvalid)
-	}
+	defer data.Close()
 	half := s.path(digest, halfSuffix)
 	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(s.path(digest, "")), os.MkdirAll(filepath.Join(half, treeName), 0o755)); err != nil {
 		return err
 	}
-	if err := fill(half, data, int(s.role.hostUser())); err != nil {
+	sum := sha256.New()
+	err = fill(half, io.TeeReader(data, sum), int(s.role.hostUser()))
+	if err == nil && hex.EncodeToString(sum.Sum(nil)) != digest {
+		err = fmt.Errorf("%w: its archive has another digest", ErrInvalid)
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(half))
 	}
 	if err := os.Rename(half, s.path(digest, "")); err != nil {
@@ -242,7 +246,7 @@ func (s *Snapshots) unpack(ctx context.Context, digest string, fetch func(contex
 }
 
 // fill unpacks an archive into a folder's tree, which becomes the sandbox's user's, and writes its base down.
-func fill(folder string, data []byte, user int) error {
+func fill(folder string, data io.Reader, user int) error {
 	root, err := os.OpenRoot(filepath.Join(folder, treeName))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -23,7 +24,7 @@ import (
 func use(t *testing.T, snapshots *sandbox.Snapshots, data []byte) *sandbox.Snapshot {
 	t.Helper()
 	sum := sha256.Sum256(data)
-	s, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { return data, nil })
+	s, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { return sandbox.Bytes(data).Open() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +113,8 @@ func TestOverlayLikeCopy(t *testing.T) {
 			output(t, copied, script)
 			got, want := changes(t, shared), changes(t, copied)
 			if !bytes.Equal(got, want) {
-				gotIn, _ := sandbox.Contents(got)
-				wantIn, _ := sandbox.Contents(want)
+				gotIn, _ := sandbox.Contents(sandbox.Bytes(got))
+				wantIn, _ := sandbox.Contents(sandbox.Bytes(want))
 				t.Fatalf("seed %d: after\n%s\nthe change over the shared snapshot is\n%v\nand that of the copy\n%v", seed, script, gotIn, wantIn)
 			}
 			if !bytes.Equal(got, last) {
@@ -173,7 +174,7 @@ func TestSharedSnapshots(t *testing.T) {
 	unpackedOnce := 0
 	for range 3 {
 		sum := sha256.Sum256(data)
-		again, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { unpackedOnce++; return data, nil })
+		again, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { unpackedOnce++; return sandbox.Bytes(data).Open() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,10 +192,10 @@ func TestSnapshotsInAFolder(t *testing.T) {
 	needOverlay(t)
 	dir := t.TempDir()
 	var fetched atomic.Int64
-	pack := func(name string) (digest string, fetch func(context.Context) ([]byte, error)) {
+	pack := func(name string) (digest string, fetch sandbox.Fetch) {
 		data := sandboxtest.Pack(t, map[string]string{name: strings.Repeat(name, 100_000), "other": "x"})
 		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:]), func(context.Context) ([]byte, error) { fetched.Add(1); return data, nil }
+		return hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { fetched.Add(1); return sandbox.Bytes(data).Open() }
 	}
 	open := func(most int64) *sandbox.Snapshots {
 		s, err := sandbox.OpenSnapshots(dir, sandbox.RoleAgent, most)
@@ -292,7 +293,7 @@ func TestSnapshotsInAFolder(t *testing.T) {
 			again.Release()
 		})
 	}
-	lie := func(context.Context) ([]byte, error) { return fetchB(t.Context()) }
+	lie := func(context.Context) (io.ReadCloser, error) { return fetchB(t.Context()) }
 	if _, err := open(1<<30).Use(t.Context(), strings.Repeat("0", 64), lie); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("an archive of another digest: %v", err)
 	}

@@ -37,7 +37,7 @@ const (
 	DefaultPath        = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// Bounds of archives: entries, contents before compression, bytes of a snapshot, bytes of a change.
+// Bounds of archives: entries, contents before compression, bytes of an archive in memory, bytes of a change in memory.
 const (
 	MaxFiles   = archive.MaxFiles
 	MaxBytes   = archive.MaxBytes
@@ -56,6 +56,8 @@ var (
 	ErrTooLarge = wire.ErrTooLarge
 	// ErrInvalid says that an archive or a request was refused for what it asks.
 	ErrInvalid = wire.ErrInvalid
+	// ErrSource says that an archive cannot be read from where it is. It is not the doing of what runs inside.
+	ErrSource = archive.ErrSource
 	// ErrLink says that a sandbox cannot have a Link, as it has no namespaces.
 	ErrLink = errors.New("only sandboxes with namespaces can run each other's commands")
 	// ErrProxy says that a sandbox cannot have a Proxy, as it has no network of its own.

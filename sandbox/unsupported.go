@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"net"
 )
@@ -36,7 +37,7 @@ type Snapshot struct{}
 func OpenSnapshots(string, Role, int64) (*Snapshots, error) { return nil, nil }
 
 // Use answers ErrUnsupported.
-func (*Snapshots) Use(context.Context, string, func(context.Context) ([]byte, error)) (*Snapshot, error) {
+func (*Snapshots) Use(context.Context, string, Fetch) (*Snapshot, error) {
 	return nil, ErrUnsupported
 }
 
@@ -133,14 +134,25 @@ func (*Sandbox) Env() map[string]string { return nil }
 // Unpack answers ErrUnsupported.
 func (*Sandbox) Unpack(context.Context, string, []byte) error { return ErrUnsupported }
 
+// UnpackFrom answers ErrUnsupported.
+func (*Sandbox) UnpackFrom(context.Context, string, Source) error { return ErrUnsupported }
+
 // SetBase answers ErrUnsupported.
 func (*Sandbox) SetBase(context.Context) error { return ErrUnsupported }
 
 // Changes answers ErrUnsupported.
 func (*Sandbox) Changes(context.Context) ([]byte, error) { return nil, ErrUnsupported }
 
+// ChangesTo answers ErrUnsupported.
+func (*Sandbox) ChangesTo(context.Context, io.Writer) (ChangeFound, error) {
+	return ChangeFound{}, ErrUnsupported
+}
+
 // Apply answers ErrUnsupported.
 func (*Sandbox) Apply(context.Context, []byte) error { return ErrUnsupported }
+
+// ApplyFrom answers ErrUnsupported.
+func (*Sandbox) ApplyFrom(context.Context, Source) error { return ErrUnsupported }
 
 // KillAll answers ErrUnsupported.
 func (*Sandbox) KillAll(context.Context) error { return ErrUnsupported }

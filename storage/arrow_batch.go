@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 const batchKind = "batch"
@@ -70,7 +71,8 @@ func encodeBatch(b *Batch) ([]byte, error) {
 			return nil, fmt.Errorf("%w: more than %d bytes of annotations and reward components", ErrTooLarge, maxArrowJSON)
 		}
 	}
-	return writeArrow(sampleColumns, meta, rows)
+	_, columns := batchForm(b.Teachers)
+	return writeArrow(columns, meta, rows)
 }
 
 func (b *Batch) metadata() (*metadata, error) {
@@ -90,7 +92,8 @@ func (b *Batch) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", batchKind)
-	meta.add("schema_version", BatchSchema)
+	schema, _ := batchForm(b.Teachers)
+	meta.add("schema_version", schema)
 	meta.addText("run_id", b.Run)
 	meta.addText("feed", b.Feed)
 	meta.addInt("step", b.Step)
@@ -105,6 +108,9 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta.addInt("batch_samples", b.Whole.Samples)
 	meta.addInt("batch_sampled_tokens", b.Whole.SampledTokens)
 	meta.addInt("batch_rollouts", b.Whole.Rollouts)
+	if len(b.Teachers) > 0 {
+		meta.add(teachersKey, strings.Join(b.Teachers, ","))
+	}
 	return meta, nil
 }
 
@@ -119,7 +125,12 @@ func DecodeBatch(file []byte) (*Batch, error) {
 }
 
 func decodeBatch(file []byte) (*Batch, error) {
-	b := &Batch{}
+	teachers, err := teachersOf(file)
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{Teachers: teachers}
+	schema, columns := batchForm(teachers)
 	makeRows := func(n int) []sampleRow {
 		rows := make([]sampleRow, n)
 		if n > 0 {
@@ -127,10 +138,13 @@ func decodeBatch(file []byte) (*Batch, error) {
 		}
 		for i := range rows {
 			rows[i].Sample = &b.Samples[i]
+			if len(teachers) > 0 {
+				b.Samples[i].TeacherLogprobs = make([][]float32, len(teachers))
+			}
 		}
 		return rows
 	}
-	meta, rows, err := readArrow(sampleColumns, batchKind, BatchSchema, file, makeRows)
+	meta, rows, err := readArrow(columns, batchKind, schema, file, makeRows)
 	if err != nil {
 		return nil, err
 	}

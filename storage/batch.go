@@ -59,6 +59,8 @@ type Sample struct {
 	Temperature      float32            // that the sampler was asked for
 	Turns            []TurnSpan         // ascending, not overlapping; sampled tokens only
 	Annotations      []Annotation       // JSON array in the file
+	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token.
+	TeacherLogprobs [][]float32
 }
 
 // Batch is what one rank of one training step of one feed reads.
@@ -70,8 +72,10 @@ type Batch struct {
 	// MicroBatches is how many each rank has, the last ones possibly without samples; 0: samples are not packed.
 	MicroBatches int
 	// Whole counts the step's samples over all ranks.
-	Whole   Counts
-	Samples []Sample
+	Whole Counts
+	// Teachers are those whose log-probabilities the samples have; a file of a batch without any has no columns for them.
+	Teachers []string
+	Samples  []Sample
 }
 
 // Counts are what means over a whole step are divided by.

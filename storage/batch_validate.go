@@ -18,7 +18,13 @@ func (b *Batch) validate() error {
 	case own.Samples > b.Whole.Samples || own.SampledTokens > b.Whole.SampledTokens || own.Rollouts > b.Whole.Rollouts || b.Ranks == 1 && own != b.Whole:
 		return fmt.Errorf("%+v in this file of a batch of %+v over %d ranks", own, b.Whole, b.Ranks)
 	}
+	if err := checkTeachers(b.Teachers); err != nil {
+		return err
+	}
 	for i := range b.Samples {
+		if err := b.Samples[i].validateTeachers(b.Teachers); err != nil {
+			return fmt.Errorf("sample %d (rollout %s): %w", i, b.Samples[i].Rollout, err)
+		}
 		if err := b.Samples[i].validate(b.MicroBatches); err != nil {
 			return fmt.Errorf("sample %d (rollout %s): %w", i, b.Samples[i].Rollout, err)
 		}

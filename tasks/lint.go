@@ -162,7 +162,7 @@ func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, erro
 // spec describes the tests of a stage, over the snapshot with changes.
 func (p *prover) spec(stage provedStage, changes []byte) verifier.Spec {
 	spec := p.boxes.Verifier(lintName)
-	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot, changes, stage.tests
+	spec.Snapshot, spec.Changes, spec.Tests = sandbox.Bytes(p.snapshot), sandbox.Bytes(changes), stage.tests
 	spec.Collect, spec.Timeout, spec.Env = stage.Collect, stage.VerifierTimeout, p.boxes.Env(stage.VerifierEnv)
 	return spec
 }

@@ -136,21 +136,37 @@ func loadPointer(ctx context.Context, s storage.Store, policy string) (present p
 
 // FetchManifest reads and checks the manifest of a version; storage.ErrNotFound when it was not published.
 func FetchManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, error) {
-	m, err := fetchManifest(ctx, s, policy, version)
+	m, _, err := ReadManifest(ctx, s, policy, version)
+	return m, err
+}
+
+// ReadManifest is FetchManifest with the bytes that were read, of which the manifest's digest is.
+func ReadManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []byte, error) {
+	m, data, err := readManifest(ctx, s, policy, version)
 	if err != nil {
-		return nil, fmt.Errorf("manifest of policy %s, version %d: %w", policy, version, err)
+		return nil, nil, fmt.Errorf("manifest of policy %s, version %d: %w", policy, version, err)
 	}
-	return m, nil
+	return m, data, nil
 }
 
 func fetchManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, error) {
+	m, _, err := readManifest(ctx, s, policy, version)
+	return m, err
+}
+
+func readManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []byte, error) {
 	if err := checkNames(policy, version); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	data, _, err := s.Load(ctx, ManifestKey(policy, version))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	m, err := decodeManifest(data, policy, version)
+	return m, data, err
+}
+
+func decodeManifest(data []byte, policy string, version int64) (*Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, corrupt("%w", err)

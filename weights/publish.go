@@ -65,21 +65,23 @@ func publishContents(ctx context.Context, s storage.Store, policy string, versio
 			return nil, fmt.Errorf("file %s: %w", c.Name, err)
 		}
 	}
-	return publish(ctx, s, policy, version, files)
+	return publish(ctx, s, policy, version, files, nil)
 }
 
 // PublishFrom is Publish of files that lie in the store already, of any size: it reads each once, in pieces, for its digest and structure. The
 // manifest names those that lie at their FileKey where they are; others are copied there. An error that is in a file is a *FileError. What was
 // copied by then is no part of any version, and garbage.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
-	published, err := publishFrom(ctx, s, policy, version, files)
+//
+// made, which may be nil, becomes the version's delta if its base is the version that is current.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
+	published, err := publishFrom(ctx, s, policy, version, files, made)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
 	}
 	return published, nil
 }
 
-func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
 	if err := checkFileNames(policy, version, files); err != nil {
 		return nil, err
 	}
@@ -91,18 +93,22 @@ func publishFrom(ctx context.Context, s storage.Store, policy string, version in
 		}
 		admitted[i] = File{Name: file.Name, Ref: ref}
 	}
-	return publish(ctx, s, policy, version, admitted)
+	return publish(ctx, s, policy, version, admitted, made)
 }
 
 // publish makes a version of verified files visible.
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File) (*Published, error) {
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1, Files: files}
-	ref, err := putManifest(ctx, s, m)
+	data, err := m.encode()
+	if err != nil {
+		return nil, err
+	}
+	ref, err := putManifest(ctx, s, policy, version, data)
 	if err != nil {
 		return nil, err
 	}
 	published := &Published{Manifest: m, Ref: ref}
-	published.Delta, published.NoDelta = addDelta(ctx, s, m) // before anybody learns of the version
+	published.Delta, published.NoDelta = addDelta(ctx, s, m, made) // before anybody learns of the version
 	if published.Current, err = advance(ctx, s, policy, pointer{Version: version, Manifest: ref}); err != nil {
 		return nil, fmt.Errorf("move the pointer: %w", err)
 	}
@@ -176,16 +182,27 @@ func checkStructure(name string, r io.ReaderAt, size int64) error {
 // maxPublishedHeader bounds the headers of what is published, in bytes: parsing one takes several times its size.
 const maxPublishedHeader = 16 << 20
 
-func putManifest(ctx context.Context, s storage.Store, m *Manifest) (storage.Ref, error) {
-	data, err := m.encode()
-	if err != nil {
-		return storage.Ref{}, err
+// Reveal makes a version visible whose files have been copied into a store: by its manifest, byte for byte as it was published elsewhere, and then by the
+// pointer, which moves forward only. It gives the version that is current then. storage.ErrExists where the version has another manifest.
+func Reveal(ctx context.Context, s storage.Store, policy string, version int64, manifest []byte) (current int64, err error) {
+	if _, err = decodeManifest(manifest, policy, version); err == nil {
+		var ref storage.Ref
+		if ref, err = putManifest(ctx, s, policy, version, manifest); err == nil {
+			current, err = advance(ctx, s, policy, pointer{Version: version, Manifest: ref})
+		}
 	}
-	ref := storage.Ref{Key: ManifestKey(m.Policy, m.Version), SHA256: storage.Digest(data), Size: int64(len(data))}
+	if err != nil {
+		return 0, fmt.Errorf("reveal policy %s, version %d: %w", policy, version, err)
+	}
+	return current, nil
+}
+
+func putManifest(ctx context.Context, s storage.Store, policy string, version int64, data []byte) (storage.Ref, error) {
+	ref := storage.Ref{Key: ManifestKey(policy, version), SHA256: storage.Digest(data), Size: int64(len(data))}
 	if len(data) > storage.MaxPointer {
 		return storage.Ref{}, fmt.Errorf("manifest: %w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), storage.MaxPointer)
 	}
-	err = s.PutIfAbsent(ctx, ref.Key, data)
+	err := s.PutIfAbsent(ctx, ref.Key, data)
 	if !errors.Is(err, storage.ErrExists) {
 		return ref, err
 	}

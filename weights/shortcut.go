@@ -74,7 +74,7 @@ func fetchDelta(ctx context.Context, s storage.Store, policy string, version int
 }
 
 // addDelta gives a version whose manifest is written the delta from the version that is current; nil where none is worth it.
-func addDelta(ctx context.Context, s storage.Store, next *Manifest) (*Delta, error) {
+func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *Made) (*Delta, error) {
 	if changedBytes(next, nil) < minDelta {
 		return nil, nil
 	}
@@ -99,7 +99,12 @@ func addDelta(ctx context.Context, s storage.Store, next *Manifest) (*Delta, err
 		return nil, nil
 	}
 	d := &Delta{Base: base.Version, BaseManifest: present.Manifest.SHA256}
-	if d.Ref, err = putDelta(ctx, s, base, next, maxDelta(changed)); err != nil || d.Size == 0 {
+	if made != nil && made.Base == base.Version && made.Size <= maxDelta(changed) {
+		d.Ref, err = made.copy(ctx, s, next)
+	} else {
+		d.Ref, err = putDelta(ctx, s, base, next, maxDelta(changed))
+	}
+	if err != nil || d.Size == 0 {
 		return nil, err
 	}
 	data, err := json.Marshal(d)

@@ -17,7 +17,7 @@ import (
 const everyTurn = 5
 
 // leastRequests are sent again of short rollouts, too: of a few the time says little.
-const leastRequests = 400
+const leastRequests = 2000
 
 // requests takes the processor time of conversations' requests alone: encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
 // caches and the garbage collector take depends on it. The values are milliseconds for a turn, by tenths of the rollout.
@@ -26,7 +26,10 @@ func requests(ctx context.Context, s *server, url string, turns, rollouts int) (
 	if err := json.Unmarshal(s.longest, &last); err != nil {
 		return byTenth, err
 	}
-	asked := askedAgain(last, turns)
+	asked, err := askedAgain(last, turns)
+	if err != nil {
+		return byTenth, err
+	}
 	client := inference.Client{HTTP: http.DefaultClient}
 	again := max(1, leastRequests*everyTurn/turns/rollouts)
 	for i, tenth := range asked {
@@ -52,9 +55,11 @@ func requests(ctx context.Context, s *server, url string, turns, rollouts int) (
 	return byTenth, nil
 }
 
-// askedAgain are the requests of a conversation that are sent again, by tenths; last is its last one. A tenth has one at least.
-func askedAgain(last inference.Request, turns int) (byTenth [parts][]inference.Request) {
+// askedAgain are the requests of a conversation that are sent again, by tenths; last is its last one. A tenth has one at least. Their messages are written beforehand: to write them is not
+// the protocol's cost, but that of the program.
+func askedAgain(last inference.Request, turns int) (byTenth [parts][]inference.Request, err error) {
 	begins := 0 // messages before the turn's answer
+	var written inference.Written
 	for turn := range turns {
 		for begins < len(last.Messages) && last.Messages[begins].Role != "assistant" {
 			begins++
@@ -62,11 +67,17 @@ func askedAgain(last inference.Request, turns int) (byTenth [parts][]inference.R
 		if tenth := turn * parts / turns; turn%everyTurn == 0 || len(byTenth[tenth]) == 0 {
 			request := last
 			request.Messages = last.Messages[:begins]
+			written.JSON, err = inference.AppendMessages(written.JSON, request.Messages[written.Messages:])
+			if err != nil {
+				return byTenth, err
+			}
+			written.Messages = begins
+			request.Written = written
 			byTenth[tenth] = append(byTenth[tenth], request)
 		}
 		begins++
 	}
-	return byTenth
+	return byTenth, nil
 }
 
 // processorTime is what this process has used, the server in it included.

@@ -2,7 +2,8 @@
 //
 // The services are the real ones, on an embedded log, a store and sandboxes of this machine. The inference server is scripted and in this process: it answers at once,
 // with token ids and log-probabilities. A request has the whole conversation in it, and its answer the ids of the whole prompt, so the cost of carrying these must grow. It is
-// measured apart: behind the run the same client sends the same requests to the same server, and no more, and what that takes is subtracted.
+// measured apart: behind the run the same client sends the same requests to the same server, and no more, and what that takes is subtracted. Their messages are written before
+// that: to write them, and to look at the ids that come back, is the services' own work.
 package long
 
 import (
@@ -57,11 +58,14 @@ type Result struct {
 	CPUs    int      `json:"cpus"`
 	Lengths []Length `json:"by_length"`
 	// CPURatio is Own of a turn in the last tenth of the longest rollouts to Own of a turn of the shortest; BytesRatio is the same of the bytes on the log.
-	CPURatio   float64 `json:"cpu_ratio"`
-	BytesRatio float64 `json:"bytes_ratio"`
-	// CPURatio1000 is CPURatio where the lengths are those of its name.
-	CPURatio1000 float64 `json:"cpu_ratio_1000_to_100,omitempty"`
-	LogPerToken  float64 `json:"log_bytes_per_sampled_token"` // of the longest
+	CPURatio float64 `json:"cpu_ratio"`
+	// CPURatioMean is Own of a mean turn of the longest to that of a mean turn of the shortest.
+	CPURatioMean float64 `json:"cpu_ratio_mean"`
+	BytesRatio   float64 `json:"bytes_ratio"`
+	// CPURatio1000 and CPURatioMean1000 are the same where the lengths are those of their names.
+	CPURatio1000     float64 `json:"cpu_ratio_1000_to_100,omitempty"`
+	CPURatioMean1000 float64 `json:"cpu_ratio_mean_1000_to_100,omitempty"`
+	LogPerToken      float64 `json:"log_bytes_per_sampled_token"` // of the longest
 	// RSS is the largest resident memory of the process, with log, services and scripted server in it, and HeapRatio the live memory behind the longest rollouts to that
 	// behind the shortest.
 	RSS       float64 `json:"rss_mib"`
@@ -118,10 +122,10 @@ func Run(ctx context.Context, o Options, line, now func(string)) (r Result, err 
 		return r, err
 	}
 	short, long := r.Lengths[0], r.Lengths[len(r.Lengths)-1]
-	r.CPURatio = long.Parts[parts-1] / short.Own
+	r.CPURatio, r.CPURatioMean = long.Parts[parts-1]/short.Own, long.Own/short.Own
 	r.BytesRatio = long.ByteParts[parts-1] / short.Bytes
 	if short.Turns == 100 && long.Turns == 1000 {
-		r.CPURatio1000 = r.CPURatio
+		r.CPURatio1000, r.CPURatioMean1000 = r.CPURatio, r.CPURatioMean
 	}
 	r.LogPerToken, r.HeapRatio = long.LogPerToken, long.Heap/short.Heap
 	for _, l := range r.Lengths {

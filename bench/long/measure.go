@@ -56,7 +56,7 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 	m := &meter{want: turns * o.Rollouts, progress: func(asked int) {
 		now(fmt.Sprintf("rollouts of %d turns: %d of %d turns", turns, asked, turns*o.Rollouts))
 	}}
-	p.server.begin(turns, m.turn)
+	p.server.begin(turns, o.Rollouts, m.turn)
 	cfg, err := p.config(ctx, o, turns)
 	if err != nil {
 		return l, err
@@ -86,7 +86,7 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 	if err := p.bytes(ctx, run, o.Rollouts, &l); err != nil {
 		return l, err
 	}
-	p.server.begin(turns, func(int) {})
+	p.server.begin(turns, 0, func(int) {})
 	l.Heap = heap()
 	l.RSS, err = resident()
 	return l, err

@@ -2,6 +2,7 @@ package long
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -31,6 +32,8 @@ type server struct {
 	next    int
 	open    map[int]*conversation
 	longest []byte // the last request of the longest conversation
+	ending  int    // rollouts that have not asked for their last turn
+	ended   chan struct{}
 }
 
 // conversation is what the server keeps of one: the ids so far as JSON, and how many there were at each prompt. What is sampled follows from its number and the turn's.
@@ -43,9 +46,10 @@ type conversation struct {
 type mark struct{ bytes, count int }
 
 // begin makes a server ready for rollouts of a number of turns; asked is told of each turn.
-func (s *server) begin(turns int, asked func(turn int)) {
+func (s *server) begin(turns, rollouts int, asked func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ending, s.ended = rollouts, make(chan struct{})
 	s.turns, s.asked, s.open, s.longest = turns, asked, map[int]*conversation{}, nil
 }
 
@@ -61,8 +65,27 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	turn := bytes.Count(body, []byte(`"role":"assistant"`))
+	s.end(r.Context(), turn)
 	w.Write(s.answer(body, turn))
 	s.asked(turn)
+}
+
+// end keeps last turns back until all rollouts have asked for theirs: what the end of one takes is no cost of the others' turns.
+func (s *server) end(ctx context.Context, turn int) {
+	s.mu.Lock()
+	if turn < s.turns-1 || s.ending == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.ending--; s.ending == 0 {
+		close(s.ended)
+	}
+	ended := s.ended
+	s.mu.Unlock()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }
 
 // marker is in the first answer of a conversation, and so in each later request.

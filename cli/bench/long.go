@@ -21,10 +21,12 @@ server in this process. It measures the processor time and the bytes on the log 
 
 A request holds the whole conversation, and its answer the ids of the whole prompt, so what they cost grows with the rollout. The
 benchmark sends the same requests again with the same client, and subtracts the processor time of client and server: the rest is
-that of services, log and store. Processes in the sandboxes are not counted.
+that of services, log and store. The services' own work is also to write the messages of a request, and to compare the ids of a prompt
+with what was sampled. Processes in the sandboxes are not counted.
 
 cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones, and bytes_ratio does the same for
-bytes. With --lengths 100,1000 or more between them the first is cpu_ratio_1000_to_100, too. The benchmark removes everything that it created, and touches no plane.`,
+bytes. cpu_ratio_mean compares the mean turns of both. With --lengths 100,1000 or more between them the first are cpu_ratio_1000_to_100 and
+cpu_ratio_mean_1000_to_100, too. The benchmark removes everything that it created, and touches no plane.`,
 		Example: "  rondo bench long\n  rondo bench long --lengths 100,1000 --rollouts 4 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

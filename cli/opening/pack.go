@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/demo/packs"
@@ -75,13 +76,21 @@ func packStages(ctx context.Context, store storage.Store, t *tasks.Task, spec *r
 	return nil
 }
 
-// packTree stores a tree as an archive.
-func packTree(ctx context.Context, store storage.Store, tree fs.FS) (storage.Ref, error) {
-	data, err := sandbox.Pack(tree)
+// packTree stores a tree as an archive, by way of a file: the tree may be larger than the memory.
+func packTree(ctx context.Context, store storage.Store, tree fs.FS) (ref storage.Ref, err error) {
+	file, err := os.CreateTemp("", "rondo-pack-*")
 	if err != nil {
-		return storage.Ref{}, err
+		return ref, err
 	}
-	return storage.PutBlob(ctx, store, data)
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	if err := sandbox.PackTo(file, tree); err != nil {
+		return ref, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return ref, err
+	}
+	return storage.PutBlobFrom(ctx, store, file, info.Size())
 }
 
 // WithTests gives a run's tasks the tests of the pack in a folder, as replay.WithTests does.

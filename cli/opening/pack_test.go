@@ -52,7 +52,7 @@ func TestPackStepFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := sandbox.Contents(data)
+		found, err := sandbox.Contents(sandbox.Bytes(data))
 		if names := slices.Sorted(maps.Keys(found)); err != nil || !slices.Equal(names, c.want) {
 			t.Errorf("%q, want %q; %v", names, c.want, err)
 		}

@@ -39,6 +39,7 @@ import (
 	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/scorer"
+	"github.com/rondo-rl/rondo/services/teacher"
 	"github.com/rondo-rl/rondo/services/toolrunner"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/services/weightpublisher"
@@ -170,9 +171,10 @@ var parts = map[string]part{
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys})
 	},
-	policyPart:  servePolicy,
-	TrainerPart: train,
-	gatewayPart: serveGateway,
+	topology.Teacher: func(ctx context.Context, env pipeline.Env, s Settings) error { return teacher.Run(ctx, env, s.keys) },
+	policyPart:       servePolicy,
+	TrainerPart:      train,
+	gatewayPart:      serveGateway,
 }
 
 // checkRunner checks what a tool runner can be told.

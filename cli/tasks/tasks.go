@@ -262,9 +262,11 @@ func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s service.Settings) 
 		return verifier.Outcome{}, err
 	}
 	spec := boxes.Verifier(t.Name)
-	if spec.Snapshot, err = sandbox.Pack(tree); err != nil {
+	snapshot, err := sandbox.Pack(tree)
+	if err != nil {
 		return verifier.Outcome{}, err
 	}
+	spec.Snapshot = sandbox.Bytes(snapshot)
 	if spec.Tests, err = sandbox.Pack(t.Tests); err != nil {
 		return verifier.Outcome{}, err
 	}

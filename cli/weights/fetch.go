@@ -22,9 +22,13 @@ type fetchOptions struct {
 	to, base string
 	version  int64
 	follow   bool
+	canary   bool
 	keep     int
+	from     []string
+	wait     time.Duration
 
 	kind, exec     string
+	adapters       int
 	urls, replicas []string
 }
 
@@ -36,11 +40,17 @@ func newFetch(g *app.Global) *cobra.Command {
 every file has been read and its digest verified: until then the folder shows the version before. A fetch that was interrupted goes on where
 it was. Files that a version in the folder has already are not read again. One process at a time fetches into a folder.
 
-With --follow it goes on with each version that is published, without those that were replaced by a newer one meanwhile. It goes on through every
+With --follow it goes on with each version that is published, without those that were replaced by a newer one meanwhile. Where a version is promoted
+(` + "`rondo weights promote`" + `) it stays at that, or with --canary at the one that a share of the rollouts gets. It goes on through every
 failure of the network until it is interrupted. All but the --keep newest versions are removed, and none that a server serves or loads.
+
+With --from, files and deltas are read from the first of these stores that has them, and from the origin where none has: name the nearest mirror first. With
+--follow, what all of them lack is waited for up to --wait. A manifest is read from the origin, so a mirror cannot give other bytes than were published.
 
 With --engine, servers load each version, and the runs are told (weights.activated) when the server itself says that it serves it:
   vllm     vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1
+  vllm-lora  each version is an adapter of vLLM's model, under the name POLICY@VERSION, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Of the policy's adapters --adapters
+             stay loaded; one that requests hold is not unloaded
   sglang   SGLang
   command  any other: --exec PROGRAM runs with RONDO_POLICY, RONDO_VERSION and RONDO_WEIGHTS (the version's folder) in its environment, without a shell,
            and ends with 0 when the server has the version; with --engine-url, /health of the server must answer 200 then
@@ -48,7 +58,9 @@ A server that was started again is brought to the version at once. Turns go only
 the server as run files do: by its URL, which is --engine-url with /v1 unless you set it. ` + service.EndpointKey + ` is sent to the servers.`,
 		Example: `  rondo weights fetch my-model --to /models/my-model
   rondo weights fetch my-model --to /models/my-model --version 12
+  rondo weights fetch my-model --to /models/my-model --follow --from 's3://rondo-london?region=eu-west-2'
   rondo weights fetch my-model --to /models/my-model --follow --engine vllm --engine-url http://127.0.0.1:8000 --replica http://10.0.0.7:8000/v1
+  rondo weights fetch my-tenant --to /models/my-tenant --follow --engine vllm-lora --engine-url http://127.0.0.1:8000 --replica http://10.0.0.7:8000/v1
   rondo weights fetch my-model --to /models/my-model --follow --engine command --exec /usr/local/bin/restart-llama --engine-url http://127.0.0.1:8080`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -65,6 +77,15 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 				return err
 			}
 			defer folder.Close()
+			near, closeNear, err := openNear(cmd.Context(), o.from)
+			if err != nil {
+				return err
+			}
+			defer closeNear()
+			if !o.follow {
+				o.wait = 0
+			}
+			folder.From(o.wait, near...)
 			s := &sidecar{fetchOptions: o, policy: args[0], plane: p, folder: folder, show: app.NewProgress(g), json: g.JSON, out: cmd.OutOrStdout()}
 			if err := s.attach(os.Getenv(service.EndpointKey)); err != nil {
 				return err
@@ -81,8 +102,12 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 	f.StringVar(&o.base, "base", "", "folder of the model: its config and tokenizer are copied into versions that have none")
 	f.Int64Var(&o.version, "version", 0, "this version instead of the current one")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
+	f.BoolVar(&o.canary, "canary", false, "with --follow, go to the version that a share of the rollouts gets, where there is one")
 	f.IntVar(&o.keep, "keep", 2, "versions that stay in the folder")
-	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, sglang or command")
+	f.StringSliceVar(&o.from, "from", nil, "stores that mirror the versions, the nearest first")
+	f.DurationVar(&o.wait, "wait", time.Minute, "with --follow, how long to wait for what the stores of --from lack")
+	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, vllm-lora, sglang or command")
+	f.IntVar(&o.adapters, "adapters", 2, "adapters of the policy that stay loaded in a vllm-lora server")
 	f.StringSliceVar(&o.urls, "engine-url", nil, "address of a server; may be repeated")
 	f.StringSliceVar(&o.replicas, "replica", nil, "how run files name the server, once for each --engine-url")
 	f.StringVar(&o.exec, "exec", "", "program that brings a server to a version, with arguments that have no spaces")
@@ -100,12 +125,18 @@ func (o *fetchOptions) check() error {
 		return fmt.Errorf("--version %d: must be positive", o.version)
 	case o.follow && o.version > 0:
 		return errors.New("--follow goes to the newest version: leave out --version")
+	case o.canary && !o.follow:
+		return errors.New("--canary needs --follow")
+	case o.wait < 0:
+		return fmt.Errorf("--wait %s: must not be negative", o.wait)
 	case o.kind == "" && (len(o.urls) > 0 || o.exec != "" || len(o.replicas) > 0):
 		return errors.New("--engine-url, --exec and --replica need --engine")
 	case o.kind != "" && o.kind != kindCommand && len(o.urls) == 0:
 		return fmt.Errorf("--engine %s needs --engine-url", o.kind)
 	case (o.kind == kindCommand) != (o.exec != ""):
 		return errors.New("--exec and --engine command need each other")
+	case o.adapters < 2:
+		return fmt.Errorf("--adapters %d: must be at least 2, since requests in flight hold the one before", o.adapters)
 	case o.kind == kindCommand && len(o.urls) > 1:
 		return errors.New("--engine command has one server: give others a side-car and a folder of their own")
 	case len(o.replicas) > 0 && len(o.replicas) != max(1, len(o.urls)):

@@ -17,8 +17,11 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/open"
 	"github.com/rondo-rl/rondo/weights"
 	"github.com/rondo-rl/rondo/weights/diff"
+	"github.com/rondo-rl/rondo/weights/fetch"
+	"github.com/rondo-rl/rondo/weights/mirror"
 )
 
 // listed is a version as `rondo weights list` shows it.
@@ -26,6 +29,7 @@ type listed struct {
 	Policy    string         `json:"policy"`
 	Version   int64          `json:"version"`
 	Current   bool           `json:"current"`
+	Share     float64        `json:"share,omitempty"` // of the rollouts that it gets, where versions are promoted by hand
 	Format    string         `json:"format"`
 	Base      int64          `json:"base"`
 	Bytes     int64          `json:"bytes"`
@@ -81,6 +85,7 @@ func newList(g *app.Global) *cobra.Command {
 				if v.Current {
 					number += " (current)"
 				}
+				number += promotion(v.Share)
 				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), strings.Join(v.Replicas, " "))
 			}
 			return t.Flush()
@@ -105,12 +110,16 @@ func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (a
 	if err != nil {
 		return nil, err
 	}
+	promoted, err := fetch.Promoted(ctx, p.Log, policy)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range stored[max(0, len(stored)-last):] {
 		v, err := describe(ctx, p.Store, policy, s)
 		if err != nil {
 			return nil, err
 		}
-		v.Current, v.Files = s.Version == newest, nil
+		v.Current, v.Files, v.Share = s.Version == newest, nil, promoted.ShareOf(s.Version)
 		for _, r := range replicas {
 			if r.Version == s.Version && !r.Lost {
 				v.Replicas = append(v.Replicas, r.Replica)
@@ -172,14 +181,16 @@ func replicasOf(ctx context.Context, log *eventlog.Log, policy string, newest in
 // shown is what `rondo weights show` answers.
 type shown struct {
 	listed
-	Servers []replica `json:"servers"`
+	Servers []replica   `json:"servers"`
+	Mirror  *mirror.Lag `json:"mirror,omitempty"`
 }
 
 func newShow(g *app.Global) *cobra.Command {
 	var version int64
+	var mirrored string
 	cmd := &cobra.Command{
 		Use: "show POLICY", Short: "Show a version's files, and how far replicas are behind", Args: cobra.ExactArgs(1),
-		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json",
+		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json\n  rondo weights show my-model --mirror 's3://rondo-london?region=eu-west-2'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -202,8 +213,18 @@ func newShow(g *app.Global) *cobra.Command {
 				return err
 			}
 			r.Current = version == newest
+			promoted, err := fetch.Promoted(cmd.Context(), p.Log, args[0])
+			if err != nil {
+				return err
+			}
+			r.Share = promoted.ShareOf(version)
 			if r.Servers, err = replicasOf(cmd.Context(), p.Log, args[0], newest); err != nil {
 				return err
+			}
+			if mirrored != "" {
+				if r.Mirror, err = lagAt(cmd.Context(), p.Store, mirrored, args[0]); err != nil {
+					return err
+				}
 			}
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), r)
@@ -212,12 +233,14 @@ func newShow(g *app.Global) *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&version, "version", 0, "this version instead of the current one")
+	cmd.Flags().StringVar(&mirrored, "mirror", "", "a store that mirrors the versions: show how far it is behind")
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd
 }
 
 func printShown(w io.Writer, r shown, newest int64) error {
-	fmt.Fprintf(w, "policy %s, version %d (%s, %d bytes), published %s; the current one is %d\n", r.Policy, r.Version, r.Format, r.Bytes, r.Published.UTC().Format(time.DateTime), newest)
+	fmt.Fprintf(w, "policy %s, version %d%s (%s, %d bytes), published %s; the current one is %d\n",
+		r.Policy, r.Version, promotion(r.Share), r.Format, r.Bytes, r.Published.UTC().Format(time.DateTime), newest)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range r.Files {
 		fmt.Fprintf(t, "  %s\t%d bytes\t%s\n", f.Name, f.Size, f.SHA256)
@@ -232,7 +255,21 @@ func printShown(w io.Writer, r shown, newest int64) error {
 		}
 		fmt.Fprintf(t, "  %s\t%s\tsince %s\n", s.Replica, state, s.At.UTC().Format(time.DateTime))
 	}
+	if r.Mirror != nil {
+		fmt.Fprintf(t, "  mirror\t%s\n", behind(*r.Mirror))
+	}
 	return t.Flush()
+}
+
+// lagAt tells how far the store at a URL is behind.
+func lagAt(ctx context.Context, from storage.Store, url, policy string) (*mirror.Lag, error) {
+	to, err := open.Open(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("--mirror: %w", err)
+	}
+	defer to.Close()
+	lag, err := mirror.LagOf(ctx, from, to, policy, time.Now())
+	return &lag, err
 }
 
 func newDiff(g *app.Global) *cobra.Command {

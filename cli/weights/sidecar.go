@@ -21,11 +21,12 @@ import (
 // Kinds of engines.
 const (
 	kindVLLM    = "vllm"
+	kindLoRA    = "vllm-lora"
 	kindSGLang  = "sglang"
 	kindCommand = "command"
 )
 
-var kinds = []string{kindVLLM, kindSGLang, kindCommand}
+var kinds = []string{kindVLLM, kindLoRA, kindSGLang, kindCommand}
 
 // sidecar fetches versions into a folder, and lets engines load them.
 type sidecar struct {
@@ -44,13 +45,14 @@ type sidecar struct {
 
 // note is a line that says what has happened.
 type note struct {
-	Event   string  `json:"event"` // fetched, whole, activated, lost, unproven, failed, removed
+	Event   string  `json:"event"` // fetched, whole, refused, activated, lost, unproven, failed, removed
 	Policy  string  `json:"policy"`
 	Version int64   `json:"version,omitempty"`
 	Replica string  `json:"replica,omitempty"`
 	Dir     string  `json:"dir,omitempty"`
 	Bytes   int64   `json:"bytes,omitempty"`
 	Read    *int64  `json:"read,omitempty"`   // bytes, from the store
+	Near    int64   `json:"near,omitempty"`   // of them, from the stores of --from
 	Deltas  int     `json:"deltas,omitempty"` // that led to the version
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
@@ -75,7 +77,7 @@ func (s *sidecar) print(n note) {
 		some bool
 	}{
 		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0},
-		{read(n), n.Read != nil}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
+		{read(n), n.Read != nil}, {fmt.Sprintf(", %d of them nearby", n.Near), n.Near > 0}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
 		{": " + n.Error, n.Error != ""}, {fmt.Sprintf(" (again in %.0f s)", n.RetryIn), n.RetryIn > 0},
 	} {
 		if part.some {
@@ -120,6 +122,8 @@ func (s *sidecar) engine(url, key string) (engine.Engine, error) {
 	switch s.kind {
 	case kindVLLM:
 		return engine.NewVLLM(url, key, nil)
+	case kindLoRA:
+		return engine.NewLoRA(url, key, s.policy, s.to, s.adapters, nil)
 	case kindSGLang:
 		return engine.NewSGLang(url, key, nil)
 	case kindCommand:
@@ -141,9 +145,12 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 		if err == nil { // a version that is lost may have been removed
 			digest = have.Digest
 		}
+		said := events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost}
+		if s.kind == kindLoRA {
+			said.Model = engine.AdapterName(s.policy, said.Version)
+		}
 		_, err = plane.Submit(ctx, s.plane, eventlog.Submission{
-			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At),
-			Data: events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost},
+			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At), Data: said,
 		})
 		if err == nil {
 			s.print(n)
@@ -173,7 +180,10 @@ func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, err
 	if v.Whole != "" {
 		s.print(note{Event: "whole", Version: version, Error: v.Whole})
 	}
-	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
+	if v.Refused != "" {
+		s.print(note{Event: "refused", Version: version, Error: v.Refused})
+	}
+	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Near: v.Near, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
 	return v, nil
 }
 
@@ -239,7 +249,7 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 	newest := make(chan int64, 1)
 	working.Go(func() {
-		_ = fetch.Follow(ctx, s.plane.Log, s.policy, func(version int64) {
+		_ = fetch.Follow(ctx, s.plane.Log, s.policy, s.choice(), func(version int64) {
 			select { // only this function fills it: a version that nobody took is replaced
 			case <-newest:
 			default:
@@ -255,7 +265,7 @@ func (s *sidecar) follow(ctx context.Context) {
 		case version = <-newest:
 		}
 		_ = fetch.Again.Keep(ctx, func() (bool, error) {
-			if len(newest) > 0 { // a newer one
+			if len(newest) > 0 { // another one
 				return true, nil
 			}
 			v, err := s.fetch(ctx, version)
@@ -269,6 +279,14 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 }
 
+// choice is the version that the engines are kept at: where one is promoted by hand that one, and else the newest.
+func (s *sidecar) choice() fetch.Choice {
+	if s.canary {
+		return events.WeightsPromoted.Canary
+	}
+	return events.WeightsPromoted.Main
+}
+
 func (s *sidecar) aim(v *fetch.Version) {
 	for _, k := range s.keepers {
 		k.Aim(s.asVersion(v))
@@ -279,7 +297,11 @@ func (s *sidecar) aim(v *fetch.Version) {
 func (s *sidecar) tidy() {
 	var needed []int64
 	for _, k := range s.keepers {
-		needed = append(needed, k.Needs()...)
+		needs, known := k.Needs()
+		if !known {
+			return
+		}
+		needed = append(needed, needs...)
 	}
 	if err := s.folder.Remove(s.keep, needed...); err != nil {
 		s.print(note{Event: "failed", Error: err.Error()})

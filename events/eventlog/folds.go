@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// foldedBytes bounds the rollouts that a Log keeps folded, by the bodies of their links: in memory they are about twice as large.
+	// foldedBytes bounds the rollouts that a Log keeps folded, by the bodies of their links: in memory they are about twice as large, and three times with the notes beside them.
 	foldedBytes = 128 << 20
 	// foldedLink is what a link takes beside its body.
 	foldedLink = 512

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 )
 
 // ErrGap means that a history is not whole, so nobody can say what it refers to.
@@ -194,8 +195,25 @@ func (l *Log) reachBody(ctx context.Context, h nats.Header, body []byte, key fun
 		if err := key(ref.Key); err != nil {
 			return nil, err
 		}
+		if err := l.reachParts(ctx, ref, key); err != nil {
+			return nil, err
+		}
 	}
 	return body, nil
+}
+
+// reachParts tells of the parts of what a reference names. An index that is missing or damaged, as an outsider may name one, names none.
+func (l *Log) reachParts(ctx context.Context, ref storage.Ref, key func(string) error) error {
+	refs, err := parts.References(ctx, l.store, ref)
+	if err != nil && !storage.IsUnusable(err) {
+		return err
+	}
+	for _, part := range refs {
+		if err := key(part.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reachTrajectory tells of the workspaces that an outsider's trajectory file names: no fact does.

@@ -51,9 +51,11 @@ type RunConfig struct {
 	// and nothing paces it but InFlight.
 	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
 	// InFlight bounds the rollouts of an evaluation that are under way at once; 0 is 128.
-	InFlight  int       `json:"in_flight,omitempty" yaml:"in_flight"`
-	GroupSize int       `json:"group_size" yaml:"group_size"`
-	Feeds     []Feed    `json:"feeds,omitempty" yaml:"feeds"`
+	InFlight  int    `json:"in_flight,omitempty" yaml:"in_flight"`
+	GroupSize int    `json:"group_size" yaml:"group_size"`
+	Feeds     []Feed `json:"feeds,omitempty" yaml:"feeds"`
+	// Teachers say how likely they find the tokens of the run's rollouts; feeds name those that they want.
+	Teachers  []Teacher `json:"teachers,omitempty" yaml:"teachers"`
 	Staleness Staleness `json:"staleness" yaml:"staleness"`
 	Advantage Advantage `json:"advantage" yaml:"advantage"`
 	Shaping   Shaping   `json:"shaping,omitzero" yaml:"shaping"`
@@ -299,6 +301,7 @@ func (c *RunConfig) Validate() error {
 	check(len(c.Tasks) > 0 || c.External, "tasks: the run has none")
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
+	errs = append(errs, c.validateTeachers()...)
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.Network.validate()...)

@@ -12,6 +12,8 @@ import (
 const (
 	// FeatureUserTraffic lets users' queries in, and makes outsiders' groups users' sessions; Traffic says whose.
 	FeatureUserTraffic = "user_traffic"
+	// FeatureUserRepositories lets users' queries bring the repository that they are about.
+	FeatureUserRepositories = "user_repositories"
 	// FeatureFeedbackRewards lets users' feedback be the reward of rollouts that have no verifier.
 	FeatureFeedbackRewards = "feedback_rewards"
 	// FeatureRedactSecrets takes secrets out of what tools answer, before the log and the model have it.
@@ -21,7 +23,7 @@ const (
 )
 
 // Features lists all of them.
-var Features = []string{FeatureUserTraffic, FeatureFeedbackRewards, FeatureRedactSecrets, FeatureCodebaseSearch}
+var Features = []string{FeatureUserTraffic, FeatureUserRepositories, FeatureFeedbackRewards, FeatureRedactSecrets, FeatureCodebaseSearch}
 
 // Has reports whether the run has a feature.
 func (c *RunConfig) Has(feature string) bool { return slices.Contains(c.Features, feature) }
@@ -77,6 +79,7 @@ func (c *RunConfig) validateFeatures() (errs []error) {
 		check(slices.Contains(Features, f), "features: %.80q: there are only %v", f, Features)
 		check(!slices.Contains(c.Features[:i], f), "features: %.80q appears twice", f)
 	}
+	check(!c.Has(FeatureUserRepositories) || c.Has(FeatureUserTraffic), "features: %s needs %s", FeatureUserRepositories, FeatureUserTraffic)
 	if c.Has(FeatureUserTraffic) {
 		check(c.Traffic.Rate > 0 && c.Traffic.Rate <= 1, "traffic.rate %g: say which share of the sessions the run takes, above 0 and at most 1", c.Traffic.Rate)
 		check(c.Traffic.Consent == "" || c.Traffic.Consent == ConsentRequired || c.Traffic.Consent == ConsentOptional, "traffic.consent %.80q: must be %s or %s",

@@ -43,7 +43,7 @@ func TestFeatures(t *testing.T) {
 	}{
 		"none":                  {func(c *RunConfig) {}, ""},
 		"all":                   {func(c *RunConfig) { c.Features, c.Traffic = Features, Traffic{Rate: 0.5} }, ""},
-		"an unknown one":        {func(c *RunConfig) { c.Features = []string{"warp"} }, `"warp": there are only [user_traffic feedback_rewards redact_secrets codebase_search]`},
+		"an unknown one":        {func(c *RunConfig) { c.Features = []string{"warp"} }, `"warp": there are only [user_traffic user_repositories feedback_rewards redact_secrets codebase_search]`},
 		"one twice":             {func(c *RunConfig) { c.Features = []string{FeatureFeedbackRewards, FeatureFeedbackRewards} }, "appears twice"},
 		"traffic without it":    {func(c *RunConfig) { c.Traffic.Rate = 1 }, "add user_traffic to its features"},
 		"it without a rate":     {func(c *RunConfig) { c.Features = []string{FeatureUserTraffic} }, "traffic.rate 0"},

@@ -23,6 +23,10 @@ type Feed struct {
 	// Staleness and Filters replace the run's for this feed.
 	Staleness *Staleness `json:"staleness,omitempty" yaml:"staleness"`
 	Filters   *Filters   `json:"filters,omitempty" yaml:"filters"`
+	// Teachers are those of the run whose log-probabilities its batches hold. A rollout without them is not trained on once TeacherWait has passed since its
+	// group was complete; 0 is DefaultTeacherWait.
+	Teachers    []string `json:"teachers,omitempty" yaml:"teachers"`
+	TeacherWait Duration `json:"teacher_wait,omitempty" yaml:"teacher_wait"`
 }
 
 // RankCount is the number of data-parallel ranks, at least 1.

@@ -273,6 +273,7 @@ const (
 	RoleProduct  Role = "product"
 	RoleServer   Role = "inference"
 	RoleOperator Role = "operator"
+	RoleTeacher  Role = "teacher"
 )
 
 // RoleSpec lists the types that an outsider in a role may submit.
@@ -281,7 +282,9 @@ type RoleSpec struct {
 	States []events.Type
 	// Feed and Policy: the facts are about one feed, or one policy, which must be named.
 	Feed, Policy bool
-	Purpose      string
+	// Hears are the types of facts that the server tells it of, beside those of its feed and policy.
+	Hears   []events.Type
+	Purpose string
 }
 
 // Roles is the table of what outsiders can be.
@@ -292,6 +295,7 @@ var Roles = []RoleSpec{
 		events.RolloutScoredType, events.RolloutFailedType, events.RolloutAnnotatedType}, Purpose: "brings rollouts that ran elsewhere"},
 	{Role: RoleProduct, States: []events.Type{events.QuerySubmittedType, events.FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
 	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},
+	{Role: RoleTeacher, States: []events.Type{events.TeacherScoredType}, Hears: []events.Type{events.RolloutScoredType}, Purpose: "says how likely a model of its own finds what was sampled"},
 	{Role: RoleOperator, States: []events.Type{events.RunOpenedType, events.RunPausedType, events.RunResumedType, events.RunClosedType, events.RolloutInvalidatedType,
 		events.RolloutAnnotatedType, events.RolloutForkedType}, Purpose: "opens, pauses and closes its run"},
 }
@@ -338,6 +342,9 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 		if entity != "" {
 			g.publish(events.IntakePrefix + run + "." + t.Kind() + "." + entity + "." + t.Name())
 		}
+	}
+	for _, t := range spec.Hears {
+		g.subscribe(events.SubjectPrefix + o.Run + "." + t.Kind() + ".*." + t.Name())
 	}
 	if o.Feed != "" {
 		g.subscribe(events.SubjectPrefix + o.Run + ".batch." + o.Feed + ".*")

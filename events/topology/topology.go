@@ -79,6 +79,7 @@ const (
 	Generator           = "generator"
 	ToolRunner          = "toolrunner"
 	Scorer              = "scorer"
+	Teacher             = "teacher"
 	AdvantageCalculator = "advantagecalculator"
 	TrainerFeeder       = "trainerfeeder"
 	WeightPublisher     = "weightpublisher"
@@ -134,6 +135,7 @@ var Services = []ServiceSpec{
 		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
 	{Name: Scorer, Emits: []events.Type{events.StepScoredType, events.RolloutScoredType, events.RolloutFailedType, events.RolloutRetriedType},
 		Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
+	{Name: Teacher, Emits: []events.Type{events.TeacherScoredType}, Purpose: "asks the run's teachers how likely they find what was sampled"},
 	// A deciding service pauses a run on which it is stuck: the runtime does that for all of them.
 	{Name: AdvantageCalculator, Deciding: true, Emits: []events.Type{events.GroupCompletedType, events.RunPausedType}, Purpose: "computes advantages when a group is complete"},
 	{Name: TrainerFeeder, Deciding: true, Emits: []events.Type{events.BatchReadyType, events.GroupDroppedType, events.RunPausedType}, Purpose: "composes batches for each feed"},
@@ -189,6 +191,7 @@ var Consumers = []ConsumerSpec{
 	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-steps-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.StepFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "teacher-v1", Service: Teacher, Stream: Streams[0].Name, Type: events.RolloutScoredType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.WeightsSubmittedType, AckWait: 30 * time.Second,
 		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},

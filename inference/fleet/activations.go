@@ -31,12 +31,14 @@ type activations struct {
 	seq       uint64
 	published map[string]int64                // by policy
 	serving   map[string]map[string]activated // by policy and base URL
-	changed   chan struct{}                   // closed by each change
+	promoted  map[string]events.WeightsPromoted
+	changed   chan struct{} // closed by each change
 }
 
 type activated struct {
 	version int64
 	lost    bool
+	model   string // the name of this version alone, "" where the server knows the policy by one name
 }
 
 func newActivations() *activations {
@@ -48,6 +50,7 @@ func newActivations() *activations {
 // forget is done where the log is another one.
 func (a *activations) forget() {
 	a.read, a.seq, a.published, a.serving = false, 0, map[string]int64{}, map[string]map[string]activated{}
+	a.promoted = map[string]events.WeightsPromoted{}
 }
 
 // take notes an event of the catalogue.
@@ -75,7 +78,13 @@ func (a *activations) take(e events.Event) error {
 			of = map[string]activated{}
 			note(a.serving, e.Entity, of, maxPolicies)
 		}
-		note(of, strings.TrimRight(said.Replica, "/"), activated{said.Version, said.Lost}, maxActivated)
+		note(of, strings.TrimRight(said.Replica, "/"), activated{said.Version, said.Lost, said.Model}, maxActivated)
+	case events.WeightsPromotedType:
+		promoted, err := events.Data[events.WeightsPromoted](e)
+		if err != nil {
+			return err
+		}
+		note(a.promoted, e.Entity, promoted, maxPolicies)
 	default:
 		return nil
 	}
@@ -148,31 +157,58 @@ func bound(cfg *runfile.RunConfig) int64 {
 	return most
 }
 
-// within are the targets whose version a run may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
-func (a *activations) within(cfg *runfile.RunConfig, among []target) (may []target, wrong []string, changed <-chan struct{}) {
+// within are the targets whose version a call may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
+func (a *activations) within(c Call, among []target) (may []target, wrong []string, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	cfg := c.Config
 	serving := a.serving[cfg.Policy]
 	known := func(t target) bool { _, ok := serving[t.url]; return ok }
 	if !a.read || !slices.ContainsFunc(among, known) {
 		return among, nil, a.changed
 	}
-	oldest := a.published[cfg.Policy] - bound(cfg)
+	oldest, wanted := a.published[cfg.Policy]-bound(cfg), int64(0)
+	if cfg.PolicyVersion == nil {
+		wanted = a.promoted[cfg.Policy].Of(c.Run, c.Affinity)
+	}
 	for _, t := range among {
 		switch s := serving[t.url]; {
-		case !known(t) && cfg.RequiresVersions():
+		case !known(t) && (cfg.RequiresVersions() || wanted > 0):
 			wrong = append(wrong, t.url+" says nothing of its version")
 		case !known(t):
 			may = append(may, t)
 		case s.lost:
 			wrong = append(wrong, fmt.Sprintf("%s does not serve version %d any more", t.url, s.version))
-		case cfg.PolicyVersion == nil && s.version < oldest:
+		case wanted > 0 && s.version != wanted:
+			wrong = append(wrong, fmt.Sprintf("%s serves version %d, and %d is promoted", t.url, s.version, wanted))
+		case wanted == 0 && cfg.PolicyVersion == nil && s.version < oldest:
 			wrong = append(wrong, fmt.Sprintf("%s serves version %d", t.url, s.version))
 		default:
-			may = append(may, t)
+			may = append(may, t.with(cfg, s))
 		}
 	}
 	return may, wrong, a.changed
+}
+
+// with is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
+func (t target) with(cfg *runfile.RunConfig, s activated) target {
+	if s.model != "" && cfg.PolicyVersion == nil {
+		t.named = &s
+	}
+	return t
+}
+
+// asked is the name of the model that the server is asked for.
+func (t target) asked() string {
+	if t.named != nil {
+		return t.named.model
+	}
+	return t.model
+}
+
+// gone reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
+func (t target) gone(f *inference.Failure) bool {
+	return t.named != nil && f.Status == http.StatusNotFound && strings.Contains(f.Error(), t.named.model)
 }
 
 // lagging is when a call may come again whose servers have to load a version.
@@ -181,7 +217,7 @@ const lagging = time.Second
 // caughtUp are the targets that serve a version which the run may be sampled with. Where none does it waits for one, until c.Until.
 func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target, error) {
 	for {
-		may, wrong, changed := f.activations.within(c.Config, among)
+		may, wrong, changed := f.activations.within(c, among)
 		if len(may) > 0 {
 			return may, nil
 		}
@@ -196,7 +232,7 @@ func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target,
 			slices.Sort(wrong)
 			return nil, &inference.Failure{
 				Class: events.ClassEndpoint, Status: http.StatusTooManyRequests, Throttled: true, After: lagging,
-				Err: fmt.Errorf("no server has a version of %s that is at most %d behind: %s", c.Config.Policy, bound(c.Config), strings.Join(wrong, ", ")),
+				Err: fmt.Errorf("no server has a version of %s that is promoted, or at most %d behind: %s", c.Config.Policy, bound(c.Config), strings.Join(wrong, ", ")),
 			}
 		}
 	}
@@ -213,8 +249,8 @@ func (f *Fleet) enter(ctx context.Context, c Call, targets []target) (target, er
 		if err != nil {
 			return target{}, err
 		}
-		if still, _, _ := f.activations.within(c.Config, []target{at}); len(still) > 0 {
-			return at, nil
+		if still, _, _ := f.activations.within(c, []target{at}); len(still) > 0 {
+			return still[0], nil
 		}
 		f.leave(at)
 	}

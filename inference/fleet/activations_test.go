@@ -80,7 +80,7 @@ func TestVersionsRoute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			may, wrong, _ := f.activations.within(asked.Config, targets)
+			may, wrong, _ := f.activations.within(asked, targets)
 			got := ""
 			for _, host := range []string{"a", "b"} {
 				for _, m := range may {
@@ -163,7 +163,7 @@ func TestManyVersionsAreBounded(t *testing.T) {
 	if n := len(f.activations.published); n != maxPolicies || f.activations.published["p"] != 2 {
 		t.Errorf("%d policies, p at version %d", n, f.activations.published["p"])
 	}
-	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{2, true}) {
+	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{version: 2, lost: true}) {
 		t.Errorf("%d policies, %d servers, a at %+v", n, len(of), of["http://a/v1"])
 	}
 }
@@ -216,11 +216,11 @@ func TestUnreadLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.activations.reach(2)
-	if may, _, _ := f.activations.within(c.Config, targets); len(may) != 1 {
+	if may, _, _ := f.activations.within(c, targets); len(may) != 1 {
 		t.Error("a log that is read half way decides")
 	}
 	f.activations.reach(1)
-	if may, _, _ := f.activations.within(c.Config, targets); len(may) != 0 {
+	if may, _, _ := f.activations.within(c, targets); len(may) != 0 {
 		t.Error("a log that is read decides nothing")
 	}
 }
@@ -255,7 +255,7 @@ func TestVersionsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	may := func() int {
-		may, _, _ := f.activations.within(c.Config, targets)
+		may, _, _ := f.activations.within(c, targets)
 		return len(may)
 	}
 	state(events.WeightsActivatedType, events.WeightsActivated{Version: 3, Replica: "http://a/v1", Lost: true})

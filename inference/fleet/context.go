@@ -65,7 +65,7 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 	}
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
 	defer cancel()
-	tokens, err := client.ContextLimit(ctx, at.url, at.model)
+	tokens, err := client.ContextLimit(ctx, at.url, at.asked())
 	if err != nil {
 		f.opts.Logger.Debug("context length unknown", "endpoint", at.url, "error", err)
 	}
@@ -124,7 +124,7 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 		most = min(most, room)
 	}
 	for try := 0; ; try++ {
-		answer.response, answer.plain, failure = f.request(ctx, client, at, c.Request(at.model, most))
+		answer.response, answer.plain, failure = f.request(ctx, client, at, c.Request(at.asked(), most))
 		if failure == nil {
 			break
 		}

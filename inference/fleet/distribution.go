@@ -64,7 +64,7 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 			}
 			answer.Done() // its few tokens need no budget
 			return answer, nil
-		}, at.model)
+		}, at.asked())
 		if err != nil {
 			return wrong
 		}

@@ -213,7 +213,8 @@ type target struct {
 	model string
 	slots int
 	key   string
-	since int // how many setbacks it had had when the call came in
+	since int        // how many setbacks it had had when the call came in
+	named *activated // the version that the turn asks for by its name; nil where the policy has one name
 }
 
 // targets are the servers of a call in the order in which it wants them.
@@ -262,6 +263,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure == nil && cut.response.Aborted() {
 		failure = &inference.Failure{Class: events.ClassEndpoint, Throttled: true, Aborted: true, After: abortRest, Err: fmt.Errorf("%s aborted the turn", at.url)}
 	}
+	if failure != nil && at.gone(failure) {
+		failure.Throttled, failure.After = true, lagging
+	}
 	f.settle(ctx, at, started, failure)
 	if failure != nil {
 		return nil, failure
@@ -278,6 +282,9 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	}
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
+	}
+	if at.named != nil { // the server's own label is that of its base
+		a.Turn.SetVersions([]events.VersionSpan{{Version: at.named.version}})
 	}
 	a.cutTo(cut)
 	f.rates.take(c, a.Turn.Used())

@@ -32,7 +32,7 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 		}
 		return most, nil
 	}
-	conv := c.Tokens(at.model)
+	conv := c.Tokens(at.asked())
 	conv.Engine = f.engineOf(ctx, client, at)
 	response, err := client.CompleteTokens(ctx, at.url, conv, fit)
 	if err != nil && !errors.As(err, &failure) {

@@ -80,6 +80,8 @@ func ofTests(failed *verifier.Error) string {
 func inside(err error) string {
 	var errno syscall.Errno
 	switch {
+	case errors.Is(err, sandbox.ErrSource): // the store, whatever system call failed there
+		return ""
 	case errors.Is(err, sandbox.ErrOutOfMemory), errors.Is(err, syscall.ENOMEM):
 		return events.ForfeitMemory
 	case errors.Is(err, sandbox.ErrClosed), wornOut(err):

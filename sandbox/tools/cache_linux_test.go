@@ -62,7 +62,7 @@ func (p *player) known(t *testing.T, s *tools.Set, k *kept) *tools.Cache {
 		sum := sha256.Sum256(changes)
 		known.Tree = hex.EncodeToString(sum[:])
 	}
-	entries, err := sandbox.Contents(changes)
+	entries, err := sandbox.Contents(sandbox.Bytes(changes))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 package tools
 
 import (
-	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
 
@@ -50,12 +50,20 @@ func (w *work) watch(ctx context.Context, t *tool, key *Key, run func() (observa
 		return seen, key != nil, err
 	}
 	shell := w.shell()
-	before, unread := w.sb.Changes(ctx)
+	before, unread := w.workspace(ctx)
 	if seen, err = run(); err != nil || unread != nil {
 		return seen, false, err
 	}
-	after, unread := w.sb.Changes(ctx)
-	return seen, unread == nil && bytes.Equal(before, after) && w.shell() == shell, nil
+	after, unread := w.workspace(ctx)
+	return seen, unread == nil && before == after && w.shell() == shell, nil
+}
+
+// workspace is the digest of the workspace's change.
+func (w *work) workspace(ctx context.Context) (sum [sha256.Size]byte, err error) {
+	digest := sha256.New()
+	_, err = w.sb.ChangesTo(ctx, digest)
+	digest.Sum(sum[:0])
+	return sum, err
 }
 
 // remembered notes a call whose answer is known, or can be: the tree is what it was. A command may have changed times all the same.

@@ -30,7 +30,7 @@ func Apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, 
 }
 
 func apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, error) {
-	brought, err := sandbox.Contents(files)
+	brought, err := sandbox.Contents(sandbox.Bytes(files))
 	if err != nil {
 		return nil, layError(stage, err)
 	}
@@ -64,11 +64,11 @@ func open(ctx context.Context, spec Spec) (*sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, &Error{Class: ClassSandbox, Err: err}
 	}
-	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), spec.Snapshot), sb.SetBase(ctx)); err != nil {
+	if err := errors.Join(sb.UnpackFrom(ctx, sb.Workdir(), spec.Snapshot), sb.SetBase(ctx)); err != nil {
 		sb.Close()
 		return nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 	}
-	if err := sb.Apply(ctx, spec.Changes); err != nil {
+	if err := sb.ApplyFrom(ctx, spec.Changes); err != nil {
 		sb.Close()
 		return nil, applyError(err)
 	}

@@ -134,7 +134,7 @@ func (c cheat) score(t *testing.T, commands string) (float64, verifier.Outcome) 
 	s := verifier.Spec{Name: "verify", Protected: c.protected, Env: map[string]string{}}
 	files := map[string]string{"file": "broken\n"}
 	maps.Copy(files, c.files)
-	s.Snapshot = sandboxtest.Pack(t, files)
+	s.Snapshot = sandbox.Bytes(sandboxtest.Pack(t, files))
 	s.Tests = sandboxtest.Pack(t, map[string]string{
 		"test.sh": c.test, "expected/file": "fixed\n",
 		"m_test.gotest": "package m\n\nimport \"testing\"\n\nfunc TestAnswer(t *testing.T) {\n\tif Answer() != 42 {\n\t\tt.Fatal()\n\t}\n}\n",
@@ -143,14 +143,16 @@ func (c cheat) score(t *testing.T, commands string) (float64, verifier.Outcome) 
 		s.Mounts, s.Env = goToolchain(t)
 	}
 	agent := sandboxtest.New(t, sandbox.Spec{})
-	if err := errors.Join(agent.Unpack(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context())); err != nil {
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", commands}}); err != nil || result.ExitCode != 0 {
 		t.Fatalf("the agent's commands: %+v, %v", result, err)
 	}
 	var err error
-	if s.Changes, err = agent.Changes(t.Context()); err != nil {
+	changes, err := agent.Changes(t.Context())
+	s.Changes = sandbox.Bytes(changes)
+	if err != nil {
 		t.Fatal(err)
 	}
 	outcome, err := verifier.Run(t.Context(), s)

@@ -22,7 +22,7 @@ const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else 
 // collect runs a task's hooks over the agent's final workspace, in a sandbox of their own in which there are no tests, and answers the
 // workspace's change after them with what they wrote. A hook that fails is told there, and stops nothing: what it should have
 // made is missing, and the tests judge that.
-func collect(ctx context.Context, spec Spec) (changes, log []byte, err error) {
+func collect(ctx context.Context, spec Spec) (changes sandbox.Source, log []byte, err error) {
 	sb, err := open(ctx, spec)
 	if err != nil {
 		return nil, nil, err
@@ -38,9 +38,9 @@ func collect(ctx context.Context, spec Spec) (changes, log []byte, err error) {
 		}
 		fmt.Fprintf(&said, "collect hook %d: exit %d\n%s%s", i+1, result.ExitCode, result.Stdout, result.Stderr)
 	}
-	changes, err = sb.Changes(ctx)
+	left, err := sb.Changes(ctx) // at most sandbox.MaxChange
 	if err != nil {
 		return nil, nil, applyError(err)
 	}
-	return changes, said.Bytes(), nil
+	return sandbox.Bytes(left), said.Bytes(), nil
 }

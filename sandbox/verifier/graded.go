@@ -23,7 +23,7 @@ const gradedOutput = 8 << 20
 
 // gradingOf reads the grading among a task's tests; nil when there is none.
 func gradingOf(tests []byte) (*grade.Grading, error) {
-	tree, err := sandbox.Tree(grade.MaxFile, tests, nil)
+	tree, err := sandbox.Tree(grade.MaxFile, sandbox.Bytes(tests), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ var reporters embed.FS
 const reportersFolder = "/verifier"
 
 // packReporters packs them with the list of the files that a change leaves in the workspace: what a test of the task is, is not of these.
-func packReporters(change []byte, workdir string) ([]byte, error) {
+func packReporters(change sandbox.Source, workdir string) ([]byte, error) {
 	entries, err := sandbox.Contents(change)
 	if err != nil {
 		return nil, err

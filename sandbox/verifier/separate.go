@@ -128,11 +128,11 @@ func (p pair) fill(ctx context.Context, spec Spec) (said []byte, filtered sandbo
 		return nil, filtered, applyError(err)
 	}
 	if spec.From == nil {
-		if err := p.underTest.Unpack(ctx, p.underTest.Workdir(), spec.Snapshot); err != nil {
+		if err := p.underTest.UnpackFrom(ctx, p.underTest.Workdir(), spec.Snapshot); err != nil {
 			return nil, filtered, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 		}
 	}
-	if err := p.underTest.Apply(ctx, filtered.Change); err != nil {
+	if err := p.underTest.ApplyFrom(ctx, filtered.Change); err != nil {
 		return nil, filtered, applyError(err)
 	}
 	return said, filtered, nil

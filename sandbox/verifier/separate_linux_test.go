@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -13,7 +14,7 @@ func separateSpec(t *testing.T, test string, workspace map[string]string) verifi
 	t.Helper()
 	sandboxtest.Require(t)
 	return verifier.Spec{
-		Name: "separate", Separate: true, Snapshot: sandboxtest.Pack(t, workspace),
+		Name: "separate", Separate: true, Snapshot: sandbox.Bytes(sandboxtest.Pack(t, workspace)),
 		Tests: sandboxtest.Pack(t, map[string]string{"test.sh": test, "answer": "42\n"}),
 	}
 }

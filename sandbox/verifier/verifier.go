@@ -30,9 +30,9 @@ type Spec struct {
 	Name          string
 	Workdir       string
 	Root          string // as in sandbox.Spec
-	Snapshot      []byte
+	Snapshot      sandbox.Source
 	From          *sandbox.Snapshot // Snapshot made ready for sandboxes of sandbox.RoleVerifier; nil unpacks it
-	Changes       []byte
+	Changes       sandbox.Source
 	Tests         []byte
 	Protected     []string
 	Collect       []Hook
@@ -165,11 +165,11 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	defer sb.Close()
 	if spec.From == nil {
-		if err := sb.Unpack(ctx, sb.Workdir(), spec.Snapshot); err != nil {
+		if err := sb.UnpackFrom(ctx, sb.Workdir(), spec.Snapshot); err != nil {
 			return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("lay out the snapshot: %w", err)}
 		}
 	}
-	if err := sb.Apply(ctx, filtered.Change); err != nil {
+	if err := sb.ApplyFrom(ctx, filtered.Change); err != nil {
 		return Outcome{}, applyError(err)
 	}
 	run := script
@@ -200,7 +200,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 
 // filter leaves of the changes what the tests may meet.
 func filter(spec Spec) (sandbox.Filtered, error) {
-	if len(spec.Changes) == 0 {
+	if spec.Changes == nil {
 		return sandbox.Filtered{}, nil
 	}
 	return sandbox.Filter(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), Protects(spec.Protected))
@@ -208,7 +208,7 @@ func filter(spec Spec) (sandbox.Filtered, error) {
 
 func applyError(err error) error {
 	class := ClassApply
-	if errors.Is(err, sandbox.ErrClosed) {
+	if errors.Is(err, sandbox.ErrClosed) || errors.Is(err, sandbox.ErrSource) {
 		class = ClassSandbox
 	}
 	return &Error{Class: class, Err: fmt.Errorf("apply the changes: %w", err)}

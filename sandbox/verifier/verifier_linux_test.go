@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
+	"testing/iotest"
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -34,7 +37,7 @@ func scoreWhereNamespacesAreRefused() {
 		panic(err)
 	}
 	for _, insecure := range []bool{false, true} {
-		outcome, err := verifier.Run(context.Background(), verifier.Spec{Name: "inner", Snapshot: snapshot, Tests: tests, AllowInsecure: insecure})
+		outcome, err := verifier.Run(context.Background(), verifier.Spec{Name: "inner", Snapshot: sandbox.Bytes(snapshot), Tests: tests, AllowInsecure: insecure})
 		fmt.Printf("%v %q %v\n", outcome.Reward, outcome.Log, err)
 	}
 }
@@ -61,7 +64,7 @@ func spec(t *testing.T, test string) verifier.Spec {
 	sandboxtest.Require(t)
 	return verifier.Spec{
 		Name:     "verify",
-		Snapshot: sandboxtest.Pack(t, map[string]string{"file": "broken\n", "old": "x"}),
+		Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"file": "broken\n", "old": "x"})),
 		Tests:    sandboxtest.Pack(t, map[string]string{"test.sh": test, "expected/file": "fixed\n"}),
 	}
 }
@@ -76,10 +79,12 @@ func TestScore(t *testing.T) {
 	}
 	// An agent repairs it.
 	agent := sandboxtest.New(t, sandbox.Spec{})
-	if err := errors.Join(agent.Unpack(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context()), agent.WriteFile(t.Context(), "file", []byte("fixed\n"), 0)); err != nil {
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context()), agent.WriteFile(t.Context(), "file", []byte("fixed\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	if s.Changes, err = agent.Changes(t.Context()); err != nil {
+	changes, err := agent.Changes(t.Context())
+	s.Changes = sandbox.Bytes(changes)
+	if err != nil {
 		t.Fatal(err)
 	}
 	outcome, err = verifier.Run(t.Context(), s)
@@ -156,8 +161,14 @@ func TestFailureClasses(t *testing.T) {
 		{"timeout", "echo begun; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "run verifier: timed out after 300ms"},
 		{"timeout after the reward", "echo 1 > /logs/verifier/reward.txt; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "timed out"},
 		{"out of memory", "exec " + hog, func(s *verifier.Spec) { s.Limits = sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 1 << 20} }, verifier.ClassMemory, "out of memory"},
-		{"changes", compare, func(s *verifier.Spec) { s.Changes = []byte("no archive") }, verifier.ClassApply, "apply the changes"},
-		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = []byte("no archive") }, verifier.ClassSandbox, "lay out the snapshot"},
+		{"changes", compare, func(s *verifier.Spec) { s.Changes = sandbox.Bytes([]byte("no archive")) }, verifier.ClassApply, "apply the changes"},
+		{"a store that fails", compare, func(s *verifier.Spec) {
+			s.Changes = func() (io.ReadCloser, error) { return nil, syscall.EACCES }
+		}, verifier.ClassSandbox, "its source failed: permission denied"},
+		{"a store that fails on the way", compare, func(s *verifier.Spec) {
+			s.Changes = func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(syscall.EACCES)), nil }
+		}, verifier.ClassSandbox, "its source failed: permission denied"},
+		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = sandbox.Bytes([]byte("no archive")) }, verifier.ClassSandbox, "lay out the snapshot"},
 		{"tests", compare, func(s *verifier.Spec) { s.Tests = []byte("no archive") }, verifier.ClassSandbox, "/tests"},
 	}
 	for _, test := range tests {
@@ -221,7 +232,7 @@ mv /logs/verifier /logs/old && mkdir /tmp/v && echo 99 > /tmp/v/reward.json && c
 			t.Parallel()
 			for range 5 { // some are races
 				s := spec(t, "./program; sleep 0.05; "+compare)
-				s.Snapshot = sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat.program})
+				s.Snapshot = sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat.program}))
 				outcome, err := verifier.Run(t.Context(), s)
 				if cheat.class == "" && err == nil && outcome.Reward == 0 {
 					continue

@@ -50,6 +50,8 @@ func (t *tree) place(conversation []events.PromptMessage, tokens []int32, turn *
 			// Tokens are exact; how a harness spells what was said does not matter then.
 			after = t.tip(segment)
 			turn.PromptDelta, turn.NewSegment = tokens[known:], false
+		} else if after >= 0 {
+			turn.SegmentCause = events.SegmentCause(t.upTo(after), tokens)
 		}
 	}
 	if after < 0 {
@@ -61,6 +63,17 @@ func (t *tree) place(conversation []events.PromptMessage, tokens []int32, turn *
 		end = min(t.lengths[after], len(conversation))
 	}
 	turn.After, turn.Prompt = &after, conversation[end:]
+}
+
+// upTo are the turns of a turn's segment up to itself: those behind it are of another course that the harness took.
+func (t *tree) upTo(turn int) []events.TurnSampled {
+	var path []events.TurnSampled
+	for _, i := range t.segments[t.of[turn]] {
+		if i <= turn {
+			path = append(path, t.turns[i])
+		}
+	}
+	return path
 }
 
 // continued is the turn that a conversation goes along with the farthest, of several the last; -1 for none.

@@ -119,3 +119,37 @@ func TestTokensCountMoreThanText(t *testing.T) {
 		t.Errorf("placed as %+v", turn)
 	}
 }
+
+// TestWhyASampleBegins: the books say what a harness's prompt did not repeat.
+func TestWhyASampleBegins(t *testing.T) {
+	asked := talk{{Role: "user", Content: "q"}}
+	answered := append(slices.Clone(asked), events.PromptMessage{Role: "assistant", Content: "a"})
+	more := append(slices.Clone(answered), events.PromptMessage{Role: "user", Content: "more"})
+	first := events.TurnSampled{Content: "a", TokenIDs: []int32{3, 4, 5}, PromptDelta: []int32{1, 2}, Prompt: asked, NewSegment: true}
+	thinks := first
+	thinks.Reasoning = &events.Reasoning{Text: "hm"}
+	second := events.TurnSampled{Turn: 1, Content: "b", TokenIDs: []int32{7}, PromptDelta: []int32{6}, Prompt: more[2:], After: new(int)}
+	for name, c := range map[string]struct {
+		turns  []events.TurnSampled
+		asked  talk
+		tokens []int32
+		want   string
+	}{
+		"the first":         {nil, asked, []int32{1, 2}, ""},
+		"goes on":           {[]events.TurnSampled{first}, more, []int32{1, 2, 3, 4, 5, 6}, ""},
+		"thoughts left out": {[]events.TurnSampled{thinks}, more, []int32{1, 2, 5, 6}, events.CauseThoughts},
+		"other tokens":      {[]events.TurnSampled{first}, more, []int32{1, 2, 9, 5, 6}, events.CauseDrift},
+		"another prompt":    {[]events.TurnSampled{first}, more, []int32{9, 2, 3, 4, 5, 6}, events.CauseHistory},
+		"back over a turn":  {[]events.TurnSampled{first, second}, more, []int32{1, 2, 3, 4, 5, 8}, events.CauseHistory},
+		"by text alone":     {[]events.TurnSampled{first}, more, nil, ""},
+		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "user", Content: "x"}}, []int32{9}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var turn events.TurnSampled
+			newTree(c.turns).place(c.asked, c.tokens, &turn)
+			if turn.SegmentCause != c.want {
+				t.Errorf("%q, want %q", turn.SegmentCause, c.want)
+			}
+		})
+	}
+}

@@ -19,7 +19,7 @@ func leastPrompt(r *events.Rollout) int {
 		return 0
 	}
 	said, since := last.CompletionTokens, 0
-	if thought(*last) { // templates may leave thoughts out of the next prompt
+	if last.Thought() { // templates may leave thoughts out of the next prompt
 		said, since = 0, len(last.Said())
 		for _, c := range last.ToolCalls {
 			since += len(c.Arguments)

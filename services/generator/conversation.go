@@ -26,35 +26,12 @@ func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int)
 }
 
 // conversation renders a rollout as chat messages, from its last summary on.
-func conversation(system *string, task runfile.TaskSpec, r *events.Rollout) []inference.Message {
-	messages, asked := history(system, task, r)
+func conversation(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]inference.Message, inference.Written) {
+	messages, written, asked := history(cfg, task, r)
 	if asked < len(r.Steps) {
 		messages = append(messages, instruction(task, len(r.Steps)))
 	}
-	return messages
-}
-
-// history is the conversation up to the last turn's answers, and the step whose instruction stands last in it.
-func history(system *string, task runfile.TaskSpec, r *events.Rollout) (messages []inference.Message, asked int) {
-	from := afterSummary(r, len(r.Turns))
-	asked = r.StepOf(from)
-	messages = append(make([]inference.Message, 0, 2*(len(r.Turns)-from)+len(r.Steps)+3), opening(system, task, r, from)...)
-	for i := range r.Turns[from:] {
-		turn := &r.Turns[from+i] // hundreds of bytes, hundreds of times
-		if in := r.StepOf(from + i); in > asked {
-			asked = in
-			messages = append(messages, instruction(task, in))
-		}
-		m := inference.Message{Role: "assistant", Content: turn.Content, Thoughts: inference.ThoughtsOf(turn.Reasoning)}
-		for _, c := range turn.ToolCalls {
-			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
-		}
-		messages = append(messages, m)
-		for _, result := range r.Tools[turn.Turn].Results {
-			messages = append(messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
-		}
-	}
-	return messages, asked
+	return messages, written
 }
 
 // instruction is what the agent is asked in a step; a task without steps has one.

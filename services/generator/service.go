@@ -164,7 +164,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Roll
 		sample := inference.NewSample(cfg.Sampling)
 		sample.MaxTokens = most
 		return inference.Request{
-			Model: model, Messages: p.messages, Tools: offered,
+			Model: model, Messages: p.messages, Written: p.written, Tools: offered,
 			Sample:   sample,
 			Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
 			Extra:    cfg.Sampling.ExtraBody,

@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -14,12 +15,13 @@ import (
 const behindInstruction = "\n\n---\nYou have worked on this before. The context was full, so this is all that is left of the conversation: the summary that you wrote " +
 	"of your work. The files are as you left them. Go on from there.\n\n"
 
-// afterSummary is the number of the first turn behind the last summary among the first so many turns; 0 where there is none.
-func afterSummary(r *events.Rollout, turns int) int {
-	for turns > 0 && r.Turns[turns-1].Summary == nil {
-		turns--
+// afterSummary is the number of the first turn behind the last summary among turns from one on; from, where there is none.
+func afterSummary(turns []events.TurnSampled, from int) int {
+	behind := len(turns)
+	for behind > from && turns[behind-1].Summary == nil {
+		behind--
 	}
-	return turns
+	return behind
 }
 
 // summed reports whether the next prompt begins with a summary, and so repeats nothing.
@@ -56,13 +58,15 @@ func maySummarise(cfg runfile.RunConfig, r *events.Rollout) bool {
 // prompt is what is asked for a turn.
 type prompt struct {
 	messages []inference.Message
+	written  inference.Written   // of the messages
 	least    int                 // tokens, as far as is known
 	spare    func(limit int) int // the room that must be left behind it; nil for any
 }
 
 // turnPrompt asks for the next turn. Where a summary may follow, it comes before the answer would be cut, and while there is room for it.
 func turnPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) prompt {
-	p := prompt{messages: conversation(cfg.SystemPrompt, task, r), least: leastPrompt(r)}
+	p := prompt{least: leastPrompt(r)}
+	p.messages, p.written = conversation(cfg, task, r)
 	if summed(r) {
 		p.least = bytesOf(p.messages) / mostBytes
 	}
@@ -75,9 +79,9 @@ func turnPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout)
 // summaryPrompt asks for a summary of the conversation as it is. An instruction that no turn has begun to follow is left out: it begins the next segment. What the last
 // turn's tools answered is withheld where it leaves no room for a summary.
 func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, withhold bool) prompt {
-	messages, _ := history(cfg.SystemPrompt, task, r)
+	messages, written, _ := history(cfg, task, r)
 	request := summaryRequest(cfg)
-	p := prompt{least: leastPrompt(r) + len(request.Content)/mostBytes}
+	p := prompt{written: written, least: leastPrompt(r) + len(request.Content)/mostBytes}
 	results := len(r.Tools[r.LastTurn().Turn].Results)
 	if results > 0 && !withhold {
 		p.spare = func(limit int) int { return limit / 8 }
@@ -85,9 +89,10 @@ func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollo
 	if withhold {
 		last := *r.LastTurn()
 		p.least = last.PromptTokens
-		if !thought(last) {
+		if !last.Thought() {
 			p.least += last.CompletionTokens
 		}
+		messages, p.written = slices.Clone(messages), inference.Written{}
 		for i := len(messages) - results; i < len(messages); i++ {
 			messages[i].Content = events.WithheldResult
 		}

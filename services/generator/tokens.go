@@ -1,6 +1,9 @@
 package generator
 
 import (
+	"slices"
+	"sync"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
@@ -20,21 +23,38 @@ func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most
 	}
 }
 
+// sampledSoFar are the tokens of the current segment, kept beside the fold of the rollout.
+type sampledSoFar struct {
+	mu    sync.Mutex
+	turns int  // that are in it, or before it
+	whole bool // there is a segment, and each of its turns has tokens
+	ids   []int32
+}
+
+// known are the tokens of the current segment, in one list; ok is false where there is no segment, or it has a turn without tokens.
+func known(r *events.Rollout) (ids []int32, ok bool) {
+	s := events.Note[sampledSoFar](r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(r.Turns) < s.turns {
+		s = &sampledSoFar{} // who has read the rollout later was here before
+	}
+	for ; s.turns < len(r.Turns); s.turns++ {
+		t := &r.Turns[s.turns]
+		if t.NewSegment {
+			s.ids, s.whole = nil, true
+		}
+		s.whole = s.whole && !t.TextOnly
+		s.ids = append(append(s.ids, t.PromptDelta...), t.TokenIDs...)
+	}
+	return slices.Clip(s.ids), s.whole
+}
+
 // segment are the tokens of the current segment: what its turns were asked with and what they sampled. nil where the next turn begins a segment, as behind a summary or a turn without tokens.
-func segment(r *events.Rollout) (known []int32) {
-	if summed(r) {
+func segment(r *events.Rollout) []int32 {
+	ids, ok := known(r)
+	if summed(r) || !ok {
 		return nil
 	}
-	begin := len(r.Turns) - 1
-	for begin >= 0 && !r.Turns[begin].NewSegment {
-		begin--
-	}
-	for i := max(0, begin); i < len(r.Turns); i++ {
-		t := &r.Turns[i]
-		if begin < 0 || t.TextOnly {
-			return nil
-		}
-		known = append(append(known, t.PromptDelta...), t.TokenIDs...)
-	}
-	return known
+	return ids
 }

@@ -20,7 +20,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
 	}
 	segment, known := int32(-1), contextFrom(r)
-	begin := afterSummary(r, known) // what was said before is in no prompt of the rollout's own
+	begin := afterSummary(r.Turns[:known], 0) // what was said before is in no prompt of the rollout's own
 	add := func(m storage.Message) *storage.Message {
 		m.Index, m.Segment = int32(len(t.Messages)), max(segment, 0)
 		t.Messages = append(t.Messages, m)

@@ -40,3 +40,32 @@ func TestActivatedVersionsWerePublished(t *testing.T) {
 		t.Errorf("after it was published: %s", answer)
 	}
 }
+
+// TestPromotedVersionsWerePublished: what is promoted was published, and a share says what the other rollouts get.
+func TestPromotedVersionsWerePublished(t *testing.T) {
+	log := house(t)
+	for _, version := range []int64{2, 5} {
+		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(version), events.WeightsPublished{Policy: "small", Version: version}))
+	}
+	start(t, log)
+	for body, refused := range map[string]string{
+		`{"version":5}`:                            "",
+		`{"version":0}`:                            "",
+		`{"version":5,"share":0.1,"before":2}`:     "",
+		`{"version":2,"before":5,"rolled_back":5}`: "",
+		`{"version":3}`:                            "version 3 of policy small was never published",
+		`{"version":5,"share":0.1,"before":3}`:     "version 3 of policy small was never published",
+		`{"version":5,"share":0.1}`:                "with the version that the other rollouts get",
+		`{"version":5,"share":1,"before":2}`:       "below 1",
+		`{"version":5,"before":5}`:                 "cannot be the one before itself",
+		`{"version":0,"share":0.1}`:                "leave out share",
+		`{"version":5,"share":1.5,"before":2}`:     "share",
+		`{"version":5,"share":-0.5,"before":2}`:    "share",
+		`{"version":-5}`:                           "version",
+	} {
+		answer := send(t, log, knock{subject: events.IntakeSubject(events.Catalogue, events.WeightsPromotedType, "small"), body: body}).Error
+		if refused == "" && answer != "" || refused != "" && !strings.Contains(answer, refused) {
+			t.Errorf("%s: %q, want %q", body, answer, refused)
+		}
+	}
+}

@@ -20,8 +20,11 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		if err := admitReferences(fact, payload); err != nil {
 			return err
 		}
-		if p, ok := payload.(*events.WeightsActivated); ok {
-			return s.admitActivated(ctx, fact, p)
+		switch p := payload.(type) {
+		case *events.WeightsActivated:
+			return s.admitPublished(ctx, fact, p.Version)
+		case *events.WeightsPromoted:
+			return s.admitPromoted(ctx, fact, p)
 		}
 		return nil
 	}
@@ -62,6 +65,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		return s.admitFork(ctx, cfg, fact, p)
 	case *events.RolloutAnnotated:
 		return s.admitTurn(ctx, fact, p.Turn)
+	case *events.TeacherScored:
+		return s.admitTeacher(ctx, m, cfg, fact, p)
 	}
 	return nil
 }

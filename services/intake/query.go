@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // admitQuery checks a user's query against the run that is to answer it.
@@ -34,7 +36,40 @@ func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact ev
 	if err := s.admitClosed(ctx, fact); err != nil {
 		return err
 	}
-	return s.admitFill(ctx, fact)
+	if err := s.admitFill(ctx, fact); err != nil {
+		return err
+	}
+	return s.admitRepository(ctx, cfg, fact.Run, p)
+}
+
+// Bounds of a repository that a query brings: its archive, and its files, which a sandbox with the default limits has room for twice.
+const (
+	maxRepository      = 64 << 20
+	maxRepositoryFiles = sandbox.DefaultDiskBytes / 2
+)
+
+// admitRepository checks the code that a query brings. The archive is read whole, as a sandbox that cannot unpack it would fail the run's machines.
+func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, run string, p *events.QuerySubmitted) error {
+	switch r := p.Repository; {
+	case r == nil:
+		return nil
+	case !cfg.Has(runfile.FeatureUserRepositories):
+		return refuse("repository: the run takes none of users; runs that do have %s among their features", runfile.FeatureUserRepositories)
+	case !p.Consent: // whatever traffic.consent says
+		return refuse("consent: the run takes no repository of users who have not agreed")
+	case strings.Contains(r.Origin, "@"):
+		return refuse("repository.origin: leave out what stands before @, as it may be a credential")
+	}
+	data, err := s.object(ctx, product(run), "repository.archive", p.Repository.Archive, maxRepository)
+	if err != nil {
+		return err
+	}
+	if err := sandbox.Check(bytes.NewReader(data), maxRepositoryFiles); err != nil {
+		s.logger.Warn("repository refused", "run", run, "key", p.Repository.Archive.Key, "error", err)
+		return refuse("repository.archive: want a tar, compressed by zstd or not, of at most %d bytes in at most %d files, folders and symbolic links that stay inside, each with a clean path "+
+			"that is there once; the intake's log says what is wrong", maxRepositoryFiles, sandbox.MaxFiles)
+	}
+	return nil
 }
 
 // admitTraffic refuses what the run does not take of its users.

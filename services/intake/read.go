@@ -105,6 +105,9 @@ func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
 	if turn, ok := payload.(*events.TurnSampled); ok {
 		return events.Ordinal(turn.Turn), nil
 	}
+	if said, ok := payload.(*events.TeacherScored); ok {
+		return said.Teacher, nil
+	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {
 	case len(ids) == 0 || len(ids) == 1 && ids[0] == "":

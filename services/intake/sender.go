@@ -69,6 +69,11 @@ func harness(run string) sender {
 	return sender{name: fmt.Sprintf("%s of run %s", topology.RoleHarness, run), role: string(topology.RoleHarness)}
 }
 
+// product is who brings a run's queries.
+func product(run string) sender {
+	return sender{name: fmt.Sprintf("%s of run %s", topology.RoleProduct, run), role: string(topology.RoleProduct)}
+}
+
 // roleOf is the one role that may submit a type; types that several roles may submit are counted by themselves.
 func roleOf(t events.Type) string {
 	role := ""

@@ -3,6 +3,7 @@ package scorer
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 )
 
 // nextWorkspace makes the workspace that the next stage begins with, if the verdict lets it follow and it has files of its own; otherwise it is nil.
@@ -55,23 +57,21 @@ func (s *Service) begun(ctx context.Context, r *events.Rollout, stage int) (map[
 	if stage == 0 {
 		return nil, nil
 	}
-	laid, err := s.workspace(ctx, r.Laid(r.StepBegin(stage)))
-	if err != nil {
-		return nil, err
-	}
-	return sandbox.Contents(laid)
+	return sandbox.Contents(s.workspace(ctx, r.Laid(r.StepBegin(stage))))
 }
 
-// workspace reads a workspace's change, nil for none.
-func (s *Service) workspace(ctx context.Context, ref *storage.Ref) ([]byte, error) {
+// workspace is a workspace's change, nil for none.
+func (s *Service) workspace(ctx context.Context, ref *storage.Ref) sandbox.Source {
 	if ref == nil {
-		return nil, nil
+		return nil
 	}
-	data, err := storage.GetBlob(ctx, s.log.Store(), *ref)
-	if err != nil {
-		return nil, fmt.Errorf("workspace: %w", err)
+	return func() (io.ReadCloser, error) {
+		from, _, err := parts.Open(ctx, s.log.Store(), *ref, s.parts)
+		if err != nil {
+			err = fmt.Errorf("workspace: %w", err)
+		}
+		return from, err
 	}
-	return data, nil
 }
 
 // before is a path as it was when the agent was given it: its text, and whether anything was there.
@@ -81,20 +81,13 @@ type before struct {
 }
 
 // brought are the paths that the stages of a rollout have brought into its workspace, as they did. They are no work of the agent's.
-func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot []byte) (map[string]before, error) {
+func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot sandbox.Source) (map[string]before, error) {
 	all := map[string]before{}
 	for i, stage := range r.Steps {
 		if i == len(r.Steps)-1 || stage.Verdict == nil || stage.Verdict.Workspace == nil { // what the last one's verdict has laid was not begun with
 			continue
 		}
-		left, err := s.workspace(ctx, stage.Workspace)
-		if err != nil {
-			return nil, err
-		}
-		laid, err := s.workspace(ctx, stage.Verdict.Workspace)
-		if err != nil {
-			return nil, err
-		}
+		left, laid := s.workspace(ctx, stage.Workspace), s.workspace(ctx, stage.Verdict.Workspace)
 		if err := compareApplied(snapshot, left, laid, all); err != nil {
 			return nil, err
 		}
@@ -103,7 +96,7 @@ func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot []byt
 }
 
 // compareApplied adds the paths in which two workspaces differ, as the second has them.
-func compareApplied(snapshot, left, laid []byte, all map[string]before) error {
+func compareApplied(snapshot, left, laid sandbox.Source, all map[string]before) error {
 	was, err := sandbox.Contents(left)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ const (
 
 // suspicions are what looks like cheating in a rollout, or in a stage: in its change, in its calls, and in what its code did to the tests. What
 // is as it was when a stage began, begun, is no work of that stage.
-func suspicions(change []byte, begun map[string]string, turns []events.TurnSampled, outcome verifier.Outcome) ([]string, error) {
+func suspicions(change sandbox.Source, begun map[string]string, turns []events.TurnSampled, outcome verifier.Outcome) ([]string, error) {
 	paths, err := sandbox.Contents(change)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -51,7 +52,7 @@ func TestFlags(t *testing.T) {
 			if c.files != nil {
 				change = sandboxtest.Pack(t, c.files)
 			}
-			found, err := suspicions(change, nil, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
+			found, err := suspicions(sandbox.Bytes(change), nil, []events.TurnSampled{{Turn: 3, ToolCalls: c.calls}}, c.outcome)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -61,7 +62,10 @@ func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task run
 		}
 	}
 	components, err := measure(cfg.Scorer, r, left, t.Components)
-	if err != nil { // the change cannot be read
+	if errors.Is(err, sandbox.ErrSource) {
+		return scored, nil, err
+	}
+	if err != nil { // the change is no archive
 		bare := cfg.Scorer
 		bare.Weights = nil
 		if components, err = measure(bare, r, left, t.Components); err != nil {
@@ -78,9 +82,9 @@ func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task run
 }
 
 // flagsOf are the flags of a rollout or of a stage. A change that cannot be read, as some of a forfeit cannot, has none of its own.
-func flagsOf(change []byte, begun map[string]string, r *events.Rollout, turns []events.TurnSampled, outcome verifier.Outcome, forfeit *events.Forfeit) ([]string, error) {
+func flagsOf(change sandbox.Source, begun map[string]string, r *events.Rollout, turns []events.TurnSampled, outcome verifier.Outcome, forfeit *events.Forfeit) ([]string, error) {
 	flags, err := suspicions(change, begun, turns, outcome)
-	if err != nil && forfeit != nil {
+	if err != nil && forfeit != nil && !errors.Is(err, sandbox.ErrSource) {
 		flags, err = suspicions(nil, begun, turns, outcome)
 	}
 	lost := flagged{}

@@ -66,7 +66,7 @@ const (
 
 // work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the stages of its task have brought.
 type work struct {
-	snapshot, change []byte
+	snapshot, change sandbox.Source
 	brought          map[string]before
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
@@ -38,7 +39,7 @@ func TestMeasure(t *testing.T) {
 			if c.change != nil {
 				change = sandboxtest.Pack(t, c.change)
 			}
-			got, err := measure(s, r, work{snapshot: snapshot, change: change}, map[string]float64{"reward": 1})
+			got, err := measure(s, r, work{snapshot: sandbox.Bytes(snapshot), change: sandbox.Bytes(change)}, map[string]float64{"reward": 1})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -49,7 +50,7 @@ func TestMeasure(t *testing.T) {
 			}
 		})
 	}
-	plain, err := measure(runfile.Scoring{}, r, work{snapshot: snapshot}, map[string]float64{"reward": 1})
+	plain, err := measure(runfile.Scoring{}, r, work{snapshot: sandbox.Bytes(snapshot)}, map[string]float64{"reward": 1})
 	if err != nil || len(plain) != 1 {
 		t.Errorf("without a wish for more: %v, %v", plain, err)
 	}
@@ -58,7 +59,7 @@ func TestMeasure(t *testing.T) {
 // TestMeasureStepFiles: what the steps of a task bring into the workspace is no work of the agent's, and what it makes of that is.
 func TestMeasureStepFiles(t *testing.T) {
 	s := runfile.Scoring{Weights: map[string]float64{"reward": 1, runfile.HygieneLines: -0.1}}
-	pack := func(files map[string]string) []byte { return sandboxtest.Pack(t, files) }
+	pack := func(files map[string]string) sandbox.Source { return sandbox.Bytes(sandboxtest.Pack(t, files)) }
 	snapshot := pack(map[string]string{"a.py": "a\n", "b.py": "b\n"})
 	left := pack(map[string]string{"a.py": "mine\n"})
 	laid := pack(map[string]string{"a.py": "mine\n", "b.py": "brought\n", "new/c.py": "brought\n", "kept.orig": "brought\n"})

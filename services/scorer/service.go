@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/tasks"
 )
 
@@ -39,10 +41,14 @@ type Options struct {
 	UnderTestSnapshots *sandbox.Snapshots
 }
 
+// partsBytes bounds what a scorer keeps on its disk of large changes of workspaces: it reads each several times.
+const partsBytes = 2 << 30
+
 // Service consumes rollout_finished, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
 	log      *eventlog.Log
 	opts     Options
+	parts    *parts.Cache // nil for none
 	controls controls
 }
 
@@ -55,7 +61,11 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	if opts.UnderTestSnapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "under-test-snapshots"), sandbox.RoleUnderTest, sandbox.SnapshotBytes); err != nil {
 		return err
 	}
-	s := &Service{log: env.Log, opts: opts}
+	cache, err := parts.OpenCache(filepath.Join(env.Dir, "verifier-parts"), partsBytes)
+	if err != nil {
+		return err
+	}
+	s := &Service{log: env.Log, opts: opts, parts: cache}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle})
 }
 
@@ -233,7 +243,7 @@ func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runf
 	if spec.Separate {
 		snapshots = s.opts.UnderTestSnapshots
 	}
-	spec.From, err = snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) ([]byte, error) { return spec.Snapshot, nil })
+	spec.From, err = snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) (io.ReadCloser, error) { return spec.Snapshot.Open() })
 	if err != nil {
 		return outcome, fmt.Errorf("task %s: %w", task.Name, err)
 	}
@@ -263,20 +273,24 @@ func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if s.opts.AllowInsecure { // the run may demand more than the operator does, and never less
 		spec.MinIsolation = cfg.MinIsolation
 	}
-	get := func(what string, ref storage.Ref) (data []byte) {
-		if err == nil {
-			if data, err = storage.GetBlob(ctx, s.log.Store(), ref); err != nil {
+	store := s.log.Store()
+	from := func(what string, ref storage.Ref) sandbox.Source {
+		return func() (io.ReadCloser, error) {
+			opened, _, err := parts.Open(ctx, store, ref, s.parts)
+			if err != nil {
 				err = fmt.Errorf("%s of task %s: %w", what, task.Name, err)
 			}
+			return opened, err
 		}
-		return data
 	}
-	spec.Snapshot = get("snapshot", task.Snapshot)
+	spec.Snapshot = from("snapshot", task.Snapshot)
 	if task.HasVerifier() {
-		spec.Tests = get("tests", task.Tests)
+		if spec.Tests, err = storage.GetBlob(ctx, store, task.Tests); err != nil { // at most sandbox.MaxArchive
+			err = fmt.Errorf("tests of task %s: %w", task.Name, err)
+		}
 	}
 	if workspace != nil {
-		spec.Changes = get("workspace", *workspace)
+		spec.Changes = from("workspace", *workspace)
 	}
 	return spec, err
 }

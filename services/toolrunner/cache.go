@@ -15,6 +15,7 @@ import (
 
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -51,6 +52,7 @@ type cache struct {
 	logger  *slog.Logger
 	dir     string
 	limit   int64
+	parts   *parts.Cache             // of workspaces' changes; nil for none
 	linked  *lru.Cache[string, bool] // by digest of a workspace's change: it has links
 	opening sync.Once
 

@@ -39,7 +39,7 @@ func TestExhaustingTurns(t *testing.T) {
 		command string
 		lost    string // what the answer says; "" where the turn is kept
 	}{
-		"large file":     {"head -c 70000000 /dev/urandom > big", "more than 67108864 bytes"},
+		"large file":     {"head -c 70000000 /dev/urandom > big", ""},
 		"sparse files":   {"truncate -s 200M a b c", "contents exceed"},
 		"hard links":     {"head -c 100000000 /dev/zero > a; for i in 1 2 3; do ln a a$i; done", "contents exceed"},
 		"deep tree":      {"mkdir -p $(printf 'd/%.0s' $(seq 900))", "folders deep"},

@@ -2,8 +2,10 @@ package toolrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -47,12 +49,8 @@ func (s *Service) known(ctx context.Context, cfg runfile.RunConfig, set *tools.S
 		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir, Toolchains: task.Toolchains,
 		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(runfile.FeatureRedactSecrets), Network: cfg.Network.Allowed(),
 	}, root: func(ctx context.Context) (string, error) { return s.searcher.root(ctx, task) }}
-	known := &tools.Cache{Effect: tools.Nothing, Deterministic: task.Deterministic, Settled: true, Answer: m.answer}
-	for _, turn := range r.Turns[:len(r.Turns)-1] {
-		calls := called(turn.ToolCalls)
-		known.Effect = min(known.Effect, set.EffectOf(task.Workdir, calls))
-		known.Settled = known.Settled && set.Settled(task.Workdir, task.Deterministic, calls)
-	}
+	known := &tools.Cache{Deterministic: task.Deterministic, Answer: m.answer}
+	known.Effect, known.Settled = earlier(r, set, task)
 	if r.WasLaid() {
 		known.Effect = tools.Anything // a step's setup.sh may have made links
 	}
@@ -76,6 +74,34 @@ func called(asked []events.ToolCall) []tools.Call {
 	return calls
 }
 
+// effects is what the calls of a rollout's first turns may have done. It is kept beside the fold of the rollout, so that each call is looked at once.
+type effects struct {
+	mu      sync.Mutex
+	turns   int
+	effect  tools.Effect
+	settled bool
+}
+
+// earlier is what the calls before the last turn's may have done.
+func earlier(r *events.Rollout, set *tools.Set, task runfile.TaskSpec) (effect tools.Effect, settled bool) {
+	e := events.Note[effects](r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := len(r.Turns) - 1
+	if before < e.turns {
+		e = &effects{} // who has read the rollout later was here before
+	}
+	if e.turns == 0 {
+		e.effect, e.settled = tools.Nothing, true
+	}
+	for ; e.turns < before; e.turns++ {
+		calls := called(r.Turns[e.turns].ToolCalls)
+		e.effect = min(e.effect, set.EffectOf(task.Workdir, calls))
+		e.settled = e.settled && set.Settled(task.Workdir, task.Deterministic, calls)
+	}
+	return e.effect, e.settled
+}
+
 // links reports whether a workspace's change makes links, which may lead out of it; nil is no change.
 func (c *cache) links(ctx context.Context, change *storage.Ref) (bool, error) {
 	if change == nil {
@@ -84,22 +110,16 @@ func (c *cache) links(ctx context.Context, change *storage.Ref) (bool, error) {
 	if links, ok := c.linked.Get(change.SHA256); ok {
 		return links, nil
 	}
-	data, err := storage.GetBlob(ctx, c.store, *change)
-	if err != nil {
+	entries, err := sandbox.Contents(changeOf(ctx, c.store, c.parts, change))
+	if errors.Is(err, sandbox.ErrSource) {
 		return false, fmt.Errorf("workspace: %w", err)
 	}
-	return c.noteLinks(change.SHA256, data), nil
-}
-
-// noteLinks remembers whether a change makes links. One that cannot be read may.
-func (c *cache) noteLinks(digest string, change []byte) (links bool) {
-	entries, err := sandbox.Contents(change)
-	links = err != nil
+	links := err != nil // a change that is no archive may make some
 	for _, entry := range entries {
 		links = links || strings.HasPrefix(entry, "link to ")
 	}
-	c.linked.Add(digest, links)
-	return links
+	c.linked.Add(change.SHA256, links)
+	return links, nil
 }
 
 // name is that of an answer; false where it cannot be known.

@@ -26,7 +26,7 @@ func reason(class string, err error) string {
 	case events.ForfeitMemory:
 		return "the sandbox ran out of memory: " + text
 	case events.ForfeitWorkspace:
-		return fmt.Sprintf("the workspace cannot be stored (its change may have %d MiB when compressed and %d entries): %s", sandbox.MaxChange>>20, sandbox.MaxFiles, text)
+		return fmt.Sprintf("the workspace cannot be stored (its change may have as many bytes as the sandbox's disk, at most %d GiB, and %d entries): %s", sandbox.MaxBytes>>30, sandbox.MaxFiles, text)
 	}
 	return "the sandbox ended: " + text
 }

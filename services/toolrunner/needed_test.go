@@ -279,7 +279,7 @@ func (y *trial) score(t *testing.T) float64 {
 	}
 	y.materialise(t, func(name string) string { return y.original(t, name) })
 	outcome, err := verifier.Run(t.Context(), verifier.Spec{
-		Name: "trial", Workdir: y.task.Workdir, Snapshot: y.snapshot, Changes: changes, Tests: y.tests, Timeout: y.task.VerifierTimeout,
+		Name: "trial", Workdir: y.task.Workdir, Snapshot: sandbox.Bytes(y.snapshot), Changes: sandbox.Bytes(changes), Tests: y.tests, Timeout: y.task.VerifierTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 	"github.com/rondo-rl/rondo/tasks"
 )
 
@@ -60,6 +62,7 @@ type leased struct {
 	proxy   *egress.Proxy // nil without a network
 	key     string
 	left    state
+	parts   *parts.Index // of the change that the log has last, nil where that has none
 	idle    time.Time
 	end     func()
 }
@@ -92,14 +95,14 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 		b.end()
 	}
 	way := wayOut(h.gateway, cfg, task, r)
-	sb, err := restore(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
+	sb, index, err := restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
 	if err != nil {
 		return nil, err
 	}
 	proxy := way.serve(sb)
 	unwatch := h.endings.watch(r.Run, r.Tail)
 	servers := h.opts.sessions(sb, r.Run)
-	return &leased{Sandbox: sb, servers: servers, proxy: proxy, key: key, left: before, end: func() {
+	return &leased{Sandbox: sb, parts: index, servers: servers, proxy: proxy, key: key, left: before, end: func() {
 		unwatch()
 		servers.Close()
 		proxy.Close()
@@ -109,38 +112,46 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 
 // restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none, with a way to the network, nil for none.
 func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, error) {
+	sb, _, err := restoreParts(ctx, store, opts, task, rollout, workspace, way)
+	return sb, err
+}
+
+// restoreParts also gives the index of the change's parts, nil where it is one object.
+func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, *parts.Index, error) {
 	boxes, err := tasks.SandboxesOf(ctx, task, opts.ToolchainCache, opts.AllowInsecure)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	spec := boxes.Agent(rollout)
 	way.describe(&spec)
-	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) ([]byte, error) {
-		data, err := storage.GetBlob(ctx, store, task.Snapshot)
+	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) (io.ReadCloser, error) {
+		from, err := storage.ReadBlob(ctx, store, task.Snapshot)
 		if err != nil {
 			err = fmt.Errorf("snapshot of task %s: %w", task.Name, err)
 		}
-		return data, err
+		return from, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
+		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
 	defer spec.Snapshot.Release()
-	var changes []byte
-	if workspace != nil {
-		if changes, err = storage.GetBlob(ctx, store, *workspace); err != nil {
-			return nil, fmt.Errorf("workspace of %s: %w", rollout, err)
-		}
-	}
 	sb, err := sandbox.New(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
+		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
-	if err := sb.Apply(ctx, changes); err != nil {
+	if workspace == nil {
+		return sb, nil, nil
+	}
+	var index *parts.Index
+	err = sb.ApplyFrom(ctx, func() (from io.ReadCloser, err error) {
+		from, index, err = parts.Open(ctx, store, *workspace, opts.parts)
+		return from, err
+	})
+	if err != nil {
 		sb.Close()
-		return nil, fmt.Errorf("sandbox of %s: %w", rollout, fault.In(err))
+		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, fault.In(fmt.Errorf("workspace: %w", err)))
 	}
-	return sb, nil
+	return sb, index, nil
 }
 
 // put gives a box back to be held for the next turn. The longest idle one makes room.

@@ -263,34 +263,21 @@ func code(r events.ToolResult) string {
 // maxPaths bounds the paths of one workspace that are listed.
 const maxPaths = 20
 
-// compareWorkspace compares what the sandbox holds now with a recorded change, path by path where they differ: the digest of the same
-// change may be another one where another version packed it.
+// compareWorkspace compares what the sandbox holds now with a recorded change, path by path: the digest of the same change may be another
+// one where another version packed it.
 func (a *rerun) compareWorkspace(ctx context.Context, box *sandbox.Sandbox, recorded *storage.Ref) ([]pipeline.Changed, error) {
-	now, err := box.Changes(ctx)
+	got, err := contentsNow(ctx, box)
 	if err != nil {
 		return nil, fault.In(err)
 	}
-	if recorded == nil && now == nil || recorded != nil && recorded.Check(now) == nil {
-		return nil, nil
-	}
-	var before []byte
-	if recorded != nil {
-		if before, err = storage.GetBlob(ctx, a.store, *recorded); err != nil {
-			return nil, fmt.Errorf("recorded workspace: %w", err)
-		}
-	}
-	return comparePaths(before, now)
-}
-
-func comparePaths(recorded, now []byte) (changed []pipeline.Changed, err error) {
-	want, err := sandbox.Contents(recorded)
+	want, err := sandbox.Contents(changeOf(ctx, a.store, a.opts.parts, recorded))
 	if err != nil {
 		return nil, fmt.Errorf("recorded workspace: %w", err)
 	}
-	got, err := sandbox.Contents(now)
-	if err != nil {
-		return nil, err
-	}
+	return comparePaths(want, got), nil
+}
+
+func comparePaths(want, got map[string]string) (changed []pipeline.Changed) {
 	all := maps.Clone(want)
 	maps.Copy(all, got)
 	more := 0
@@ -306,7 +293,7 @@ func comparePaths(recorded, now []byte) (changed []pipeline.Changed, err error) 
 	if more > 0 {
 		changed = append(changed, pipeline.NewChanged("workspace", fmt.Sprintf("%d paths more differ", more), ""))
 	}
-	return changed, nil
+	return changed
 }
 
 // inWorkspace is what a change says of a path.

@@ -143,9 +143,5 @@ func (x *indexed) now(ctx context.Context, sb *sandbox.Sandbox) (*segment.Base, 
 
 // files are those of the snapshot with changes over it.
 func (x *indexed) files(ctx context.Context, changes []byte) (fs.FS, error) {
-	snapshot, err := storage.GetBlob(ctx, x.index.Store, x.snapshot)
-	if err != nil {
-		return nil, err
-	}
-	return sandbox.Tree(merkle.DefaultLimits().FileBytes, snapshot, changes)
+	return sandbox.Tree(merkle.DefaultLimits().FileBytes, changeOf(ctx, x.index.Store, nil, &x.snapshot), sandbox.Bytes(changes))
 }

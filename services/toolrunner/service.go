@@ -2,6 +2,7 @@
 package toolrunner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/tools"
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/parts"
 )
 
 // Options of the service.
@@ -44,7 +46,12 @@ type Options struct {
 	Network egress.Options
 	// Snapshots holds unpacked snapshots that sandboxes share; nil gives each a copy.
 	Snapshots *sandbox.Snapshots
+
+	parts *parts.Cache // of large changes of workspaces; nil without one
 }
+
+// partsBytes bounds what a runner keeps on its disk of large changes of workspaces: rollouts of a group share much of theirs.
+const partsBytes = 2 << 30
 
 // Service consumes turn_sampled, and emits tools_completed, rollout_retried and rollout_failed.
 type Service struct {
@@ -96,6 +103,10 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, sandbox.SnapshotBytes); err != nil {
 		return nil, err
 	}
+	if opts.parts, err = parts.OpenCache(filepath.Join(env.Dir, "parts"), partsBytes); err != nil {
+		return nil, err
+	}
+	cache.parts = opts.parts
 	opts.Network.Scratch = env.Dir
 	gateway, err := egress.New(env.Log.Store(), opts.Network)
 	if err != nil {
@@ -222,7 +233,7 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if done.Network, err = fetched(ctx, cfg, box.proxy); err != nil {
 		return done, err
 	}
-	if done.Workspace, err = s.saveWorkspace(ctx, box.Sandbox, known != nil); err != nil {
+	if done.Workspace, err = s.saveWorkspace(ctx, box); err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if class := fault.Of(err); class != "" && ctx.Err() == nil {
 			lose(&done, r, class, err)
@@ -260,16 +271,22 @@ func toolState(r *events.Rollout) (state events.ToolState) {
 	return state
 }
 
-func (s *Service) saveWorkspace(ctx context.Context, box *sandbox.Sandbox, cached bool) (*storage.Ref, error) {
-	changes, err := box.Changes(ctx)
-	if err != nil || changes == nil {
-		return nil, fault.In(err)
+// saveWorkspace stores the workspace's change as it comes out of the sandbox. Parts that the turn before has stored are not stored again.
+func (s *Service) saveWorkspace(ctx context.Context, box *leased) (*storage.Ref, error) {
+	stored := parts.NewWriter(ctx, s.log.Store(), box.parts)
+	to := &storing{writer: stored}
+	found, err := box.ChangesTo(ctx, to)
+	if err != nil || !found.Differs {
+		stored.Abandon()
+		return nil, cmp.Or(to.err, fault.In(err)) // a failure of the store is not the agent's
 	}
-	ref, err := storage.PutBlob(ctx, s.log.Store(), changes)
-	if err == nil && cached {
-		s.cache.noteLinks(ref.SHA256, changes)
+	ref, index, err := stored.Close()
+	if err != nil {
+		return nil, err
 	}
-	return &ref, err
+	box.parts = index
+	s.cache.linked.Add(ref.SHA256, found.Links)
+	return &ref, nil
 }
 
 // newLookupsCounter is the count of calls by what the cache knew of them.

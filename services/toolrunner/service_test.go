@@ -115,6 +115,25 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	}
 }
 
+// TestWorkspaceOfAUsersQuery is the repository that the query brought, not the task's.
+func TestWorkspaceOfAUsersQuery(t *testing.T) {
+	sandboxtest.Require(t)
+	log := natstest.Log(t)
+	cfg := servicetest.Config("a")
+	cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "the task's\n"}))
+	servicetest.OpenRun(t, log, "r", cfg)
+	theirs := servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"b.txt": "the user's\n"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{
+		Instruction: "Mend it.", Task: "a", Consent: true, Repository: &events.QueryRepository{Archive: theirs},
+	}))
+	servicetest.StartRollout(t, log, "r", rollout, "q1")
+	service(t, log, nil)
+	turn(t, log, "r", 0, poolRoute, shell("c0", "cat *.txt"))
+	if done := answers(t, log, "r", 0); !strings.HasPrefix(done.Results[0].Content, "the user's\n") {
+		t.Errorf("answered %q", done.Results[0].Content)
+	}
+}
+
 // TestTheLogsWorkspaceCounts does a turn that comes out differently each time in two runners. The slower one's
 // sandbox is not what the log says, so it must not be used for the next turn.
 func TestTheLogsWorkspaceCounts(t *testing.T) {

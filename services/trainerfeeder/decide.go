@@ -34,13 +34,12 @@ func NewDecider(run string, cfg runfile.RunConfig, feed runfile.Feed, store stor
 }
 
 // Decide drops what can no longer be trained and composes the next batch when enough groups wait.
-func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
+func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.Event, time.Time, error) {
 	s, _, err := projection.Get[state](v, stateKey)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	facts, err := d.decide(v, s)
-	return facts, time.Time{}, err
+	return d.decide(v, s, now)
 }
 
 // Moved is the sequence of the last event that a decision may follow from: to decide is to look at all waiting groups.
@@ -49,17 +48,22 @@ func (d *Decider) Moved(v projection.View) (uint64, error) {
 	return s.Moved, err
 }
 
-func (d *Decider) decide(v projection.View, s state) ([]events.Event, error) {
-	var facts []events.Event
+func (d *Decider) decide(v projection.View, s state, now time.Time) (facts []events.Event, wake time.Time, err error) {
 	next := builder{feed: d.feed}
 	for g, err := range projection.Scan[pending](v, waiting) {
 		if err != nil {
-			return nil, err
+			return nil, wake, err
+		}
+		if d.awaitsTeachers(g, s, now) {
+			if wake.IsZero() || g.Until.Before(wake) {
+				wake = g.Until
+			}
+			continue // others are not held up by it
 		}
 		if drop, ok := d.drop(g, s); ok {
 			fact, err := events.New(d.run, events.GroupDroppedType, g.ID, d.feed.Name, drop)
 			if err != nil {
-				return nil, err
+				return nil, wake, err
 			}
 			facts = append(facts, fact)
 			continue
@@ -72,14 +76,14 @@ func (d *Decider) decide(v projection.View, s state) ([]events.Event, error) {
 		next.full = true // nothing comes after it
 	}
 	if !next.full || !d.room(s) {
-		return facts, nil
+		return facts, wake, nil
 	}
 	if soon, err := d.tooOldSoon(v, s, next.groups); soon || err != nil {
-		return facts, err
+		return facts, wake, err
 	}
 	ready := d.compose(next.groups, s)
 	fact, err := events.New(d.run, events.BatchReadyType, d.feed.Name, events.Ordinal(ready.Step), ready)
-	return append(facts, fact), err
+	return append(facts, fact), wake, err
 }
 
 // room reports whether another batch is wanted. An export collects, whether somebody consumes it or not.

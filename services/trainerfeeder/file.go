@@ -57,6 +57,7 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 	for r := range ranks {
 		batch := &ranks[r].Batch
 		batch.Run, batch.Feed, batch.Step, batch.Rank, batch.Ranks, batch.Whole = d.run, d.feed.Name, ready.Step, r, len(ranks), whole
+		batch.Teachers = d.feed.Teachers
 		for i := range batch.Samples {
 			ready.Tokens += int64(len(batch.Samples[i].Tokens))
 		}
@@ -155,5 +156,5 @@ func (d *Decider) samples(ctx context.Context, m member, version int64) ([]stora
 		s.Staleness, s.Temperature = int32(min(version-m.Version, math.MaxInt32)), number32(d.cfg.Sampling.Temperature)
 		d.flag(s, version)
 	}
-	return samples, nil
+	return samples, d.teach(ctx, m, samples)
 }

@@ -23,6 +23,17 @@ const (
 
 // mask says why a scored member is not trained on, "" for one that is.
 func (d *Decider) mask(m member) string {
+	if why := d.maskSampled(m); why != "" {
+		return why
+	}
+	if name := d.untaught(m); name != "" {
+		return maskTeacher + name
+	}
+	return ""
+}
+
+// maskSampled is mask before teachers count.
+func (d *Decider) maskSampled(m member) string {
 	switch {
 	case m.Invalid || !m.Compared:
 		return maskInvalidated

@@ -123,6 +123,8 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		return applyInvalidated(tx, e)
 	case events.RolloutAnnotatedType:
 		return applyAnnotated(tx, e)
+	case events.TeacherScoredType:
+		return d.applyTeacher(tx, e)
 	}
 	return nil
 }
@@ -158,7 +160,7 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 	if err := tx.Delete(flights + e.Entity); err != nil {
 		return err
 	}
-	g := pending{ID: e.Entity, Mean: completed.Mean, Completed: e.Seq}
+	g := pending{ID: e.Entity, Mean: completed.Mean, Completed: e.Seq, Until: d.until(e)}
 	for _, m := range completed.Members {
 		r, _, err := projection.Get[episode](tx, episodes+m.Rollout)
 		if err != nil {

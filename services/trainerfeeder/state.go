@@ -1,6 +1,8 @@
 package trainerfeeder
 
 import (
+	"time"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -28,6 +30,8 @@ type outcome struct {
 	TextOnly   bool               `json:"text_only,omitempty"`
 	Invalid    bool               `json:"invalid,omitempty"`
 	Misfit     bool               `json:"misfit,omitempty"` // not even its first prompt fitted into the server's context
+	// Teachers are what the feed's teachers have said of it, by name: where their log-probabilities are, nil for one that has failed.
+	Teachers map[string]*storage.Ref `json:"teachers,omitempty"`
 }
 
 // episode is a rollout whose group is not complete yet.
@@ -55,6 +59,8 @@ type pending struct {
 	Oldest          int64    `json:"oldest,omitempty"` // version of the members' tokens
 	Completed       uint64   `json:"completed"`        // sequence of group_completed
 	Members         []member `json:"members"`
+	// Until is when the feed stops to wait for its teachers; zero of a feed without any.
+	Until time.Time `json:"until,omitzero"`
 }
 
 func (g pending) compared() (n int) {

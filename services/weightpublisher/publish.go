@@ -27,14 +27,18 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if err == nil && submitted.Version < current {
 		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
 	}
-	if err := s.checkSizes(ctx, submitted.Files); err != nil {
-		return fact, err
-	}
 	files := make([]weights.File, len(submitted.Files))
 	for i, f := range submitted.Files {
 		files[i] = weights.File{Name: f.Name, Ref: f.Blob}
 	}
-	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files)
+	made, err := s.rebuild(ctx, policy, submitted, files)
+	if err != nil {
+		return fact, err
+	}
+	if err := s.checkSizes(ctx, submitted.Files); err != nil {
+		return fact, err
+	}
+	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files, made)
 	var wrong *weights.FileError
 	switch {
 	case errors.Is(err, weights.ErrStructure):
@@ -54,6 +58,20 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	return fact, nil
 }
 
+// rebuild makes the files that the store lacks of the submission's delta; nil when it has none.
+func (s *Service) rebuild(ctx context.Context, policy string, submitted events.WeightsSubmitted, files []weights.File) (*weights.Made, error) {
+	if submitted.Delta == nil {
+		return nil, nil
+	}
+	made := weights.Made{Base: submitted.Delta.Base, Ref: submitted.Delta.Blob}
+	err := weights.Rebuild(ctx, s.log.Store(), policy, files, made)
+	if errors.Is(err, weights.ErrDelta) {
+		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
+		return nil, &rejection{fmt.Errorf("version %d, base %d: %w; submit the files themselves", submitted.Version, made.Base, weights.ErrDelta)}
+	}
+	return &made, err
+}
+
 // repeatable is the size in bytes up to which two files of a version may have the same content, as small settings do.
 const repeatable = 1 << 20
 
@@ -65,6 +83,14 @@ func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
 	}
 	if err := weights.CheckNames(policy, submitted.Version, names); err != nil {
 		return err
+	}
+	if d := submitted.Delta; d != nil {
+		if err := topology.CheckWeights(d.Blob, policy); err != nil {
+			return fmt.Errorf("delta: %w", err)
+		}
+		if d.Base < 0 || d.Base >= submitted.Version || d.Blob.Size > weights.MaxVersion {
+			return fmt.Errorf("delta: %d bytes from version %d to version %d: want an older version, and at most %d bytes", d.Blob.Size, d.Base, submitted.Version, int64(weights.MaxVersion))
+		}
 	}
 	for _, f := range submitted.Files {
 		if err := topology.CheckWeights(f.Blob, policy); err != nil {

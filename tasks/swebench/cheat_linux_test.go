@@ -66,7 +66,7 @@ func (i instance) score(t *testing.T, commands string) (reward float64, class, l
 		t.Fatal(err)
 	}
 	outcome, err := verifier.Run(t.Context(), verifier.Spec{
-		Name: "verify", Workdir: workdir, Snapshot: i.snapshot, Changes: changes, Tests: i.tests, Protected: i.task.Protected, Mounts: i.mounts, Env: i.env,
+		Name: "verify", Workdir: workdir, Snapshot: sandbox.Bytes(i.snapshot), Changes: sandbox.Bytes(changes), Tests: i.tests, Protected: i.task.Protected, Mounts: i.mounts, Env: i.env,
 	})
 	if failure := (*verifier.Error)(nil); errors.As(err, &failure) {
 		return 0, failure.Class, failure.Error() + string(failure.Log)

@@ -11,7 +11,7 @@ import (
 )
 
 // services are all that a deployment runs.
-var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "advantagecalculator", "trainerfeeder", "weightpublisher", "indexupdater", "deadletters"}
+var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "teacher", "advantagecalculator", "trainerfeeder", "weightpublisher", "indexupdater", "deadletters"}
 
 // TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
 // directories, and kills one of them for good half way.

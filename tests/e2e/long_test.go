@@ -29,7 +29,10 @@ const perAnswer = 10 // tokens
 // exchange is what a scripted server was asked and answered.
 type exchange struct{ prompt, sampled []int32 }
 
-// scribe is an inference server that remembers what it sampled. Each answer has tokens that no other one has; a message has the same ones wherever it stands.
+// everyDrift is how often an answer's prompt has an earlier answer as other tokens than were sampled, which it keeps.
+const everyDrift = 13
+
+// scribe is an inference server that remembers what it sampled. Each answer has tokens that no other one has; a message has the same ones wherever it stands, until it drifts.
 // So often it says who is to be killed: the generator, whose answer it keeps back until that is dead, or the tool runner, whose command it makes a slow one.
 type scribe struct {
 	t               *testing.T
@@ -40,6 +43,7 @@ type scribe struct {
 	ids             map[string][]int32 // by message
 	nextID          int32
 	answers, begun  int
+	drifts          int
 	said            map[int32]exchange // by the first token of the answer
 }
 
@@ -68,6 +72,17 @@ func (s *scribe) tokens(m inference.Message) []int32 {
 		s.nextID++
 	}
 	return s.ids[text]
+}
+
+// drift gives the last answer in a conversation other tokens, as a template does that writes it anew.
+func (s *scribe) drift(messages []inference.Message) {
+	for _, m := range slices.Backward(messages) {
+		if m.Role == "assistant" {
+			delete(s.ids, m.Role+m.Content)
+			s.drifts++
+			return
+		}
+	}
 }
 
 func (s *scribe) complete(w http.ResponseWriter, r *http.Request) {
@@ -99,6 +114,9 @@ func (s *scribe) complete(w http.ResponseWriter, r *http.Request) {
 func (s *scribe) answer(messages []inference.Message) (said inference.Message, e exchange, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.answers%everyDrift == 0 {
+		s.drift(messages)
+	}
 	for _, m := range messages {
 		e.prompt = append(e.prompt, s.tokens(m)...)
 	}
@@ -131,7 +149,7 @@ func (s *scribe) answer(messages []inference.Message) (said inference.Message, e
 	return said, e, keep
 }
 
-// TestLongRolloutsWithKills: the generator dies with sampled answers in its hands and the tool runner amid commands, again and again, while rollouts sum their work up. Each turn is on the log once, each
+// TestLongRolloutsWithKills: the generator dies with sampled answers in its hands and the tool runner amid commands, again and again, while rollouts sum their work up and answers come back as other tokens. Each turn is on the log once, each
 // command was run on what the one before left, and a batch has the tokens that were sampled, behind the prompts for which they were. RONDO_LONG_KILLS=1 makes 20 rollouts of 300 turns and 50 kills of it.
 func TestLongRolloutsWithKills(t *testing.T) {
 	program.NeedSandbox(t)
@@ -204,6 +222,9 @@ func TestLongRolloutsWithKills(t *testing.T) {
 		s.checkTurns(&r, commands)
 		s.checkSamples(&r, slices.DeleteFunc(slices.Clone(all), func(s storage.Sample) bool { return s.Rollout != id }))
 	}
+	if s.drifts == 0 {
+		t.Error("no answer was written anew")
+	}
 	t.Logf("%d kills, %d turns on the log of %d that were sampled, %d samples of %d rollouts", kills, turns, s.answers, len(all), rollouts)
 }
 
@@ -255,8 +276,11 @@ func (s *scribe) checkTurns(r *events.Rollout, commands int) {
 // checkSamples holds what is trained on to what was sampled: each turn once and in order, behind the prompt for which it was sampled, and with the one reward.
 func (s *scribe) checkSamples(r *events.Rollout, samples []storage.Sample) {
 	var trained, sampled []int32
-	summaries := 0
+	summaries, segments := 0, 0
 	for _, turn := range r.Turns {
+		if turn.NewSegment {
+			segments++
+		}
 		sampled = append(sampled, turn.TokenIDs...)
 		if turn.Summary != nil {
 			summaries++
@@ -274,11 +298,11 @@ func (s *scribe) checkSamples(r *events.Rollout, samples []storage.Sample) {
 			}
 			trained, i = append(trained, said.sampled...), end-1
 		}
-		if sample.Reward != 1 || int(sample.RolloutSampled) != len(sampled) || int(sample.SamplesInRollout) != summaries+1 {
+		if sample.Reward != 1 || int(sample.RolloutSampled) != len(sampled) || int(sample.SamplesInRollout) != segments {
 			s.t.Errorf("%s: sample %d has reward %g, is one of %d, and counts %d tokens of %d", r.ID, sample.SampleIndex, sample.Reward, sample.SamplesInRollout, sample.RolloutSampled, len(sampled))
 		}
 	}
-	if summaries == 0 || len(samples) != summaries+1 || !slices.Equal(trained, sampled) {
-		s.t.Errorf("%s: %d summaries, %d samples, %d tokens trained on, %d sampled", r.ID, summaries, len(samples), len(trained), len(sampled))
+	if summaries == 0 || segments <= summaries || len(samples) != segments || !slices.Equal(trained, sampled) {
+		s.t.Errorf("%s: %d summaries, %d segments, %d samples, %d tokens trained on, %d sampled", r.ID, summaries, segments, len(samples), len(trained), len(sampled))
 	}
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import urllib.error
@@ -36,8 +37,13 @@ class Engine:
     def __init__(self, name: str, port: int, words: list[Any], variables: dict[str, str], log: Path) -> None:
         self.name, self.port = name, port
         with log.open("w") as out:
-            self.process = subprocess.Popen([str(w) for w in words], stdout=out, stderr=out, env=variables)
+            self.process = subprocess.Popen([str(w) for w in words], stdout=out, stderr=out, env=variables, start_new_session=True)
         self.log = log
+
+    def kill(self) -> None:
+        """End it and all its processes as a machine does that fails."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def wait(self) -> None:
         until(f"{self.name} answers", self.answers)
@@ -121,7 +127,7 @@ class Check:
         most, count = exact.gap(found, self.model, temperature)
         counts = [len(exact.samples(turns)) for turns in found.values()]
         causes = sorted({turn["segment_cause"] for turns in found.values() for turn in turns if "segment_cause" in turn})
-        print(f"{run}: {kept.total()} turns of {rollouts} rollouts, which are {counts} samples {causes}; {count} tokens, the largest difference is {most:.1e}", flush=True)
+        print(f"{run}: {kept.total()} turns of {len(found)} rollouts, which are {counts} samples {causes}; {count} tokens, the largest difference is {most:.1e}", flush=True)
         assert most < exact.CLOSE, f"{run}: a log-probability is {most} away from the model's"
         return found
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from check import CONTEXT, Check, Engine, free_port
+from llama import command
 from proxy import Exchange
 
 #: That of the package which ships the sources: run names the same one.
@@ -17,11 +18,7 @@ COMPLETION, CHAT = "/completion", "/v1/chat/completions"
 
 def llama(server: Path, gguf: Path, folder: Path) -> Engine:
     port = free_port()
-    slots = 2
-    # Its defaults, flash attention and a cache in float16, move log-probabilities by some 1e-2.
-    precise = ["--flash-attn", "off", "--cache-type-k", "f32", "--cache-type-v", "f32"]
-    words = [server, "--model", gguf, "--alias", "toy", "--host", "127.0.0.1", "--port", port, "--ctx-size", slots * CONTEXT, "--parallel", slots, "--jinja", "--threads", 2, *precise]
-    return Engine(f"llamacpp-{VERSION}", port, words, dict(os.environ), folder / "llamacpp.log")
+    return Engine(f"llamacpp-{VERSION}", port, command(server, gguf, port, CONTEXT), dict(os.environ), folder / "llamacpp.log")
 
 
 class CheckLlama(Check):

@@ -6,6 +6,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from check import CONTEXT, Check, Engine, free_port
 from plane import until
@@ -21,19 +22,19 @@ LONG = {"sampling": {"max_tokens": 500, "extra_body": {"ignore_eos": True}}, "li
 
 
 class VLLM(Engine):
-    def __init__(self, model: Path, folder: Path) -> None:
-        port = free_port()
+    def __init__(self, model: Path, folder: Path, port: int = 0, words: tuple[Any, ...] = (), **more: str) -> None:
+        port = port or free_port()
         # Dev mode has /pause and /collective_rpc. Threads that are bound to cores make each other wait on a small machine.
         variables = {
             **os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "2",
-            "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
+            "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **more,
         }
-        words = [
+        command = [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", "toy", "--dtype", "float32", "--enforce-eager",
             "--host", "127.0.0.1", "--port", port, "--max-model-len", CONTEXT, "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-            "--reasoning-parser", "qwen3", "--logprobs-mode", "processed_logprobs",
+            "--reasoning-parser", "qwen3", "--logprobs-mode", "processed_logprobs", *words,
         ]
-        super().__init__(f"vllm-{version('vllm-cpu')}", port, words, variables, folder / "vllm.log")
+        super().__init__(f"vllm-{version('vllm-cpu')}", port, command, variables, folder / "vllm.log")
 
     def tokens(self) -> float:
         """How many tokens it has sampled, also of requests that are not over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -16,6 +17,8 @@ class Exchange:
     status: int
     asked: bytes
     answered: bytes
+    began: float  # of time.monotonic
+    ended: float
 
     def request(self) -> Any:
         return json.loads(self.asked)
@@ -42,11 +45,15 @@ class Proxy:
 
             def do_POST(self) -> None:  # noqa: N802
                 asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                engine = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-                engine.request(self.command, self.path, asked or None, {"Content-Type": "application/json"})
-                response = engine.getresponse()
-                answered = response.read()
-                said.append(Exchange(self.path, response.status, asked, answered))
+                engine, began = http.client.HTTPConnection("127.0.0.1", port, timeout=600), time.monotonic()
+                try:
+                    engine.request(self.command, self.path, asked or None, {"Content-Type": "application/json"})
+                    response = engine.getresponse()
+                    answered = response.read()
+                except (OSError, http.client.HTTPException):
+                    self.send_error(502, "the engine is away")
+                    return
+                said.append(Exchange(self.path, response.status, asked, answered, began, time.monotonic()))
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.headers.get("Content-Type", "application/json"))
                 self.send_header("Content-Length", str(len(answered)))

@@ -45,6 +45,7 @@ var guarantees = []struct {
 	{"Batches and rewards", []guarantee{
 		{"A trainer that follows the protocol trains each batch once, and gets it again byte for byte after a crash.", names("TestEveryBatchCountsOnce TestRewind TestFile")},
 		{"No group is more than `staleness.max` versions old when its batch is consumed. This holds in the first feed, with the policy `drop`, but for [exceptions](decisions/0008-staleness.md).", names("TestTooOldWhenConsumed TestNothingAheadOnPolicy TestEveryBatchCountsOnce TestStalenessWhenConsumed TestPlantedFaults")},
+		{"What a teacher says of a token is in the batch at the place of that token. Each teacher speaks once of a rollout, and one that is silent holds a batch up for `teacher_wait` at most.", names("TestScore TestTeachersScoreOnce TestKilledTeacher TestTeachersOutside TestBatchWithTeachers TestTeachersThatDoNotSpeak")},
 		{"Each sample of a batch is in exactly one rank and micro-batch.", names("TestPackConserves TestBalance TestPlantedFaults")},
 		{"A reward follows from its recorded components, or from feedback that was recorded before it.", names("TestRewardDifferences TestRewardIsTheSameAgain")},
 		{"A machine, a store or a judge that fails is retried and then fails the rollout. It is never scored 0.", names("TestJudge TestObjectsThatAreGone TestVerifiersThatGiveNoVerdict TestClasses")},

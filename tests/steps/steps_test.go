@@ -310,7 +310,7 @@ func laid(t *testing.T, log *eventlog.Log, r *events.Rollout, steps []said) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := sandbox.Contents(data)
+	found, err := sandbox.Contents(sandbox.Bytes(data))
 	names := slices.Sorted(maps.Keys(found))
 	if want := []string{"a.txt", "conftest.py", "given", "given/b.txt", "made.txt", "out", "tests", "tests/x_test.sh"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("files: the second step begins with %q, want %q; %v", names, want, err)

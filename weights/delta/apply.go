@@ -169,31 +169,39 @@ func chunks(tensors []*applying) func() (*applying, int) {
 }
 
 func (d *Delta) applyChunk(c *codec, t *applying, i int) error {
-	data, at := buffer(&c.new, t.chunkSize(i)), int64(i)*ChunkSize
-	if t.From != "" {
-		if err := readAt(t.base.File, data, t.base.Offset+at); err != nil {
-			return fmt.Errorf("the base: %w", err)
-		}
+	data, err := d.newChunk(c, t, i)
+	if err == nil {
+		_, err = t.out.WriteAt(data, t.Offset+int64(i)*ChunkSize)
 	}
-	if t.sizes[i] > 0 {
-		frame, err := d.readFrame(c, t.Tensor, i)
-		if err != nil {
-			return err
-		}
-		if frame[0] != full && t.From == "" {
-			return corrupt("chunk %d is a difference to nothing", i)
-		}
-		if err := c.apply(frame, data, width(t.Dtype)); err != nil {
-			return err
-		}
-		if t.new[i] = digestOf(data); t.new[i] != Digest(frame[1:frameHead]) {
-			return fmt.Errorf("chunk %d has another digest: the delta is damaged, or %w: %w", i, ErrBase, storage.ErrCorrupt)
-		}
-	} else {
-		t.new[i] = digestOf(data)
-	}
-	_, err := t.out.WriteAt(data, t.Offset+at)
 	return err
+}
+
+// newChunk gives a chunk's new bytes, and notes their digest. The memory is used again.
+func (d *Delta) newChunk(c *codec, t *applying, i int) ([]byte, error) {
+	data := buffer(&c.new, t.chunkSize(i))
+	if t.From != "" {
+		if err := readAt(t.base.File, data, t.base.Offset+int64(i)*ChunkSize); err != nil {
+			return nil, fmt.Errorf("the base: %w", err)
+		}
+	}
+	if t.sizes[i] == 0 {
+		t.new[i] = digestOf(data)
+		return data, nil
+	}
+	frame, err := d.readFrame(c, t.Tensor, i)
+	if err != nil {
+		return nil, err
+	}
+	if frame[0] != full && t.From == "" {
+		return nil, corrupt("chunk %d is a difference to nothing", i)
+	}
+	if err := c.apply(frame, data, width(t.Dtype)); err != nil {
+		return nil, err
+	}
+	if t.new[i] = digestOf(data); t.new[i] != Digest(frame[1:frameHead]) {
+		return nil, fmt.Errorf("chunk %d has another digest: the delta is damaged, or %w: %w", i, ErrBase, storage.ErrCorrupt)
+	}
+	return data, nil
 }
 
 // readFrame reads a chunk of the delta. The memory is used again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/klauspost/compress/huff0"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/rondo-rl/rondo/weights/safetensors"
@@ -40,15 +41,17 @@ func width(dtype safetensors.Dtype) int {
 type codec struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
+	huffman huff0.Scratch
 
-	old, new  []byte
-	frame     []byte
-	positions []uint32 // of the units that changed
-	values    []uint64 // their differences, zigzag
-	streams   [5][]byte
-	planes    []byte
-	frame2    []byte // differences before they become planes
-	packed    []byte
+	old, new []byte
+	frame    []byte
+	words    []uint32 // memory of changed
+	changed  []uint32 // the words that changed
+	codes    []byte   // of differences: see encodeSparse
+	streams  [5][]byte
+	planes   []byte
+	frame2   []byte // differences before they become planes
+	packed   []byte
 }
 
 func newCodec() (*codec, error) {
@@ -84,15 +87,14 @@ func (c *codec) head(mode byte, digest Digest) {
 
 // encode makes the frame of a chunk, nil when nothing changed. whole allows to store the new bytes in place of differences.
 func (c *codec) encode(old, new []byte, w int, digest Digest, whole bool) []byte {
-	changedBits, few := c.scan(old, new, w)
+	units := c.scan(old, new, w)
 	switch {
-	case few && len(c.positions) == 0:
+	case units == 0:
 		return nil
-	case few:
+	case units <= len(new)/w/4+8: // where more changed, positions cost more than zeros in their places
 		c.head(sparse, digest)
-		c.encodeSparse(len(new)/w, w)
-	case whole && changedBits*10 > 3*8*len(new):
-		// Unrelated bf16 differ in 37 % of their bits; differences of these are harder to pack than the bytes.
+		c.encodeSparse(old, new, w, units)
+	case whole && c.unrelated(old, new):
 		return c.encodeFull(new, w, digest)
 	default:
 		c.head(dense, digest)
@@ -107,55 +109,49 @@ func (c *codec) encodeFull(new []byte, w int, digest Digest) []byte {
 	return c.frame
 }
 
-// scan collects the units that changed, and counts the bits. It stops collecting, and few is false, where more than a quarter changed.
-func (c *codec) scan(old, new []byte, w int) (changedBits int, few bool) {
-	limit := len(new)/w/4 + 8
-	if cap(c.positions) < limit+8 {
-		c.positions, c.values = make([]uint32, 0, limit+8), make([]uint64, 0, limit+8)
-	}
-	positions, values := c.positions[:0], c.values[:0]
-	unit := uint(8 * w)
-	mask := ^uint64(0) >> (64 - unit)
-	shift := log2(w)
-	few = true
-	i := 0
+// scan notes the words of eight bytes that changed, and counts the units that did.
+func (c *codec) scan(old, new []byte, w int) (units int) {
 	old = old[:len(new)]
-	for ; i+8 <= len(new); i += 8 {
-		if few && i+32 <= len(new) {
-			o, n := old[i:i+32:i+32], new[i:i+32:i+32]
-			if (le64(o)^le64(n))|(le64(o[8:])^le64(n[8:]))|(le64(o[16:])^le64(n[16:]))|(le64(o[24:])^le64(n[24:])) == 0 {
-				i += 24
-				continue
-			}
-		}
-		a, b := le64(old[i:]), le64(new[i:])
-		x := a ^ b
-		if x == 0 {
-			continue
-		}
-		changedBits += bits.OnesCount64(x)
-		if len(positions) >= limit {
-			few = false
-			continue
-		}
-		for x != 0 {
-			at := uint(bits.TrailingZeros64(x)) &^ (unit - 1)
-			x &^= mask << (at & 63)
-			positions = append(positions, uint32(i>>shift)+uint32(at>>3>>shift))
-			values = append(values, zigzag((b>>(at&63))-(a>>(at&63)), unit))
-		}
+	words := (len(new) + 7) / 8
+	if cap(c.words) < words+4 {
+		c.words = make([]uint32, words+4)
 	}
-	for ; i < len(new); i += w {
-		a, b := load(old[i:], w), load(new[i:], w)
-		if a == b {
+	list, k, i := c.words[:words+4], 0, 0
+	for ; i+32 <= len(new); i += 32 {
+		o, n, word := old[i:i+32:i+32], new[i:i+32:i+32], uint32(i>>3)
+		x0, x1, x2, x3 := le64(o)^le64(n), le64(o[8:])^le64(n[8:]), le64(o[16:])^le64(n[16:]), le64(o[24:])^le64(n[24:])
+		if x0|x1|x2|x3 == 0 {
 			continue
 		}
-		changedBits += bits.OnesCount64(a ^ b)
-		positions = append(positions, uint32(i>>shift))
-		values = append(values, zigzag(b-a, unit))
+		// Which of the four it is cannot be foreseen: so there is no branch.
+		list[k] = word
+		k += one(x0)
+		list[k] = word + 1
+		k += one(x1)
+		list[k] = word + 2
+		k += one(x2)
+		list[k] = word + 3
+		k += one(x3)
 	}
-	c.positions, c.values = positions, values
-	return changedBits, few
+	for ; i < len(new); i += 8 {
+		list[k] = uint32(i >> 3)
+		k += one(wordAt(old, i>>3) ^ wordAt(new, i>>3))
+	}
+	c.changed = list[:k]
+	tops := topBits(w)
+	for _, word := range c.changed {
+		units += bits.OnesCount64(changedUnits(wordAt(old, int(word))^wordAt(new, int(word)), tops))
+	}
+	return units
+}
+
+// unrelated reports whether so many bits of the changed words differ that the new bytes pack better than differences: unrelated bf16 differ in 37 % of their bits.
+func (c *codec) unrelated(old, new []byte) bool {
+	changedBits := 0
+	for _, word := range c.changed {
+		changedBits += bits.OnesCount64(wordAt(old, int(word)) ^ wordAt(new, int(word)))
+	}
+	return changedBits*10 > 3*8*len(new)
 }
 
 // apply changes old into new by a frame.

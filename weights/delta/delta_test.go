@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -211,7 +213,27 @@ func TestRoundTrips(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		wantFiles(t, got, new)
+		wantFiles(t, stream(t, old, encode(t, old, new), slices.Collect(maps.Keys(new))), new)
 	}
+}
+
+// stream gives the same files as apply by way of Reader.
+func stream(t *testing.T, base map[string][]byte, data []byte, names []string) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	for _, name := range names {
+		r, err := open(t, data).Reader(t.Context(), checkpoint(t, base), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[name], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
 }
 
 // TestChunks: tensors of several chunks, whose last one is short, with each kind of change in each width.
@@ -364,6 +386,14 @@ func TestAnotherBase(t *testing.T) {
 	var b bytes.Buffer
 	if err := delta.Fold(t.Context(), &b, open(t, deltas[1]), open(t, deltas[0])); !errors.Is(err, delta.ErrBase) {
 		t.Errorf("a fold in the wrong order: %v", err)
+	}
+	if r, err := open(t, deltas[1]).Reader(t.Context(), checkpoint(t, versions[1]), "m.safetensors"); err != nil {
+		t.Error(err)
+	} else if _, err := io.ReadAll(r); !errors.Is(err, delta.ErrBase) {
+		t.Errorf("a file that is read from another base: %v", err)
+	}
+	if _, err := open(t, deltas[1]).Reader(t.Context(), checkpoint(t, versions[0]), "other.safetensors"); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a file that the delta does not have: %v", err)
 	}
 	dir := t.TempDir()
 	if _, err := apply(t, versions[0], deltas[1], dir); !errors.Is(err, storage.ErrExists) {

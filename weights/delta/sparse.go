@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 )
 
 // A sparse chunk is a count, a shift (0 or 8), and five streams: gaps between changed units (shifted, 255 means: 255 and more follows), the gaps' low bytes
@@ -18,32 +19,81 @@ const (
 	streamEscapes
 )
 
-// encodeSparse appends the collected differences of a chunk of n units to the frame.
-func (c *codec) encodeSparse(n, w int) {
-	count := len(c.positions)
+// encodeSparse appends the differences of a chunk in which count units changed to the frame, after scan.
+func (c *codec) encodeSparse(old, new []byte, w, count int) {
 	shift := uint(0)
-	if n/count >= 160 {
+	if len(new)/w/count >= 160 {
 		shift = 8
 	}
-	c.gaps(shift)
-	signs, magnitudes := zeroed(&c.streams[streamSigns], (count+7)/8), zeroed(&c.streams[streamMagnitudes], (count+1)/2)
-	escapes := c.streams[streamEscapes][:0]
-	for i, value := range c.values {
-		magnitude := (value - 1) >> 1
-		signs[i>>3] |= byte(value&1) << (i & 7)
-		if magnitude >= 15 {
-			var escape [8]byte
-			binary.LittleEndian.PutUint64(escape[:], magnitude-15)
-			escapes = append(escapes, escape[:w]...)
-			magnitude = 15
-		}
-		magnitudes[i>>1] |= byte(magnitude) << (i & 1 * 4)
-	}
-	c.streams[streamSigns], c.streams[streamMagnitudes], c.streams[streamEscapes] = signs, magnitudes, escapes
+	c.collect(old, new, w, count, shift)
+	c.packCodes(count)
 	c.frame = append(binary.AppendUvarint(c.frame, uint64(count)), byte(shift))
 	for i, stream := range c.streams {
 		c.pack(stream, i != streamSigns) // signs are noise
 	}
+}
+
+// negative marks the code of a difference below 0; the rest of a code is the four bits of the magnitude.
+const negative = 0x80
+
+// collect fills the streams of gaps and escapes, and a code for each difference.
+func (c *codec) collect(old, new []byte, w, count int, shift uint) {
+	unit, tops := uint(8*w), topBits(w)
+	unitShift, wordShift := (3+log2(w))&63, (3-log2(w))&63
+	highs := buffer(&c.streams[streamHighs], count+len(new)/w/255+1)
+	lows := buffer(&c.streams[streamLows], count)
+	codes := buffer(&c.codes, count)
+	escapes := c.streams[streamEscapes][:0]
+	next, high, i := uint(0), 0, 0
+	for _, word := range c.changed {
+		a, b := wordAt(old, int(word)), wordAt(new, int(word))
+		for left := changedUnits(a^b, tops); left != 0; left &= left - 1 {
+			low := uint(bits.TrailingZeros64(left)) + 1 - unit
+			position := uint(word)<<wordShift + low>>unitShift
+			gap := position - next
+			next = position + 1
+			if shift > 0 {
+				lows[i] = byte(gap)
+				gap >>= 8
+			}
+			for ; gap >= 255; gap -= 255 {
+				highs[high] = 255
+				high++
+			}
+			highs[high] = byte(gap)
+			high++
+			difference := int64((b>>(low&63)-a>>(low&63))<<((64-unit)&63)) >> ((64 - unit) & 63)
+			sign := difference >> 63
+			magnitude := uint64((difference^sign)-sign) - 1
+			if magnitude >= 15 {
+				var escape [8]byte
+				binary.LittleEndian.PutUint64(escape[:], magnitude-15)
+				escapes = append(escapes, escape[:w]...)
+				magnitude = 15
+			}
+			codes[i] = byte(sign)&negative | byte(magnitude)
+			i++
+		}
+	}
+	if shift == 0 {
+		lows = lows[:0]
+	}
+	c.streams[streamHighs], c.streams[streamLows], c.streams[streamEscapes] = highs[:high], lows, escapes
+}
+
+// packCodes makes the streams of signs and magnitudes of the codes, eight at a time.
+func (c *codec) packCodes(count int) {
+	codes := c.codes[:count]
+	signs, magnitudes := buffer(&c.streams[streamSigns], (count+7)/8), buffer(&c.streams[streamMagnitudes], (count+7)/8*4)
+	for i := range signs {
+		eight := wordAt(codes, i)
+		signs[i] = byte(eight >> 7 & 0x0101010101010101 * 0x0102040810204080 >> 56) // the top bit of each byte
+		nibbles := eight & 0x0f0f0f0f0f0f0f0f
+		nibbles = (nibbles | nibbles>>4) & 0x00ff00ff00ff00ff
+		nibbles = (nibbles | nibbles>>8) & 0x0000ffff0000ffff
+		binary.LittleEndian.PutUint32(magnitudes[4*i:], uint32(nibbles|nibbles>>16))
+	}
+	c.streams[streamSigns], c.streams[streamMagnitudes] = signs, magnitudes[:(count+1)/2]
 }
 
 func zeroed(b *[]byte, n int) []byte {
@@ -52,31 +102,11 @@ func zeroed(b *[]byte, n int) []byte {
 	return data
 }
 
-// gaps fills the streams that say where units changed.
-func (c *codec) gaps(shift uint) {
-	highs, lows := c.streams[streamHighs][:0], c.streams[streamLows][:0]
-	next := uint32(0)
-	for _, position := range c.positions {
-		gap := position - next
-		next = position + 1
-		if shift > 0 {
-			lows = append(lows, byte(gap))
-			gap >>= 8
-		}
-		for ; gap >= 255; gap -= 255 {
-			highs = append(highs, 255)
-		}
-		highs = append(highs, byte(gap))
-	}
-	c.streams[streamHighs], c.streams[streamLows] = highs, lows
-}
-
 // pack appends a stream to the frame: its length, its length when packed (0: it is not), and its bytes.
 func (c *codec) pack(data []byte, squeeze bool) {
 	c.frame = binary.AppendUvarint(c.frame, uint64(len(data)))
 	if squeeze && len(data) > 16 {
-		c.packed = c.encoder.EncodeAll(data, c.packed[:0])
-		if len(c.packed) < len(data) {
+		if c.packed = c.squeeze(data); len(c.packed) < len(data) {
 			c.frame = append(binary.AppendUvarint(c.frame, uint64(len(c.packed))), c.packed...)
 			return
 		}

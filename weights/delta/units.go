@@ -7,6 +7,27 @@ import (
 
 func le64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
+// wordAt is the word of eight bytes of this number; zeros follow what there is.
+func wordAt(data []byte, i int) uint64 {
+	if 8*i+8 <= len(data) {
+		return le64(data[8*i:])
+	}
+	var word [8]byte
+	copy(word[:], data[8*i:])
+	return le64(word[:])
+}
+
+// one is 1 unless x is 0.
+func one(x uint64) int { return int((x | -x) >> 63) }
+
+// topBits has the top bit of each unit of w bytes in a word.
+func topBits(w int) uint64 {
+	return [9]uint64{1: 0x8080808080808080, 2: 0x8000800080008000, 4: 0x8000000080000000, 8: 0x8000000000000000}[w]
+}
+
+// changedUnits has the top bit of each unit of x that is not 0.
+func changedUnits(x, tops uint64) uint64 { return ((x &^ tops) + ^tops | x) & tops }
+
 // load reads an integer of w bytes.
 func load(b []byte, w int) uint64 {
 	switch w {

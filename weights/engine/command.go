@@ -36,13 +36,17 @@ func NewCommand(args []string, base, key string, transport http.RoundTripper) (*
 	return &Command{args: args, health: c}, err
 }
 
-// Label implements [Engine]. A server that is away, or still loads, comes back with nobody knows which weights.
+// Label implements [Engine]. A server that is away, or still loads, comes back with nobody knows which weights. Where nobody listens it serves none: the command may
+// be all that starts it.
 func (e *Command) Label(ctx context.Context) (string, error) {
 	err := e.healthy(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		e.loaded = ""
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "", nil
 	}
 	return e.loaded, err
 }

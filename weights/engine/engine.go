@@ -35,7 +35,7 @@ type Engine interface {
 	Resume(ctx context.Context) error
 	// Refuse lets the server say of what it has loaded that it is no version, so that nobody believes its tokens.
 	Refuse(ctx context.Context, v Version) error
-	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one. ErrNoLogprobs where the server gives none.
+	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one, NaN of those that were not asked for. ErrNoLogprobs where the server gives none.
 	Logprobs(ctx context.Context, tokens []int32) ([]float64, error)
 }
 
@@ -90,7 +90,7 @@ func missing(err error) bool {
 	return errors.As(err, &status) && status.status == http.StatusNotFound
 }
 
-// ask sends a request, nil for a GET, and reads the answer into answer unless that is nil.
+// ask sends a request, nil for a GET, and reads the answer into answer unless that is nil: JSON, or any text for a *[]byte.
 func (c *client) ask(ctx context.Context, within time.Duration, path string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -135,6 +135,10 @@ func (c *client) do(ctx context.Context, path string, request, answer any) error
 	case response.StatusCode != http.StatusOK:
 		return &statusError{what, response.StatusCode, strings.TrimSpace(string(data))}
 	case answer == nil:
+		return nil
+	}
+	if text, plain := answer.(*[]byte); plain {
+		*text = data
 		return nil
 	}
 	if err := json.Unmarshal(data, answer); err != nil {

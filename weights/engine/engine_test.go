@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +57,17 @@ func TestBring(t *testing.T) {
 			t.Errorf("told %q", s.told)
 		}
 	})
+}
+
+// TestExtension: a server whose workers have the Python package's extension reloads by it.
+func TestExtension(t *testing.T) {
+	f := fresh(vllm)
+	f.extended = true
+	v := version(t, 12)
+	if err := sideOf(t, f).Bring(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	check(t, f, v)
 }
 
 // TestKilledAtEachStep: a side-car that dies with any request, done or not, leaves what the next one finishes.
@@ -194,7 +209,7 @@ func TestLies(t *testing.T) {
 
 // TestHangs: a server that does not answer, as one that is paused may, is given up in time, and let go on.
 func TestHangs(t *testing.T) {
-	for _, route := range []string{"/weight_info", "/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
+	for _, route := range []string{"/weight_info", "/server_info", "/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
 		t.Run(route, func(t *testing.T) {
 			v := version(t, 12)
 			synctest.Test(t, func(t *testing.T) {
@@ -344,6 +359,43 @@ func TestCommand(t *testing.T) {
 	}
 	if _, err := NewCommand(nil, "", "", nil); err == nil {
 		t.Error("no command at all")
+	}
+}
+
+// started is a server that listens from when a file is there.
+type started string
+
+func (s started) RoundTrip(*http.Request) (*http.Response, error) {
+	if _, err := os.Stat(string(s)); err != nil {
+		return nil, &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return httptest.NewRecorder().Result(), nil
+}
+
+// TestCommandStarts: a server that nobody else starts is started by the command, also when it has died.
+func TestCommandStarts(t *testing.T) {
+	up := filepath.Join(t.TempDir(), "up")
+	e, err := NewCommand([]string{"/bin/sh", "-c", `echo "$RONDO_VERSION" > "$0"`, up}, "http://e:1", "", started(up))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	k := NewKeeper(e)
+	k.Tell = func(_ context.Context, s State) error {
+		told = append(told, fmt.Sprint(s.Version.Version, s.Lost))
+		return nil
+	}
+	v := Version{Policy: "p", Version: 12, Dir: t.TempDir()}
+	for range 2 {
+		if err := k.Bring(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(up); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"12 false", "12 true", "12 false"}; !slices.Equal(told, want) {
+		t.Errorf("told %q", told)
 	}
 }
 

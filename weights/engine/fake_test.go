@@ -26,13 +26,14 @@ type fake struct {
 	paused  bool
 	held    bool // requests in flight hold blocks of the cache
 
-	down    bool           // nobody listens
-	lies    map[string]int // the number of times that a route does nothing and answers 200
-	fails   map[string]int // … fails half way
-	hangs   map[string]int // … never answers, though it does what it was asked
-	dies    int            // the side-car dies with this request: it may be done, but no later one comes through
-	dieDone bool
-	kind    string
+	down     bool           // nobody listens
+	lies     map[string]int // the number of times that a route does nothing and answers 200
+	fails    map[string]int // … fails half way
+	hangs    map[string]int // … never answers, though it does what it was asked
+	dies     int            // the side-car dies with this request: it may be done, but no later one comes through
+	dieDone  bool
+	kind     string
+	extended bool // its workers have rondo.vllm.Worker
 
 	violations []string
 }
@@ -130,6 +131,12 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 	switch path {
 	case "/weight_info":
 		fmt.Fprintf(w, `{"weight_version":%q}`, f.label)
+	case "/server_info":
+		if f.extended {
+			fmt.Fprintf(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":%q}}}`, extension)
+			return
+		}
+		fmt.Fprint(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":""}}}`)
 	case "/pause":
 		f.paused = true
 		if query != "mode=keep&clear_cache=false" {
@@ -141,7 +148,11 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 		f.label = body["new_version"].(string)
 		fmt.Fprint(w, `{"success":true}`)
 	case "/collective_rpc":
-		if body["method"] == "reload_weights" && f.load(w, body["kwargs"].(map[string]any)["weights_path"]) {
+		method := "reload_weights"
+		if f.extended {
+			method = "reload_version"
+		}
+		if body["method"] == method && f.load(w, body["kwargs"].(map[string]any)["weights_path"]) {
 			fmt.Fprint(w, `{"results":["None"]}`)
 		}
 	case "/reset_prefix_cache":

@@ -13,6 +13,9 @@ import (
 // lookEvery is how often a server is asked which version it serves: one that was started again must not go unnoticed.
 const lookEvery = 2 * time.Second
 
+// heldEvery is how often a server is asked whether its requests have let an adapter go.
+const heldEvery = 5 * time.Second
+
 // again is how long a server rests that did not take a version up.
 var again = retry.Policy{First: time.Second, Most: 2 * time.Minute}
 
@@ -67,8 +70,12 @@ func (k *Keeper) target() *Version {
 	return k.aim
 }
 
-// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load.
-func (k *Keeper) Needs() (needs []int64) {
+// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load. known is false where it may read others.
+func (k *Keeper) Needs() (needs []int64, known bool) {
+	known = true
+	if e, adapters := k.Engine.(*LoRA); adapters {
+		needs, known = e.Reads()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, v := range []*Version{k.aim, k.loading} {
@@ -79,7 +86,7 @@ func (k *Keeper) Needs() (needs []int64) {
 	if k.told != nil && !k.told.Lost {
 		needs = append(needs, k.told.Version.Version)
 	}
-	return needs
+	return needs, known
 }
 
 func (k *Keeper) load(ctx context.Context, v Version) error {
@@ -106,7 +113,9 @@ func (k *Keeper) Keep(ctx context.Context) {
 				failures = 0
 			} else {
 				failures++
-				wait = again.Delay(failures)
+				if wait = again.Delay(failures); errors.Is(err, errHeld) {
+					wait = min(wait, heldEvery)
+				}
 				k.Failed(*v, err, wait)
 			}
 		}
@@ -124,7 +133,7 @@ func (k *Keeper) Keep(ctx context.Context) {
 func (k *Keeper) Bring(ctx context.Context, v Version) error {
 	took, err := k.bring(ctx, v)
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errKept) {
 			return err
 		}
 		return errors.Join(err, k.lost(ctx, v))

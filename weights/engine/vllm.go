@@ -41,11 +41,15 @@ func (e *VLLM) Label(ctx context.Context) (string, error) {
 // Load implements [Engine]. Requests in flight wait meanwhile and go on with the new weights. From before the weights change until they are whole the label is none of a
 // version, so that no failure on the way leaves a server that says that it has what it has not.
 func (e *VLLM) Load(ctx context.Context, v Version) error {
+	method, err := e.method(ctx)
+	if err != nil {
+		return err
+	}
 	return e.paused(ctx, func() error {
 		if err := e.relabel(ctx, v.Label()+"-"+loadingLabel); err != nil {
 			return err
 		}
-		reload := map[string]any{"method": "reload_weights", "kwargs": map[string]string{"weights_path": v.Dir}, "timeout": loadTime.Seconds()}
+		reload := map[string]any{"method": method, "kwargs": map[string]string{"weights_path": v.Dir}, "timeout": loadTime.Seconds()}
 		if err := e.ask(ctx, loadTime, "/collective_rpc", reload, nil); err != nil {
 			return err
 		}
@@ -54,6 +58,28 @@ func (e *VLLM) Load(ctx context.Context, v Version) error {
 		}
 		return e.relabel(ctx, v.Label())
 	})
+}
+
+// extension is the class of workers, from the Python package, that reloads what vLLM's own reload leaves behind.
+const extension = "rondo.vllm.Worker"
+
+// method is how the server's workers reload weights.
+func (e *VLLM) method(ctx context.Context) (string, error) {
+	var info struct {
+		Config struct {
+			Parallel struct {
+				Extension string `json:"worker_extension_cls"`
+			} `json:"parallel_config"`
+		} `json:"vllm_config"`
+	}
+	var refused *statusError
+	if err := e.ask(ctx, controlTime, "/server_info?config_format=json", nil, &info); err != nil && !errors.As(err, &refused) {
+		return "", err
+	}
+	if info.Config.Parallel.Extension == extension {
+		return "reload_version", nil
+	}
+	return "reload_weights", nil
 }
 
 // Refuse implements [Engine].

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -46,11 +47,13 @@ type Version struct {
 	// Dir is where it lies, as an absolute path.
 	Dir string `json:"-"`
 
-	// What Fetch has done: the bytes that it read from the store, and how many deltas led to the version; 0: its files were read whole, and Whole
-	// says why where deltas led to it.
-	Read   int64  `json:"-"`
-	Deltas int    `json:"-"`
-	Whole  string `json:"-"`
+	// What Fetch has done: the bytes that it read, those among them that a near store gave, and how many deltas led to the version; 0: its files were
+	// read whole, and Whole says why where deltas led to it. Refused says which near store gave other bytes than were published.
+	Read    int64  `json:"-"`
+	Near    int64  `json:"-"`
+	Deltas  int    `json:"-"`
+	Whole   string `json:"-"`
+	Refused string `json:"-"`
 }
 
 // Bytes is the size of the version's files.
@@ -67,6 +70,8 @@ type Folder struct {
 	policy string
 	lock   *os.File
 	piece  int64 // what is read at once
+	near   []Near
+	wait   time.Duration // for what the near stores lack
 }
 
 // Open takes a folder for one policy; ErrInUse while another process has it. The kernel gives it back however the process ends.

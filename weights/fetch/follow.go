@@ -18,37 +18,45 @@ var Again = retry.Policy{First: time.Second, Most: 30 * time.Second}
 // lookEvery is how often the log is asked for a new version of which nothing was heard: what is said while a connection is lost is not repeated.
 const lookEvery = 15 * time.Second
 
-// Follow tells found of the last version of a policy that was published, and of each that follows, until the context ends: it goes on after every failure. failed
-// is told of those. Who may read the policy's versions may do it.
-func Follow(ctx context.Context, log *eventlog.Log, policy string, found func(version int64), failed func(err error, wait time.Duration)) error {
-	heard, newest := make(chan struct{}, 1), int64(-1)
+// Choice says which version is followed: Newest, or one of events.WeightsPromoted's.
+type Choice func(promoted events.WeightsPromoted, newest int64) int64
+
+// Newest follows what is published, whatever is promoted.
+func Newest(_ events.WeightsPromoted, newest int64) int64 { return newest }
+
+// Follow tells found of the version of a policy that is chosen, and of each other one that is chosen later, until the context ends: it goes on after every failure.
+// failed is told of those. Who may read the policy's versions may do it.
+func Follow(ctx context.Context, log *eventlog.Log, policy string, choose Choice, found func(version int64), failed func(err error, wait time.Duration)) error {
+	heard, at := make(chan struct{}, 1), int64(-1)
 	look := func() error {
-		last, err := log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
-		if errors.Is(err, eventlog.ErrNotFound) {
-			return nil
+		published, some, err := log.Published(ctx, events.Catalogue, policy)
+		if err != nil || !some {
+			return err
 		}
+		promoted, err := Promoted(ctx, log, policy)
 		if err != nil {
 			return err
 		}
-		published, err := events.Data[events.WeightsPublished](last)
-		if err == nil && published.Version > newest {
-			newest = published.Version
-			found(newest)
+		if version := choose(promoted, published.Version); version != at {
+			at = version
+			found(at)
 		}
-		return err
+		return nil
+	}
+	hear := func(*nats.Msg) {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
 	}
 	return Again.Keep(ctx, func() (bool, error) {
-		subject := events.Event{Run: events.Catalogue, Type: events.WeightsPublishedType, Entity: policy}.Subject()
-		hearing, err := log.Conn().Subscribe(subject, func(*nats.Msg) {
-			select {
-			case heard <- struct{}{}:
-			default:
+		for _, t := range []events.Type{events.WeightsPublishedType, events.WeightsPromotedType} {
+			hearing, err := log.Conn().Subscribe(events.Event{Run: events.Catalogue, Type: t, Entity: policy}.Subject(), hear)
+			if err != nil {
+				return false, err
 			}
-		})
-		if err != nil {
-			return false, err
+			defer hearing.Unsubscribe()
 		}
-		defer hearing.Unsubscribe()
 		for {
 			if err := look(); err != nil {
 				return false, err
@@ -64,4 +72,16 @@ func Follow(ctx context.Context, log *eventlog.Log, policy string, found func(ve
 			}
 		}
 	}, failed)
+}
+
+// Promoted is what was promoted of a policy last, the zero value where nothing was.
+func Promoted(ctx context.Context, log *eventlog.Log, policy string) (events.WeightsPromoted, error) {
+	last, err := log.LastOfType(ctx, events.Catalogue, events.WeightsPromotedType, policy)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return events.WeightsPromoted{}, nil
+	}
+	if err != nil {
+		return events.WeightsPromoted{}, err
+	}
+	return events.Data[events.WeightsPromoted](last)
 }

@@ -18,18 +18,6 @@ import (
 // maxSteps bounds how many deltas, one after the other, lead to a version.
 const maxSteps = 16
 
-// counting counts the bytes that are read of a version and its deltas.
-type counting struct {
-	storage.Store
-	read atomic.Int64
-}
-
-func (c *counting) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	data, err := c.Store.GetRange(ctx, key, offset, length)
-	c.read.Add(int64(len(data)))
-	return data, err
-}
-
 // Places in a part: deltas and what comes of them, and a note that they are of no use.
 func (f *Folder) deltasPath(version int64) string {
 	return filepath.Join(f.partPath(version), "deltas")
@@ -40,7 +28,7 @@ func (f *Folder) uselessPath(version int64) string {
 
 // shortcut makes files of tensors that are missing from a version in the folder, where deltas that lead there are smaller. They count as read, and are verified
 // like all others. Whatever is wrong with the deltas is noted in v, and the files are read whole; an error is that of the context.
-func (f *Folder) shortcut(ctx context.Context, s storage.Store, v *Version, told Progress) error {
+func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version, told Progress) error {
 	missing := f.missing(v)
 	if _, err := os.Stat(f.uselessPath(v.Version)); err == nil || missing == 0 {
 		return nil
@@ -142,7 +130,7 @@ func (f *Folder) deltaPath(v *Version, to int64) string {
 }
 
 // readDeltas reads deltas into a part, and verifies them. One that was interrupted goes on.
-func (f *Folder) readDeltas(ctx context.Context, s storage.Store, v *Version, steps []step, told Progress) error {
+func (f *Folder) readDeltas(ctx context.Context, s *sources, v *Version, steps []step, told Progress) error {
 	if err := os.MkdirAll(f.deltasPath(v.Version), 0o755); err != nil {
 		return err
 	}

@@ -59,14 +59,14 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 			return nil, err
 		}
 	}
-	counted := &counting{Store: s}
-	if err := f.shortcut(ctx, counted, v, told); err != nil {
+	from := f.sources(s)
+	if err := f.shortcut(ctx, from, v, told); err != nil {
 		return nil, err
 	}
-	if err := f.fill(ctx, counted, v, told); err != nil {
+	if err := f.fill(ctx, from, v, told); err != nil {
 		return nil, err
 	}
-	v.Read = counted.read.Load()
+	v.Read, v.Near, v.Refused = from.read.Load(), from.lent.Load(), from.wrong
 	if err := f.beside(v, base); err != nil {
 		return nil, err
 	}
@@ -75,11 +75,7 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 
 // wanted is a version as its manifest says it is.
 func (f *Folder) wanted(ctx context.Context, s storage.Store, version int64) (*Version, error) {
-	m, err := weights.FetchManifest(ctx, s, f.policy, version)
-	if err != nil {
-		return nil, err
-	}
-	data, _, err := s.Load(ctx, weights.ManifestKey(f.policy, version))
+	m, data, err := weights.ReadManifest(ctx, s, f.policy, version)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +83,7 @@ func (f *Folder) wanted(ctx context.Context, s storage.Store, version int64) (*V
 }
 
 // fill reads a version's files into its part, and verifies each of them.
-func (f *Folder) fill(ctx context.Context, s storage.Store, v *Version, told Progress) error {
+func (f *Folder) fill(ctx context.Context, s *sources, v *Version, told Progress) error {
 	total, done := v.Bytes(), atomic.Int64{}
 	add := func(n int64) {
 		if now := done.Add(n); told != nil {
@@ -117,7 +113,7 @@ func (f *Folder) fill(ctx context.Context, s storage.Store, v *Version, told Pro
 	return nil
 }
 
-func (f *Folder) landing(s storage.Store, v *Version, file weights.File) *landing {
+func (f *Folder) landing(s *sources, v *Version, file weights.File) *landing {
 	useless := func() error { return f.giveUp(v.Version) }
 	return &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name), useless: useless}
 }
@@ -132,7 +128,7 @@ func worse(err, cause error) error {
 
 // landing is one file on its way into a part. marks has a byte for each piece that has been written, so that one that is interrupted goes on.
 type landing struct {
-	store       storage.Store
+	store       *sources
 	file        weights.File
 	path, marks string
 	piece       int64
@@ -237,14 +233,17 @@ func (l *landing) readPiece(ctx context.Context, into, marks *os.File, i int, at
 	return nil
 }
 
-// finish verifies the file. One that is wrong is read once more, if a part of it was there before: power may have failed in between.
+// finish verifies the file. One that is wrong is read once more, if a part of it was there before, as power may have failed in between, or came from another store
+// than the origin.
 func (l *landing) finish(ctx context.Context) error {
 	err := l.verify(ctx)
-	if errors.Is(err, storage.ErrCorrupt) && !l.fresh {
-		l.wrong = true
-		if l.useless != nil {
-			if err := l.useless(); err != nil {
-				return err
+	for errors.Is(err, storage.ErrCorrupt) && (!l.fresh || l.store.distrust(l.file.Key)) {
+		if !l.fresh {
+			l.wrong = true
+			if l.useless != nil {
+				if err := l.useless(); err != nil {
+					return err
+				}
 			}
 		}
 		if err = l.again(ctx, func(int64) {}); err == nil {

@@ -75,7 +75,11 @@ func write(w io.Writer, tensors []Data, metadata map[string]string) error {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	header, err := encodeHeader(ordered, metadata)
+	described := make([]Tensor, len(ordered))
+	for i, t := range ordered {
+		described[i] = Tensor{Name: t.Name, Dtype: t.Dtype, Shape: t.Shape, Size: int64(len(t.Bytes))}
+	}
+	header, err := encodeHeader(described, metadata)
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,7 @@ func write(w io.Writer, tensors []Data, metadata map[string]string) error {
 }
 
 // encodeHeader gives length and header, padded with spaces so that the data begins at a multiple of 8.
-func encodeHeader(tensors []Data, metadata map[string]string) ([]byte, error) {
+func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	type entry struct {
 		Dtype   Dtype    `json:"dtype"`
 		Shape   []int64  `json:"shape"`
@@ -103,16 +107,14 @@ func encodeHeader(tensors []Data, metadata map[string]string) ([]byte, error) {
 	}
 	end := int64(0)
 	for _, t := range tensors {
-		size := int64(len(t.Bytes))
-		described := Tensor{Name: t.Name, Dtype: t.Dtype, Shape: t.Shape, Size: size}
-		if err := described.checkSize(); err != nil {
+		if err := t.checkSize(); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if _, taken := entries[t.Name]; taken || t.Name == metadataKey || !utf8.ValidString(t.Name) || len(t.Name) > maxName {
 			return nil, fmt.Errorf("tensor %q: the name is taken, reserved, too long or not UTF-8", t.Name)
 		}
-		entries[t.Name] = entry{Dtype: t.Dtype, Shape: append([]int64{}, t.Shape...), Offsets: [2]int64{end, end + size}}
-		end += size
+		entries[t.Name] = entry{Dtype: t.Dtype, Shape: append([]int64{}, t.Shape...), Offsets: [2]int64{end, end + t.Size}}
+		end += t.Size
 	}
 	text, err := json.Marshal(entries)
 	if err != nil {

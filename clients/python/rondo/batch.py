@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "open_batch"]
 
 #: Versions of the file's columns that this package reads.
-SCHEMA_VERSIONS = ("2",)
+SCHEMA_VERSIONS = ("2", "3")
 
 _TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
 
@@ -98,6 +98,20 @@ class Batch:
     def advantages(self) -> Ragged:
         """Advantage of each token, 0 where not sampled: float32."""
         return self._ragged("advantages")
+
+    @property
+    def teachers(self) -> list[str]:
+        """Names of the teachers, or reference models, whose log-probabilities the feed demands; empty for most."""
+        return [name for name in self.metadata.get("teachers", "").split(",") if name]
+
+    def teacher_logprobs(self, teacher: str) -> Ragged:
+        """Natural log-probability of each token under a teacher, at temperature 1, sampled or not; 0 for the first of each sample: float32.
+
+        KeyError for a teacher that the feed does not demand.
+        """
+        if teacher not in self.teachers:
+            raise KeyError(f"the batch has log-probabilities of the teachers {self.teachers}, not of {teacher!r}")
+        return self._ragged(f"logprobs_{teacher}")
 
     def _ragged(self, name: str) -> Ragged:
         found: Ragged = self.column(name)
@@ -230,17 +244,18 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None) -> Batch:
         if reader.num_record_batches != 1:
             raise Damaged(f"{reader.num_record_batches} record batches, want 1")
         record = reader.get_batch(0)
-        _check(record)
+        teachers = [name for name in metadata.get("teachers", "").split(",") if name]
+        _check(record, {**_TOKEN_COLUMNS, **{f"logprobs_{name}": pa.float32() for name in teachers}})
         return Batch(record, metadata, ready or {})
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         raise Damaged(f"not a batch file: {error}") from None
 
 
-def _check(record: pa.RecordBatch) -> None:
+def _check(record: pa.RecordBatch, columns: Mapping[str, pa.DataType]) -> None:
     """What training relies on: the per-token columns are there, have their types, and are equally long in every row."""
     record.validate(full=False)
     offsets = None
-    for name, kind in _TOKEN_COLUMNS.items():
+    for name, kind in columns.items():
         index = record.schema.get_field_index(name)
         if index < 0 or record.schema.field(index).type != pa.list_(record.schema.field(index).type.value_field.with_type(kind)):
             raise Damaged(f"column {name} is missing or not a list of {kind}")

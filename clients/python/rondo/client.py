@@ -11,15 +11,16 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from . import outside, publishing, traffic, versions
+from . import outside, publishing, teaching, traffic, versions
 from .access import Access
 from .connection import Connection, within
 from .endpoint import find
 from .errors import Failed, NotFound, NotTaken, RondoError
 from .facts import CATALOGUE, Log, subject
 from .intake import Answer, Intake
-from .objects import Store, open_store
+from .objects import Store, open_store, put_blob
 from .plane import Plane
+from .repository import pack
 from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import Weights
@@ -149,6 +150,7 @@ class AsyncClient:
         version: int | None = None,
         through_step: int,
         metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> int:
         """Publish weights as a version of a policy, and wait until inference servers may load it; the version.
@@ -158,10 +160,13 @@ class AsyncClient:
         run, through_step: the run and the last of its feed's steps that the weights were trained on.
         version: versions only grow. None: one more than the last. The same version with the same bytes may be repeated; with
         others it is WeightsRejected.
+        base: the files of the version that was published last, in a folder: only a delta is uploaded then, and the publisher makes
+        the files of it. Where it does not fit, or the delta has more than 70 % of their bytes, the files are uploaded after all.
+        It needs the package xxhash (`rondo[delta]`) and room for the delta in the system's folder for temporary files.
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
         """
         await self.open()
-        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}))
+        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}), base)
         return await within(call, timeout, f"publish weights of policy {policy}")
 
     async def published(self, policy: str) -> Version | None:
@@ -220,6 +225,43 @@ class AsyncClient:
             "values": dict(values or {}) or None,
         }
         return await self.state(run, "rollout.annotated", rollout, {k: v for k, v in remark.items() if v is not None}, id=id)
+
+    async def scored(self, run: str, after: int = 0) -> AsyncGenerator[str, None]:
+        """The rollouts of a run with a reward, and all that follow, without end. after: a sequence of the log to begin behind.
+
+        This is the loop of a teacher outside.
+
+            async for rollout in client.scored("mine"):
+                await client.teach("mine", rollout, "big", model.score)
+        """
+        await self.open()
+        async with aclosing(self.log.follow(run, subject(run, "rollout.scored", "*"), after + 1)) as facts:
+            async for fact in facts:
+                if not fact.data.get("text_only"):
+                    yield fact.entity
+
+    async def teach(
+        self,
+        run: str,
+        rollout: str,
+        teacher: str,
+        score: teaching.Score,
+        *,
+        model: str = "",
+        version: str = "",
+        timeout: float | None = None,
+    ) -> Answer:
+        """State how likely a teacher of the run, one that has no url, finds each token of a rollout that has its reward.
+
+        score: is called with the token ids of each sample of the rollout, int32 [S], in a thread, and gives their natural
+        log-probabilities at temperature 1: [S], of which the first does not count, or [S - 1] without it.
+        model, version: what the model and its weights are called; for the record.
+        The same may be stated again; other values of the same teacher are a DoorError. NotFound before the reward.
+        timeout: seconds; None waits, since a model takes as long as it takes.
+        """
+        await self.open()
+        work = teaching.teach(self._opened_plane, run, rollout, teacher, score, model, version)
+        return await within(work, timeout, f"teach rollout {rollout}")
 
     async def _user(self, run: str, session: str, consent: bool) -> None:
         """Refuse here what the intake would refuse of a user, so that it never leaves this process."""
@@ -306,17 +348,26 @@ class AsyncClient:
         name: str | None = None,
         session: str = "",
         consent: bool = False,
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
     ) -> str:
         """Hand in a user's wish, which becomes a group of its own, taken up before the next task; its name on the log.
 
         task: the run's task whose workspace and tools it uses. verify: score it with that task's verifier; otherwise the reward comes
         from record_feedback. name: the same name is one query (letters, digits, - and _); None makes one up. session, consent: see takes.
+        repository, commit: the user's own code in place of the task's, a folder or a Git URL, which this process fetches; see
+        rondo.repository.pack. Users must have agreed, and the run must have the feature user_repositories.
         NotTaken when the run does not take it: then nothing has left this process.
         """
-        if why := traffic.refusal(await self._kept(run), session, consent):
+        config = await self._kept(run)
+        if why := traffic.refusal(config, session, consent) or (repository is not None and traffic.keeps_code_out(config, consent)):
             raise NotTaken(f"query for run {run}: {why}")
         query = "q" + (name or uuid.uuid4().hex[:16])
-        told = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
+        told: dict[str, Any] = {"instruction": instruction, "task": task, "verify": verify, "session": session, "consent": consent}
+        if repository is not None:
+            packed = await asyncio.to_thread(pack, repository, commit)
+            archive = await asyncio.to_thread(put_blob, self.objects, packed.archive)
+            told["repository"] = {"archive": archive.told(), "origin": packed.origin, "commit": packed.commit}
         await self.state(run, "query.submitted", query, told, id=query)
         return query
 

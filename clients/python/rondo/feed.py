@@ -163,14 +163,20 @@ class AsyncFeed:
         self._start()
 
     async def publish_weights(
-        self, weights: Weights, *, version: int | None = None, through_step: int, metadata: Mapping[str, str] | None = None
+        self,
+        weights: Weights,
+        *,
+        version: int | None = None,
+        through_step: int,
+        metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> int | None:
         """Publish weights of the run's policy that were trained through a step; see AsyncClient.publish_weights."""
         await self.open()
         if not self._speaks:
             return None
         return await self._client.publish_weights(
-            self.policy, weights, run=self.run, version=version, through_step=through_step, metadata=metadata
+            self.policy, weights, run=self.run, version=version, through_step=through_step, metadata=metadata, base=base
         )
 
     def _check_place(self) -> None:

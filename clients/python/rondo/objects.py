@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from .errors import Damaged, RondoError
 from .source import Content, Source
 
-__all__ = ["MAX_OBJECT", "MAX_STREAM", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named", "put_weights", "save"]
+__all__ = ["MAX_OBJECT", "MAX_STREAM", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named", "put_weights", "save", "weights_key"]
 
 #: Largest object of a store that is read or written whole, and the largest of all, in bytes.
 MAX_OBJECT, MAX_STREAM = 1 << 30, 1 << 40
@@ -114,10 +114,15 @@ def put_named(store: Store, prefix: str, extension: str, data: bytes) -> Ref:
     return _put(store, Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data)), data)
 
 
+def weights_key(policy: str, sha256: str) -> str:
+    """Where a file of a policy's weights lies."""
+    return f"weights/{policy}/files/{sha256}"
+
+
 def put_weights(store: Store, policy: str, content: Content) -> Ref:
     """Store a file of a policy's weights under its own digest, in pieces. One that is there already is not sent again."""
     with Source(content) as source:
-        ref = Ref(f"weights/{policy}/files/{source.sha256}", source.sha256, source.size)
+        ref = Ref(weights_key(policy, source.sha256), source.sha256, source.size)
         if ref.size > MAX_STREAM:
             raise RondoError(f"{ref.key}: {ref.size} bytes are more than an object's {MAX_STREAM}")
         held = store.stat(ref.key)

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 __all__ = ["payload"]
 
-#: Begins a packed body; the last byte is the version of its layout.
-MAGIC = b"\0RT\1"
+#: Begins a packed body; a byte behind it is the layout.
+MAGIC = b"\0RT"
 
 #: The tokens that a packed body may hold, so that a hostile one takes a bounded amount of memory.
 LIMIT = 4 << 20
@@ -26,7 +26,10 @@ def payload(body: bytes) -> Any:
     """The payload of a body, with its tokens as lists of numbers. ValueError for a body that nobody wrote."""
     if not body.startswith(MAGIC):
         return json.loads(body)
-    length, at = _uvarint(body, len(MAGIC))
+    layout, at = _uvarint(body, len(MAGIC))
+    if layout not in (1, 2):
+        raise ValueError(f"packed tokens: layout {layout} is not known")
+    length, at = _uvarint(body, at)
     document = json.loads(body[at : at + length])
     count, at = _uvarint(body, at + length)
     if not isinstance(document, dict):
@@ -42,10 +45,13 @@ def payload(body: bytes) -> Any:
     total = sum(lengths)
     if total > LIMIT:
         raise ValueError(f"packed tokens: {total} of them (limit {LIMIT})")
-    planes = _decompress(body[at:], 4 * total)
+    signs = 0
+    if layout == 2:
+        signs, at = _uvarint(body, at)
+    numbers = _Numbers(total - ids, layout, signs)
+    planes = _decompress(body[at:], 4 * ids + numbers.size)
     tokens = iter(_column(planes[: 4 * ids]).view(np.int32).tolist())
-    rotated = _column(planes[4 * ids :])
-    logprobs = iter((rotated >> 1 | rotated << 31).view(np.float32).tolist())
+    logprobs = iter(numbers.read(planes[4 * ids :]).tolist())
     for i, n in enumerate(lengths):
         if n:
             values: Iterator[float] = logprobs if i % 3 == 2 else tokens
@@ -61,6 +67,33 @@ def _decompress(frame: bytes, size: int) -> npt.NDArray[np.uint8]:
     if len(planes) != size:
         raise ValueError(f"packed tokens: {len(planes)} bytes, {size} were declared")
     return planes
+
+
+class _Numbers:
+    """n numbers as a layout has them; signs is 0 where all are negative and the body does not hold their signs."""
+
+    def __init__(self, n: int, layout: int, signs: int) -> None:
+        if signs not in (0, 1):
+            raise ValueError("packed tokens: neither with signs nor without")
+        self.n, self.layout, self.signs = n, layout, signs
+        self.low = (7 * n + 7) // 8
+        self.size = 4 * n if layout == 1 else self.low + 3 * n + signs * ((n + 7) // 8)
+
+    def read(self, parts: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        if self.layout == 1:  # four planes of bits that are rotated left by one
+            rotated = _column(parts)
+            unrotated: npt.NDArray[np.float32] = (rotated >> 1 | rotated << 31).view(np.float32)
+            return unrotated
+        n, low = self.n, self.low
+        bits = np.unpackbits(parts[:low], bitorder="little")[: 7 * n].reshape(n, 7).astype(np.uint32)
+        values = (bits << np.arange(7, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+        for shift, plane in zip((7, 15, 23), parts[low : low + 3 * n].reshape(3, n), strict=True):
+            values |= plane.astype(np.uint32) << np.uint32(shift)
+        negative = np.ones(n, np.uint32)
+        if self.signs:
+            negative = np.unpackbits(parts[low + 3 * n :], bitorder="little")[:n].astype(np.uint32)
+        numbers: npt.NDArray[np.float32] = (values | negative << np.uint32(31)).view(np.float32)
+        return numbers
 
 
 def _column(planes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:

@@ -13,6 +13,7 @@ from .feed import AsyncFeed
 from .gap import LogprobGap
 from .intake import Answer
 from .loop import LoopThread
+from .teaching import Score
 from .trajectory import Message, Trajectory
 from .versions import Version
 from .weights import Weights
@@ -77,11 +78,12 @@ class Client:
         version: int | None = None,
         through_step: int,
         metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
         timeout: float | None = None,
     ) -> int:
         """See AsyncClient.publish_weights."""
         call = self.asynchronous.publish_weights(
-            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, timeout=timeout
+            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, base=base, timeout=timeout
         )
         return self.loop.run(call)
 
@@ -121,6 +123,12 @@ class Client:
             run, rollout, turn=turn, start=start, length=length, reward=reward, text=text, values=values, id=id
         )
         return self.loop.run(call)
+
+    def teach(
+        self, run: str, rollout: str, teacher: str, score: Score, *, model: str = "", version: str = "", timeout: float | None = None
+    ) -> Answer:
+        """See AsyncClient.teach."""
+        return self.loop.run(self.asynchronous.teach(run, rollout, teacher, score, model=model, version=version, timeout=timeout))
 
     def publish_group(
         self,
@@ -188,9 +196,13 @@ class Client:
         name: str | None = None,
         session: str = "",
         consent: bool = False,
+        repository: str | os.PathLike[str] | None = None,
+        commit: str | None = None,
     ) -> str:
         """See AsyncClient.submit_query."""
-        call = self.asynchronous.submit_query(run, instruction, task=task, verify=verify, name=name, session=session, consent=consent)
+        call = self.asynchronous.submit_query(
+            run, instruction, task=task, verify=verify, name=name, session=session, consent=consent, repository=repository, commit=commit
+        )
         return self.loop.run(call)
 
     def answer(self, run: str, query: str, *, member: int = 0, timeout: float | None = None) -> tuple[str, str]:
@@ -296,10 +308,16 @@ class Feed:
         self.client.loop.run(self.asynchronous.rewound(batch))
 
     def publish_weights(
-        self, weights: Weights, *, version: int | None = None, through_step: int, metadata: Mapping[str, str] | None = None
+        self,
+        weights: Weights,
+        *,
+        version: int | None = None,
+        through_step: int,
+        metadata: Mapping[str, str] | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> int | None:
         """See AsyncFeed.publish_weights."""
-        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata)
+        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata, base=base)
         return self.client.loop.run(call)
 
 

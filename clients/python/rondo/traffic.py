@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["refusal", "sampled"]
+__all__ = ["keeps_code_out", "refusal", "sampled"]
 
 #: The feature of runs that take users' traffic.
 FEATURE = "user_traffic"
+#: The feature of runs that take users' repositories, too.
+REPOSITORIES = "user_repositories"
 
 
 def sampled(session: str, rate: float) -> bool:
@@ -35,3 +37,10 @@ def refusal(config: Mapping[str, Any], session: str, consent: bool) -> str:
     if not sampled(session, rate):
         return f"the session is not in the share of {rate:g} of all sessions that the run takes"
     return ""
+
+
+def keeps_code_out(config: Mapping[str, Any], consent: bool) -> str:
+    """Why a run with this configuration takes no repository of a user; "" when it does."""
+    if REPOSITORIES not in (config.get("features") or ()):
+        return f"the run takes no repositories of users; runs that do have {REPOSITORIES} among their features"
+    return "" if consent else "the run takes no repository of users who have not agreed"

@@ -109,3 +109,14 @@ def file(samples: list[dict[str, Any]], schema: pa.Schema = SCHEMA, **metadata: 
 
 def batch(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rondo.Batch:
     return rondo.open_batch(file(rows() if samples is None else samples, **metadata))
+
+
+def taught(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rondo.Batch:
+    """The batch with a teacher: of token t it says -t / 4, and 0 of the first one; and with another that says -t."""
+    samples = rows() if samples is None else samples
+    schema = SCHEMA
+    for name, scale in (("reference", 0.25), ("big-2", 1.0)):
+        schema = schema.append(pa.field(f"logprobs_{name}", pa.list_(pa.float32())))
+        for row in samples:
+            row[f"logprobs_{name}"] = [-t * scale for t in range(len(row["tokens"]))]
+    return rondo.open_batch(file(samples, schema, schema_version="3", teachers="reference,big-2", **metadata))

@@ -123,6 +123,37 @@ def test_files_of_a_folder_are_published_as_they_are(client: rondo.Client, plane
         assert (plane.dir / "objects" / f["ref"]).read_bytes() == (tmp_path / f["name"]).read_bytes()
 
 
+def test_of_a_version_with_a_base_only_a_delta_is_uploaded(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
+    pytest.importorskip("xxhash")
+    run, rng = plane.open_run(client), np.random.default_rng(0)
+    policy = f"policy-{run}"
+    tensors = {f"layer{i}": rng.standard_normal(1 << 18).astype(np.float32) for i in range(2)}
+    objects = plane.dir / "objects"
+
+    def publish(base: Path | None) -> rondo.Version:
+        for tensor in tensors.values():
+            tensor[:: rng.integers(50, 100)] += np.float32(1e-6)
+        client.publish_weights(policy, tensors, run=run, through_step=0, base=base, timeout=60)
+        version = client.published(policy)
+        assert version is not None
+        assert all(np.array_equal(value, tensors[name]) for name, value in version.load().items())
+        return version
+
+    def uploaded() -> list[int]:
+        return sorted(path.stat().st_size for path in (objects / f"weights/{policy}/files").iterdir())
+
+    first = publish(None).download(tmp_path / "first")
+    second = publish(first).download(tmp_path / "second")
+    whole = (first / "model.safetensors").stat().st_size
+    small, *files = uploaded()
+    assert files == [whole, whole] and small < whole / 20  # two versions, the second made of a delta
+    described = json.loads((objects / f"weights/{policy}/v000002/delta.json").read_text())
+    assert described["base"] == 1 and described["size"] == small  # it is also what replicas read
+    publish(first)  # another base than the last version: the publisher refuses the delta, and the files go up
+    assert uploaded().count(whole) == 3
+    assert second != first
+
+
 def test_what_the_publisher_finds_wrong(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
     run = plane.open_run(client)
     (tmp_path / "model.safetensors").write_bytes(b"not at all")

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -41,8 +42,9 @@ type agent struct {
 	// scapegoat makes commands the first to be killed when memory runs out.
 	scapegoat scapegoat
 	writing   sync.Mutex
-	// One archive operation at a time: they hold whole files in memory.
+	// One archive operation at a time: they look at the whole workspace.
 	archiving sync.Mutex
+	inputs    inputs
 	// calling is held while a call of another sandbox starts, and while the processes that one left behind are killed.
 	calling   sync.Mutex
 	workspace *os.Root
@@ -257,7 +259,7 @@ func (a *agent) unpackReadOnly(archives []byte) error {
 		if size > len(archives) {
 			return fmt.Errorf("%w: archive for %s is cut short", wire.ErrProtocol, target)
 		}
-		if err := unpack(a.private.path(target), archives[:size]); err != nil {
+		if err := unpack(a.private.path(target), bytes.NewReader(archives[:size])); err != nil {
 			return fmt.Errorf("unpack %s: %w", target, err)
 		}
 		archives = archives[size:]
@@ -282,6 +284,13 @@ func (a *agent) serve() error {
 		}
 		if err != nil {
 			return err
+		}
+		if request.Op == wire.OpPiece {
+			a.inputs.piece(request, body)
+			continue
+		}
+		if request.Stream && (request.Op == wire.OpUnpack || request.Op == wire.OpApply) {
+			a.inputs.open(request.ID)
 		}
 		go a.handle(request, body)
 	}
@@ -312,8 +321,8 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 		a.reaper.killAll()
 		return response, nil, nil
 	case wire.OpUnpack, wire.OpBase, wire.OpChanges, wire.OpApply:
-		out, err := a.tree(request, body)
-		return response, out, err
+		response, err := a.tree(request, body)
+		return response, nil, err
 	}
 	a.work.do(func() { response, out, err = a.file(request, body) })
 	return response, out, err
@@ -321,27 +330,26 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 
 // tree serves the operations on whole trees. They run with init's capabilities, so that no mode bits of the workspace can
 // hide it from its owner, and below a root that names cannot leave.
-func (a *agent) tree(request wire.Request, body []byte) (out [][]byte, err error) {
+func (a *agent) tree(request wire.Request, body []byte) (response wire.Response, err error) {
+	from, done := a.inputs.of(request, body)
+	defer done()
 	a.archiving.Lock()
 	defer a.archiving.Unlock()
 	switch request.Op {
 	case wire.OpUnpack:
-		return nil, limits(unpack(a.private.path(request.Path), body))
+		return response, limits(unpack(a.private.path(request.Path), from))
 	case wire.OpApply:
-		return nil, limits(archive.Apply(a.workspace, body))
+		return response, limits(archive.Apply(a.workspace, from))
 	case wire.OpBase:
 		a.base, err = archive.Scan(a.workspace)
-		return nil, limits(err)
+		return response, limits(err)
 	}
 	if a.base == nil {
-		return nil, fmt.Errorf("%w: the workspace has no base to compare with", wire.ErrInvalid)
+		return response, fmt.Errorf("%w: the workspace has no base to compare with", wire.ErrInvalid)
 	}
-	blocks := archive.Blocks{Limit: archive.MaxChange}
-	differs, err := archive.Diff(a.workspace, a.base, a.boot.DiskBytes, &blocks)
-	if err != nil || !differs {
-		return nil, limits(err)
-	}
-	return blocks.Pieces, nil
+	found, err := archive.Diff(a.workspace, a.base, a.boot.DiskBytes, outputs{a, request.ID})
+	response.Differs, response.Links = found.Differs, found.Links
+	return response, limits(err)
 }
 
 // limits lets the owner tell a tree that is too large, or refused, from a fault of the sandbox.
@@ -355,7 +363,7 @@ func limits(err error) error {
 	return err
 }
 
-func unpack(dir string, data []byte) error {
+func unpack(dir string, data io.Reader) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func withoutBadName() fstest.MapFS {
 func TestPackAndUnpack(t *testing.T) {
 	files := withoutBadName()
 	root := openRoot(t)
-	if err := Unpack(root, pack(t, files)); err != nil {
+	if err := Unpack(root, bytes.NewReader(pack(t, files))); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
@@ -158,8 +158,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	link := func(name, target string) tar.Header {
 		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target}
 	}
-	maxFiles = 1000
-	t.Cleanup(func() { maxFiles = MaxFiles })
+	maxFiles, maxBytes = 1000, 16<<20
+	t.Cleanup(func() { maxFiles, maxBytes = MaxFiles, MaxBytes })
 	many := make([]tar.Header, maxFiles+1)
 	for i := range many {
 		many[i] = tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o755}
@@ -181,14 +181,14 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		"overlong name":     {crafted(t, file(strings.Repeat("n/", 3000)+"n")), ErrInvalid},
 		"overlong link":     {crafted(t, link("l", strings.Repeat("n", 5000))), ErrInvalid},
 		"too many":          {crafted(t, many...), ErrTooLarge},
-		"bomb":              {crafted(t, tar.Header{Name: "b", Typeflag: tar.TypeReg, Size: MaxBytes + 1, Mode: 0o644}), ErrTooLarge},
+		"bomb":              {crafted(t, tar.Header{Name: "b", Typeflag: tar.TypeReg, Size: maxBytes + 1, Mode: 0o644}), ErrTooLarge},
 		"not an archive":    {[]byte("hello"), ErrInvalid},
 		"not a tar archive": {compressed(t, []byte(strings.Repeat("hello", 1000))), ErrInvalid},
 		"cut short":         {crafted(t, file("a"))[:20], ErrInvalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for kind, apply := range map[string]func(*os.Root, []byte) error{"Unpack": Unpack, "Apply": Apply} {
+			for kind, apply := range map[string]func(*os.Root, io.Reader) error{"Unpack": Unpack, "Apply": Apply} {
 				outside := t.TempDir()
 				if err := os.Mkdir(outside+"/root", 0o755); err != nil {
 					t.Fatal(err)
@@ -198,7 +198,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer root.Close()
-				if err := apply(root, test.data); !errors.Is(err, test.want) {
+				if err := apply(root, bytes.NewReader(test.data)); !errors.Is(err, test.want) {
 					t.Errorf("%s: %v, want %v", kind, err, test.want)
 				}
 				if entries, _ := os.ReadDir(outside); len(entries) != 1 {
@@ -212,10 +212,10 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		"deletion": crafted(t, tar.Header{Name: "gone", Typeflag: tar.TypeReg, PAXRecords: map[string]string{deletedKey: "1"}}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := Unpack(openRoot(t), data); !errors.Is(err, ErrInvalid) {
+			if err := Unpack(openRoot(t), bytes.NewReader(data)); !errors.Is(err, ErrInvalid) {
 				t.Errorf("Unpack of %s: %v, want ErrInvalid", name, err)
 			}
-			if err := Apply(openRoot(t), data); err != nil {
+			if err := Apply(openRoot(t), bytes.NewReader(data)); err != nil {
 				t.Errorf("Apply of %s: %v", name, err)
 			}
 		})
@@ -260,7 +260,7 @@ func FuzzApply(f *testing.F) {
 		}
 		defer root.Close()
 		data := compressed(t, tarBytes) // so that the fuzzer meets the tar and not the checksum
-		err = Apply(root, data)
+		err = Apply(root, bytes.NewReader(data))
 		if entries, _ := os.ReadDir(outside); len(entries) != 1 {
 			t.Fatalf("wrote outside: %v", entries)
 		}
@@ -275,7 +275,7 @@ func FuzzApply(f *testing.F) {
 
 func TestNamesAreSorted(t *testing.T) {
 	var names []string
-	err := read(pack(t, withoutBadName()), func(e entry, _ io.Reader) error {
+	err := read(bytes.NewReader(pack(t, withoutBadName())), func(e entry, _ io.Reader) error {
 		names = append(names, e.name)
 		return nil
 	})

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -48,15 +49,18 @@ func Scan(root *os.Root) (*Base, error) {
 	return base, nil
 }
 
-// Diff writes what differs from base as a change: additions, edits, modes and links in the order of the walk, then deletions. It
-// reports whether anything differs; when nothing does, what it wrote is void. Pipes, sockets and devices are no part of a workspace and are
-// passed over. Contents of more than disk bytes are refused: holes and hard links may show more than a disk of that size can hold when
-// the change is applied.
-func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (differs bool, err error) {
-	out, err := newWriter(to)
-	if err != nil {
-		return false, err
-	}
+// Found is what a change holds.
+type Found struct {
+	Differs bool // anything does; when nothing does, what was written of the change is void
+	Links   bool // it makes links
+}
+
+// Diff writes what differs from base as a change, uncompressed: additions, edits, modes and links in the order of the walk, then deletions.
+// Pipes, sockets and devices are no part of a workspace and are passed over. Contents of more than disk bytes are refused: holes and hard
+// links may show more than a disk of that size can hold when the change is applied.
+func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (found Found, err error) {
+	buffered := bufio.NewWriterSize(to, 64<<10)
+	out := newPlainWriter(buffered)
 	out.budget.most = disk
 	seen := make(map[string]bool, len(base.files))
 	err = walk(root, func(name string, info fs.FileInfo) error {
@@ -65,6 +69,7 @@ func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (differs bool, er
 		if err != nil || same {
 			return err
 		}
+		found.Links = found.Links || info.Mode()&fs.ModeSymlink != 0
 		return writeOne(out, root, name, info)
 	})
 	for _, name := range deletions(base, seen) {
@@ -73,12 +78,13 @@ func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (differs bool, er
 		}
 	}
 	if err == nil {
-		err = out.finish()
+		err = errors.Join(out.finish(), buffered.Flush())
 	}
 	if err != nil {
-		return false, fmt.Errorf("read the workspace's changes: %w", err)
+		return Found{}, fmt.Errorf("read the workspace's changes: %w", err)
 	}
-	return out.budget.files > 0, nil
+	found.Differs = out.budget.files > 0
+	return found, nil
 }
 
 // same compares a path with the base, and remembers when it was found equal.
@@ -276,8 +282,8 @@ func look(root *os.Root, name string, info fs.FileInfo) (state, error) {
 		link, err := readLink(root, name)
 		found.link = link
 		return found, err
-	case info.Size() > MaxBytes:
-		return found, fmt.Errorf("%s: %w: %d bytes (limit %d)", name, ErrTooLarge, info.Size(), int64(MaxBytes))
+	case info.Size() > maxBytes:
+		return found, fmt.Errorf("%s: %w: %d bytes (limit %d)", name, ErrTooLarge, info.Size(), maxBytes)
 	}
 	file, err := openFile(root, name)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 func unpacked(t testing.TB) (*os.Root, *Base) {
 	t.Helper()
 	root := openRoot(t)
-	if err := Unpack(root, pack(t, withoutBadName())); err != nil {
+	if err := Unpack(root, bytes.NewReader(pack(t, withoutBadName()))); err != nil {
 		t.Fatal(err)
 	}
 	base, err := Scan(root)
@@ -32,11 +32,11 @@ func unpacked(t testing.TB) (*os.Root, *Base) {
 func diff(t testing.TB, root *os.Root, base *Base) []byte {
 	t.Helper()
 	blocks := Blocks{Limit: MaxChange}
-	differs, err := Diff(root, base, MaxBytes, &blocks)
+	found, err := Diff(root, base, MaxBytes, &blocks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !differs {
+	if !found.Differs {
 		return nil
 	}
 	return bytes.Join(blocks.Pieces, nil)
@@ -49,7 +49,7 @@ func describe(t *testing.T, data []byte) string {
 	if len(data) == 0 {
 		return ""
 	}
-	err := read(data, func(e entry, _ io.Reader) error {
+	err := read(bytes.NewReader(data), func(e entry, _ io.Reader) error {
 		sign := "+"
 		if e.deleted {
 			sign = "-"
@@ -115,7 +115,7 @@ func TestDiff(t *testing.T) {
 			if len(data) == 0 {
 				return
 			}
-			if err := Apply(other, data); err != nil {
+			if err := Apply(other, bytes.NewReader(data)); err != nil {
 				t.Fatal(err)
 			}
 			if got, want := contents(t, other.Name()), withoutPipes(contents(t, root.Name())); !maps.Equal(got, want) {
@@ -144,7 +144,7 @@ func TestRandomChanges(t *testing.T) {
 		data := diff(t, root, base)
 		other, otherBase := unpacked(t)
 		if len(data) > 0 {
-			if err := Apply(other, data); err != nil {
+			if err := Apply(other, bytes.NewReader(data)); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestApplyIntoReadOnlyFolders(t *testing.T) {
 	}
 	defer root.Chmod("ro", 0o755)
 	other, _ := unpacked(t)
-	if err := Apply(other, diff(t, root, base)); err != nil {
+	if err := Apply(other, bytes.NewReader(diff(t, root, base))); err != nil {
 		t.Fatal(err)
 	}
 	defer other.Chmod("ro", 0o755)
@@ -267,7 +267,7 @@ func TestDeepArchivesTakeNoTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := openRoot(t)
-	if err := Apply(root, bytes.Join(blocks.Pieces, nil)); err != nil {
+	if err := Apply(root, bytes.NewReader(bytes.Join(blocks.Pieces, nil))); err != nil {
 		t.Fatal(err)
 	}
 	if names, err := fs.ReadDir(root.FS(), strings.TrimSuffix(folder, "/")); err != nil || len(names) != 300 {

@@ -10,9 +10,9 @@ import (
 
 // Contents describes every entry of an archive by its name: a file's mode, size and SHA-256, a folder's mode, a link's target, or that
 // it is deleted. Two archives hold the same where their descriptions are equal.
-func Contents(data []byte) (map[string]string, error) {
+func Contents(data Source) (map[string]string, error) {
 	found := map[string]string{}
-	err := read(data, func(e entry, content io.Reader) error {
+	err := data.read(func(e entry, content io.Reader) error {
 		switch {
 		case e.deleted:
 			found[e.name] = "deleted"

@@ -18,7 +18,7 @@ func TestContents(t *testing.T) {
 		}
 	}
 	first := diff(t, root, base)
-	got, err := Contents(first)
+	got, err := Contents(Bytes(first))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestContents(t *testing.T) {
 	if err := root.WriteFile("README", []byte("read mode"), 0o664); err != nil {
 		t.Fatal(err)
 	}
-	second, err := Contents(diff(t, root, base))
+	second, err := Contents(Bytes(diff(t, root, base)))
 	if err != nil || maps.Equal(got, second) || len(second) != len(got) {
 		t.Errorf("%q, %v", second, err)
 	}
@@ -54,7 +54,7 @@ func TestContentsRefuses(t *testing.T) {
 		"parent": crafted(t, tar.Header{Name: "../b", Typeflag: tar.TypeReg, Size: 1, Mode: 0o644}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := Contents(data); err == nil {
+			if got, err := Contents(Bytes(data)); err == nil {
 				t.Errorf("%s: %q", name, got)
 			}
 		})

@@ -1,7 +1,8 @@
 package archive
 
 import (
-	"bytes"
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,7 +12,7 @@ import (
 
 // Filtered is a change from which Filter took what must not reach the tests.
 type Filtered struct {
-	Change    []byte   // what is left, nil when nothing is
+	Change    Source   // what is left, nil when nothing is
 	Protected []string // paths that stay as the snapshot has them
 	Links     []string // links that would have led out of the tree
 }
@@ -19,25 +20,26 @@ type Filtered struct {
 // Filter takes out of a change all that touches protected paths, and links that lead out of the tree at root, an absolute path; links to
 // programs of the system may stay. To delete a folder that holds protected files deletes the others. A change that
 // makes a link of the snapshot lead out is refused with ErrInvalid.
-func Filter(snapshot, change []byte, root string, protected func(name string) bool) (Filtered, error) {
+func Filter(snapshot, change Source, root string, protected func(name string) bool) (Filtered, error) {
 	s := &filtering{root: root, protected: protected, dropped: map[int]bool{}}
 	if err := s.plant(snapshot); err != nil {
 		return Filtered{}, err
 	}
 	s.guard(s.tree, "")
-	if err := read(change, func(e entry, _ io.Reader) error { s.entries = append(s.entries, e); return nil }); err != nil {
+	if err := change.read(func(e entry, _ io.Reader) error { s.entries = append(s.entries, e); return nil }); err != nil {
 		return Filtered{}, err
 	}
 	s.dropProtected()
 	if err := s.dropLinks(snapshot); err != nil {
 		return Filtered{}, err
 	}
-	if len(s.dropped) == 0 {
+	switch {
+	case len(s.dropped) == 0:
 		s.found.Change = change
-		return s.found, nil
+	case len(s.dropped) < len(s.entries) || len(s.added) > 0:
+		s.found.Change = func() (io.ReadCloser, error) { return s.rewritten(change), nil }
 	}
-	err := s.rewrite(change)
-	return s.found, err
+	return s.found, nil
 }
 
 // node is a path of a tree, without its content.
@@ -110,9 +112,9 @@ type filtering struct {
 }
 
 // plant makes the tree the snapshot's.
-func (s *filtering) plant(snapshot []byte) error {
+func (s *filtering) plant(snapshot Source) error {
 	s.tree = &node{kind: fs.ModeDir}
-	if err := read(snapshot, func(e entry, _ io.Reader) error { s.tree.put(e); return nil }); err != nil {
+	if err := snapshot.read(func(e entry, _ io.Reader) error { s.tree.put(e); return nil }); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	return nil
@@ -165,18 +167,17 @@ func (s *filtering) thin(folder *node, name string) {
 	}
 }
 
-// rewrite writes what is left of the change.
-func (s *filtering) rewrite(change []byte) error {
-	if len(s.dropped) == len(s.entries) && len(s.added) == 0 {
-		return nil
-	}
-	var left bytes.Buffer
-	out, err := newWriter(&left)
-	if err != nil {
-		return err
-	}
-	i := -1
-	err = read(change, func(e entry, content io.Reader) error {
+// rewritten gives what is left of the change.
+func (s *filtering) rewritten(change Source) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() { in.CloseWithError(s.rewrite(change, in)) }()
+	return out
+}
+
+func (s *filtering) rewrite(change Source, to io.Writer) error {
+	buffered := bufio.NewWriterSize(to, 64<<10)
+	out, i := newPlainWriter(buffered), -1
+	err := change.read(func(e entry, content io.Reader) error {
 		if i++; s.dropped[i] {
 			return nil
 		}
@@ -190,10 +191,5 @@ func (s *filtering) rewrite(change []byte) error {
 	if err != nil {
 		return err
 	}
-	s.found.Change = nil
-	if err := out.finish(); err != nil {
-		return err
-	}
-	s.found.Change = left.Bytes()
-	return nil
+	return errors.Join(out.finish(), buffered.Flush())
 }

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,7 +64,7 @@ func TestSift(t *testing.T) {
 		"to nothing":                            {[]tar.Header{symlink("a", "nothing/here/../there")}, "a", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := Filter(snapshot, crafted(t, c.change...), "/app", protected)
+			found, err := Filter(Bytes(snapshot), Bytes(crafted(t, c.change...)), "/app", protected)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				return
@@ -77,7 +78,7 @@ func TestSift(t *testing.T) {
 }
 
 // named lists the paths of a change, those that it deletes with a minus.
-func named(t *testing.T, change []byte) string {
+func named(t *testing.T, change Source) string {
 	t.Helper()
 	if change == nil {
 		return ""
@@ -101,18 +102,18 @@ func TestSiftRefuses(t *testing.T) {
 	none := func(string) bool { return false }
 	snapshot := pack(t, fstest.MapFS{"a/b/file": {Data: []byte("x")}, "dir/sub/x": {Data: []byte("x")}, "l": {Data: []byte("dir/sub/../../a"), Mode: fs.ModeSymlink}})
 	// The snapshot's own link leads out once a folder on its way is another link.
-	_, err := Filter(snapshot, crafted(t, symlink("dir/sub", "../a")), "/app", none)
+	_, err := Filter(Bytes(snapshot), Bytes(crafted(t, symlink("dir/sub", "../a"))), "/app", none)
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "l: the change makes this link") {
 		t.Errorf("a link of the snapshot that is bent: %v", err)
 	}
-	if _, err := Filter(snapshot, crafted(t, symlink("dir", "a/b")), "/app", none); err != nil {
+	if _, err := Filter(Bytes(snapshot), Bytes(crafted(t, symlink("dir", "a/b"))), "/app", none); err != nil {
 		t.Errorf("a link of the snapshot that leads to nothing: %v", err)
 	}
 	var many []tar.Header
 	for i := range 2000 {
 		many = append(many, symlink(fmt.Sprintf("l%d", i), strings.Repeat("x/../", 800)+fmt.Sprintf("l%d", i+1)))
 	}
-	if _, err := Filter(snapshot, crafted(t, many...), "/app", none); !errors.Is(err, ErrTooLarge) {
+	if _, err := Filter(Bytes(snapshot), Bytes(crafted(t, many...)), "/app", none); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("links that take long to follow: %v", err)
 	}
 	for name, data := range map[string][]byte{"change": []byte("no archive"), "snapshot": crafted(t, regular("a"))} {
@@ -120,7 +121,7 @@ func TestSiftRefuses(t *testing.T) {
 		if name == "snapshot" {
 			base = []byte("no archive")
 		}
-		if _, err := Filter(base, data, "/app", none); !errors.Is(err, ErrInvalid) {
+		if _, err := Filter(Bytes(base), Bytes(data), "/app", none); !errors.Is(err, ErrInvalid) {
 			t.Errorf("damaged %s: %v", name, err)
 		}
 	}
@@ -133,7 +134,7 @@ func TestLinksLikeTheKernel(t *testing.T) {
 	for range 40 {
 		root := openRoot(t)
 		base := pack(t, fstest.MapFS{"a/b/f": {Data: []byte("x")}, "c/f": {Data: []byte("x")}})
-		if err := Unpack(root, base); err != nil {
+		if err := Unpack(root, bytes.NewReader(base)); err != nil {
 			t.Fatal(err)
 		}
 		links := map[string]string{}
@@ -152,7 +153,7 @@ func TestLinksLikeTheKernel(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(links)) {
 			headers = append(headers, symlink(name, links[name]))
 		}
-		found, err := Filter(base, crafted(t, headers...), "/app", func(string) bool { return false })
+		found, err := Filter(Bytes(base), Bytes(crafted(t, headers...)), "/app", func(string) bool { return false })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-// Package archive is the one file-tree format of the sandbox: a zstd-compressed tar whose bytes depend on the tree alone.
+// Package archive is the one file-tree format of the sandbox: a tar whose bytes depend on the tree alone, as it is or compressed by zstd.
+// It is written and read as a stream: nothing here holds a tree's contents.
 //
 // Two kinds share it. A snapshot (Pack, Unpack) is a whole tree. A change (Diff, Apply) holds only what differs from a
 // base, with deletions as entries of their own. Both readers treat their input as hostile: names stay inside the root,
@@ -7,6 +8,7 @@ package archive
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -23,11 +25,11 @@ import (
 const (
 	// MaxFiles bounds the entries of one archive; a large monorepository snapshot has some tens of thousands.
 	MaxFiles = 100_000
-	// MaxBytes bounds the sum of the file contents of one archive, before compression.
-	MaxBytes = 512 << 20
-	// MaxArchive bounds an archive's compressed size, so that one fits a message to the sandbox.
+	// MaxBytes bounds the sum of the file contents of one archive, before compression. A sandbox's disk usually bounds it sooner.
+	MaxBytes = 8 << 30
+	// MaxArchive bounds an archive that is held in memory, such as a task's tests: one fits a message to the sandbox.
 	MaxArchive = 256 << 20
-	// MaxChange bounds a change's compressed size: it is made in the sandbox's memory, and stored after each turn.
+	// MaxChange bounds the compressed size of a change that is held in memory.
 	MaxChange = 64 << 20
 
 	maxName = 4096 // PATH_MAX: a longer name cannot be opened by the programs of the task
@@ -39,8 +41,11 @@ const (
 	maxNames = 32 << 20
 )
 
-// maxFiles is MaxFiles, but in tests.
-var maxFiles = MaxFiles
+// maxFiles and maxBytes are MaxFiles and MaxBytes, but in tests.
+var (
+	maxFiles       = MaxFiles
+	maxBytes int64 = MaxBytes
+)
 
 // deletedKey marks a tar entry as a deletion; no file in a tree can carry it.
 const deletedKey = "RONDO.deleted"
@@ -70,20 +75,27 @@ type entry struct {
 
 // writer appends entries, in the order given, and counts against the bounds.
 type writer struct {
-	zstd   *zstd.Encoder
+	zstd   *zstd.Encoder // nil for one that does not compress
 	tar    *tar.Writer
 	budget budget
 }
 
+func newPlainWriter(out io.Writer) *writer { return &writer{tar: tar.NewWriter(out)} }
+
 func newWriter(out io.Writer) (*writer, error) {
 	w := &writer{}
-	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must depend on the tree alone.
-	encoder, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	encoder, err := Compress(out)
 	if err != nil {
 		return nil, err
 	}
 	w.zstd, w.tar = encoder, tar.NewWriter(encoder)
 	return w, nil
+}
+
+// Compress gives an encoder that compresses an archive: a plain one that goes through it is the same as one that was written compressed.
+func Compress(out io.Writer) (*zstd.Encoder, error) {
+	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must depend on the tree alone.
+	return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 }
 
 // add appends an entry; content must give as many bytes as its size says.
@@ -116,7 +128,12 @@ func (w *writer) add(e entry, content io.Reader) error {
 	return nil
 }
 
-func (w *writer) finish() error { return errors.Join(w.tar.Close(), w.zstd.Close()) }
+func (w *writer) finish() error {
+	if w.zstd == nil {
+		return w.tar.Close()
+	}
+	return errors.Join(w.tar.Close(), w.zstd.Close())
+}
 
 // Blocks keeps what is written to it, up to a limit, in pieces, as one buffer that grows would take twice the memory.
 type Blocks struct {
@@ -145,22 +162,69 @@ func (b *Blocks) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
+// zstdMagic begins what zstd has compressed. No tar that this package writes begins with it: a name that is not ASCII has a header of its own.
+var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
+
 // read calls visit for every entry of an archive, in order, after checking everything that needs no file system. The content is
-// there until visit returns.
-func read(data []byte, visit func(e entry, content io.Reader) error) error {
-	if len(data) > MaxArchive {
-		return fmt.Errorf("archive of %d bytes: %w (limit %d)", len(data), ErrTooLarge, MaxArchive)
+// there until visit returns. An error of from itself is ErrSource.
+func read(from io.Reader, visit func(e entry, content io.Reader) error) error {
+	failing := &failingReader{from: from}
+	buffered := bufio.NewReaderSize(failing, 64<<10)
+	start, err := buffered.Peek(len(zstdMagic))
+	if err != nil && failing.err != nil {
+		return failing.err
 	}
-	decoder, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
+	if !bytes.Equal(start, zstdMagic) {
+		return cmp.Or(readTar(buffered, failing, visit), failing.drain(buffered))
+	}
+	decoder, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	defer decoder.Close()
+	return cmp.Or(readTar(decoder, failing, visit), failing.drain(decoder), failing.drain(buffered))
+}
+
+// maxTrailer bounds what may follow an archive's last entry, in bytes: tar pads with zeros.
+const maxTrailer = 1 << 20
+
+// drain reads to the end of the place that an archive comes from, where it says whether it has given the right bytes.
+func (f *failingReader) drain(from io.Reader) error {
+	n, err := io.CopyN(io.Discard, from, maxTrailer+1)
+	switch {
+	case f.err != nil:
+		return f.err
+	case n > maxTrailer:
+		return fmt.Errorf("%w: more than %d bytes follow its last entry", ErrInvalid, maxTrailer)
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// failingReader remembers an error of the place that an archive comes from, which says nothing of the archive.
+type failingReader struct {
+	from io.Reader
+	err  error
+}
+
+func (f *failingReader) Read(p []byte) (int, error) {
+	n, err := f.from.Read(p)
+	if err != nil && err != io.EOF {
+		f.err = fmt.Errorf("read the archive: %w: %w", ErrSource, err)
+	}
+	return n, err
+}
+
+func readTar(from io.Reader, source *failingReader, visit func(e entry, content io.Reader) error) error {
 	// Headers cost at most a few KiB each, so this stops a bomb that never reaches a file's content.
-	reader := tar.NewReader(io.LimitReader(decoder, MaxBytes+MaxFiles*4096))
+	reader := tar.NewReader(io.LimitReader(from, maxBytes+MaxFiles*4096))
 	var spent budget
 	for {
 		header, err := reader.Next()
+		if source.err != nil {
+			return source.err
+		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -172,7 +236,7 @@ func read(data []byte, visit func(e entry, content io.Reader) error) error {
 			return err
 		}
 		if err := visit(e, reader); err != nil {
-			return err
+			return cmp.Or(source.err, err)
 		}
 	}
 }
@@ -243,7 +307,7 @@ func (b *budget) spend(name string, size int64) error {
 	if err := checkDepth(name); err != nil {
 		return err
 	}
-	if most := min(cmp.Or(b.most, MaxBytes), MaxBytes); size < 0 || size > most-b.bytes {
+	if most := min(cmp.Or(b.most, maxBytes), maxBytes); size < 0 || size > most-b.bytes {
 		return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", name, ErrTooLarge, most)
 	}
 	b.bytes += size

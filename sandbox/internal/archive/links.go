@@ -18,7 +18,7 @@ var systemTargets = []string{"/usr/", "/bin/", "/lib/", "/lib64/", "/opt/", "/de
 
 // dropLinks drops the change's links that lead out of the tree as it will be. They are followed one component after the
 // other, as the kernel does: by text alone "a/../b" stays inside, and does not where a is a link.
-func (s *filtering) dropLinks(snapshot []byte) error {
+func (s *filtering) dropLinks(snapshot Source) error {
 	s.apply()
 	for i, e := range s.entries {
 		if !s.dropped[i] && !e.deleted && e.mode&fs.ModeSymlink != 0 && s.escapes(e.name) {

@@ -17,9 +17,17 @@ import (
 // It refuses devices, sockets, pipes, links that leave the tree, and more than MaxFiles entries or MaxBytes of content.
 func Pack(fsys fs.FS) ([]byte, error) {
 	blocks := Blocks{Limit: MaxArchive}
-	out, err := newWriter(&blocks)
-	if err != nil {
+	if err := PackTo(&blocks, fsys); err != nil {
 		return nil, err
+	}
+	return bytes.Join(blocks.Pieces, nil), nil
+}
+
+// PackTo is Pack of a tree whose archive need not fit into memory. After an error what it wrote is void.
+func PackTo(to io.Writer, fsys fs.FS) error {
+	out, err := newWriter(to)
+	if err != nil {
+		return err
 	}
 	err = fs.WalkDir(fsys, ".", func(name string, found fs.DirEntry, err error) error {
 		if err != nil || name == "." {
@@ -28,9 +36,9 @@ func Pack(fsys fs.FS) ([]byte, error) {
 		return packOne(out, fsys, name, found)
 	})
 	if err = errors.Join(err, out.finish()); err != nil {
-		return nil, fmt.Errorf("pack: %w", err)
+		return fmt.Errorf("pack: %w", err)
 	}
-	return bytes.Join(blocks.Pieces, nil), nil
+	return nil
 }
 
 func packOne(out *writer, fsys fs.FS, name string, found fs.DirEntry) error {
@@ -71,22 +79,59 @@ func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
 }
 
 // Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it wrote before an error stays.
-func Unpack(root *os.Root, data []byte) error {
+func Unpack(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: snapshotTime}
 	err := read(data, func(e entry, content io.Reader) error {
-		if e.deleted {
-			return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
-		}
-		if e.link != "" && escapes(e.name, e.link) {
-			return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
+		if err := checkEntry(e); err != nil {
+			return err
 		}
 		return w.put(e, content)
 	})
 	return errors.Join(err, w.finish())
 }
 
+// Check reports what keeps a snapshot of somebody unknown from being unpacked: whatever Unpack would meet, a path that it names twice, and more
+// than most bytes of content.
+func Check(data io.Reader, most int64) error {
+	modes := map[string]fs.FileMode{".": fs.ModeDir}
+	var sum int64
+	return read(data, func(e entry, _ io.Reader) error {
+		if err := checkEntry(e); err != nil {
+			return err
+		}
+		if sum += e.size; sum > most {
+			return fmt.Errorf("%.200s: %w: contents exceed %d bytes in all", e.name, ErrTooLarge, most)
+		}
+		if _, twice := modes[e.name]; twice {
+			return fmt.Errorf("%w: %.200s is there twice, or below itself", ErrInvalid, e.name)
+		}
+		modes[e.name] = e.mode
+		for parent := path.Dir(e.name); ; parent = path.Dir(parent) {
+			mode, known := modes[parent]
+			if known && !mode.IsDir() {
+				return fmt.Errorf("%w: %.200s is below a file", ErrInvalid, e.name)
+			}
+			if known {
+				return nil
+			}
+			modes[parent] = fs.ModeDir
+		}
+	})
+}
+
+// checkEntry refuses what no snapshot holds.
+func checkEntry(e entry) error {
+	if e.deleted {
+		return fmt.Errorf("%w: %s: a snapshot cannot hold a deletion", ErrInvalid, e.name)
+	}
+	if e.link != "" && escapes(e.name, e.link) {
+		return fmt.Errorf("%w: %s: link to %q leaves the tree", ErrInvalid, e.name, e.link)
+	}
+	return nil
+}
+
 // Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
-func Apply(root *os.Root, data []byte) error {
+func Apply(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: changeTime}
 	err := read(data, func(e entry, content io.Reader) error {
 		if e.deleted {

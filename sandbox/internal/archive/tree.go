@@ -8,11 +8,15 @@ import (
 	"testing/fstest" // it has the standard library's file system in memory
 )
 
-// Tree gives the files of a snapshot with changes applied over it, in memory. Files above a size are left out.
-func Tree(limit int64, snapshot []byte, changes ...[]byte) (fs.FS, error) {
-	tree := fstest.MapFS{}
-	for _, data := range append([][]byte{snapshot}, changes...) {
-		err := read(data, func(e entry, content io.Reader) error {
+// maxTree bounds the contents that Tree holds, in bytes.
+var maxTree int64 = 512 << 20
+
+// Tree gives the files of a snapshot with changes applied over it, in memory. Files above a size are left out. ErrTooLarge where those that
+// are left are more than 512 MiB.
+func Tree(limit int64, snapshot Source, changes ...Source) (fs.FS, error) {
+	tree, held := fstest.MapFS{}, int64(0)
+	for _, data := range append([]Source{snapshot}, changes...) {
+		err := data.read(func(e entry, content io.Reader) error {
 			if e.deleted || !e.mode.IsDir() {
 				remove(tree, e.name)
 			} else if f := tree[e.name]; f != nil && !f.Mode.IsDir() {
@@ -25,6 +29,9 @@ func Tree(limit int64, snapshot []byte, changes ...[]byte) (fs.FS, error) {
 			case e.mode&fs.ModeSymlink != 0:
 				file.Data = []byte(e.link)
 			case e.mode.IsRegular():
+				if held += e.size; held > maxTree {
+					return fmt.Errorf("hold the tree: %w: more than %d bytes", ErrTooLarge, maxTree)
+				}
 				var err error
 				if file.Data, err = io.ReadAll(content); err != nil {
 					return fmt.Errorf("%s: %w: %w", e.name, ErrInvalid, err)

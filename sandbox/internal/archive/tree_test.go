@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -24,12 +26,12 @@ func TestTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if err := Unpack(root, snapshot); err != nil {
+	if err := Unpack(root, bytes.NewReader(snapshot)); err != nil {
 		t.Fatal(err)
 	}
-	check := func(changes ...[]byte) {
+	check := func(changes ...Source) {
 		t.Helper()
-		tree, err := Tree(50, snapshot, changes...)
+		tree, err := Tree(50, Bytes(snapshot), changes...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +59,14 @@ func TestTree(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		check(diff(t, root, base))
+		check(Bytes(diff(t, root, base)))
 	}
-	if tree, err := Tree(50, snapshot, []byte("no archive")); err == nil {
+	maxTree = 10
+	t.Cleanup(func() { maxTree = 512 << 20 })
+	if _, err := Tree(50, Bytes(snapshot)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("more than is held in memory: %v, want ErrTooLarge", err)
+	}
+	if tree, err := Tree(50, Bytes(snapshot), Bytes([]byte("no archive"))); err == nil {
 		t.Errorf("damage gives %v", texts(t, tree))
 	}
 }

@@ -16,8 +16,11 @@ import (
 // MaxHeader bounds the JSON part of a frame: the longest command line that Linux accepts fits.
 const MaxHeader = 4 << 20
 
-// MaxChunk bounds the body of one answer of a stream.
-const MaxChunk = 32 << 10
+// MaxChunk bounds the body of one answer of a stream, and MaxPiece that of an OpPiece, in bytes.
+const (
+	MaxChunk = 32 << 10
+	MaxPiece = 256 << 10
+)
 
 // Op names what a request asks for.
 type Op string
@@ -37,7 +40,8 @@ const (
 	OpBase    Op = "base"
 	OpChanges Op = "changes"
 	OpApply   Op = "apply"
-	OpKill    Op = "kill" // every process but init
+	OpPiece   Op = "piece" // the next piece of the archive of the unpack or apply in Target, which has Stream set; one without a body is its end
+	OpKill    Op = "kill"  // every process but init
 
 	// A program at a terminal of its own, or at pipes. The others name it by the id of the request that started it, in Target.
 	OpTerminal Op = "terminal"
@@ -130,7 +134,8 @@ type Request struct {
 	WallMillis int64             `json:",omitempty"`
 	Output     int               `json:",omitempty"`
 	Background bool              `json:",omitempty"`
-	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own
+	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own; an archive is, in requests of their own
+	Broken     bool              `json:",omitempty"` // of a last piece: the archive ends here because it cannot be read any further
 	Report     int               `json:",omitempty"` // bytes that are kept of what the command writes to ReportFD; 0: it has no such descriptor
 	Greeting   string            `json:",omitempty"` // what the command can read from ReportFD
 	Target     uint64            `json:",omitempty"` // id of another request
@@ -158,10 +163,13 @@ type Response struct {
 	ID    uint64
 	Error *Error `json:",omitempty"`
 	// Stream marks an answer that more will follow: its body is output, 1 of standard output, 2 of standard error.
-	Stream int    `json:",omitempty"`
-	Exec   *Exec  `json:",omitempty"`
-	Total  int64  `json:",omitempty"` // size of the file read, which may exceed the body
-	State  *State `json:",omitempty"` // of OpStat
+	Stream int   `json:",omitempty"`
+	Exec   *Exec `json:",omitempty"`
+	Total  int64 `json:",omitempty"` // size of the file read, which may exceed the body
+	// Differs and Links are of OpChanges: whether anything differs from the base, and whether the change makes links.
+	Differs bool   `json:",omitempty"`
+	Links   bool   `json:",omitempty"`
+	State   *State `json:",omitempty"` // of OpStat
 }
 
 // State is what is known of a file, or of a link itself.

@@ -15,14 +15,22 @@ from .layout import positions
 __all__ = ["to_prime_rl", "to_prime_rl_samples"]
 
 
-def to_prime_rl(batch: Batch) -> list[dict[str, Any]]:
+def to_prime_rl(batch: Batch, *, reference: str | None = None) -> list[dict[str, Any]]:
     """The micro-batches of this rank, as many as on every other; each has the fields of a MicroBatch, in their order on the wire.
 
     For n tokens of m samples, lists that msgspec can encode: input_ids (integers), loss_mask (booleans), advantages, inference_logprobs,
     position_ids (from 0 in every sample), temperatures, env_names, all of n entries; sequence_lengths and seq_lens, m integers. An empty
     micro-batch, which only keeps the ranks in step, becomes one token that is not trained on.
+
+    reference: a teacher of the batch, whose log-probabilities are ref_logprobs, n floats.
     """
-    return [_micro_batch(part) for part in batch.micro_batches()]
+    return [_with_reference(_micro_batch(part), part, reference) for part in batch.micro_batches()]
+
+
+def _with_reference(fields: dict[str, Any], part: Batch, reference: str | None) -> dict[str, Any]:
+    if reference is None:
+        return fields
+    return {**fields, "ref_logprobs": part.teacher_logprobs(reference).values.tolist() or [0.0]}
 
 
 def _micro_batch(part: Batch) -> dict[str, Any]:
@@ -64,9 +72,13 @@ def _fields(
     }
 
 
-def to_prime_rl_samples(batch: Batch) -> list[dict[str, Any]]:
-    """The fields of a TrainingSample for each sample, for its own packer: token_ids, mask, logprobs, temperatures, env_name, advantages."""
+def to_prime_rl_samples(batch: Batch, *, reference: str | None = None) -> list[dict[str, Any]]:
+    """The fields of a TrainingSample for each sample, for its own packer: token_ids, mask, logprobs, temperatures, env_name, advantages.
+
+    reference: a teacher of the batch, whose log-probabilities of all tokens are ref_logprobs.
+    """
     rows = zip(batch.tokens.rows(), batch.loss_mask.rows(), batch.sampler_logprobs.rows(), batch.advantages.rows(), strict=True)
+    said = None if reference is None else batch.teacher_logprobs(reference)
     temperatures, names = batch["temperature"].tolist(), batch["task"].tolist()
     return [
         {
@@ -76,6 +88,7 @@ def to_prime_rl_samples(batch: Batch) -> list[dict[str, Any]]:
             "temperatures": [temperatures[i]] * len(ids),
             "env_name": names[i],
             "advantages": advantages.tolist(),
+            **({} if said is None else {"ref_logprobs": said.row(i).tolist()}),
         }
         for i, (ids, mask, logprobs, advantages) in enumerate(rows)
     ]

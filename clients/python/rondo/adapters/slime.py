@@ -12,16 +12,18 @@ from .layout import cut, one_advantage
 __all__ = ["to_slime"]
 
 
-def to_slime(batch: Batch) -> dict[str, Any]:
+def to_slime(batch: Batch, *, teacher: str | None = None) -> dict[str, Any]:
     """The training data of a rollout step: lists with one entry for each of B samples.
 
     tokens: the whole sequence; response_lengths: tokens from the first sampled one on, R of a sample; loss_masks: R integers;
     rollout_log_probs: R floats; rewards: the advantage, which slime calls the normalised reward; raw_reward; truncated: 0 or 1;
     sample_indices; rollout_ids: the samples of one rollout share it; rollout_mask_sums: sampled tokens over all samples of the rollout.
+
+    teacher: of the batch, whose log-probabilities of the response are teacher_log_probs, R floats.
     """
     _, masks = cut(batch, batch.loss_mask)
     _, logprobs = cut(batch, batch.sampler_logprobs)
-    return {
+    told: dict[str, Any] = {
         "tokens": [row.tolist() for row in batch.tokens.rows()],
         "response_lengths": masks.lengths.tolist(),
         "rewards": one_advantage(batch).tolist(),
@@ -33,3 +35,6 @@ def to_slime(batch: Batch) -> dict[str, Any]:
         "rollout_mask_sums": batch.rollout_sampled.tolist(),
         "rollout_log_probs": [row.tolist() for row in logprobs.rows()],
     }
+    if teacher is not None:
+        told["teacher_log_probs"] = [row.tolist() for row in cut(batch, batch.teacher_logprobs(teacher))[1].rows()]
+    return told

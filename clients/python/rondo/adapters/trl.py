@@ -16,19 +16,23 @@ from .layout import cut, left_padded, one_advantage, tensors
 __all__ = ["to_trl", "to_trl_samples"]
 
 
-def to_trl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
+def to_trl(batch: Batch, *, pad_id: int = 0, reference: str | None = None) -> dict[str, Any]:
     """torch tensors for `GRPOTrainer.compute_loss`, for B samples, P and C the longest prompt and completion.
 
     prompt_ids (padded on the left), prompt_mask int64 [B, P]; completion_ids (padded on the right), completion_mask (1: not padding),
     tool_mask (1: sampled) int64 [B, C]; advantages, old_per_token_logps, sampling_per_token_logps float32 [B, C];
     num_items_in_batch int64: the sampled tokens of the whole step over all ranks.
+
+    reference: a teacher of the batch, whose log-probabilities are ref_per_token_logps float32 [B, C].
     """
     before, after = cut(batch, batch.tokens)
     prompts, completions = left_padded(before, pad_id), after.padded(pad_id)
     logprobs = cut(batch, batch.sampler_logprobs)[1].padded()
     total = batch.metadata.get("batch_sampled_tokens", batch.loss_mask.values.sum())
+    said = {} if reference is None else {"ref_per_token_logps": cut(batch, batch.teacher_logprobs(reference))[1].padded()}
     return tensors(
         {
+            **said,
             "prompt_ids": prompts.astype(np.int64),
             "prompt_mask": (np.arange(prompts.shape[1]) >= prompts.shape[1] - before.lengths[:, None]).astype(np.int64),
             "completion_ids": completions.astype(np.int64),

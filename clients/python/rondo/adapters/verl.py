@@ -21,7 +21,9 @@ from .layout import cut, left_padded, tensors, whole_rollouts
 __all__ = ["keep_advantages", "to_verl"]
 
 
-def to_verl(batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None) -> dict[str, Any]:
+def to_verl(
+    batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None, reference: str | None = None
+) -> dict[str, Any]:
     """torch tensors for `DataProto.from_single_dict`, for B samples, P and R the longest prompt and response.
 
     prompts int64 [B, P]; responses, response_mask (1: sampled, 0: tool or padding) int64 [B, R]; input_ids, attention_mask, position_ids
@@ -29,6 +31,7 @@ def to_verl(batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rew
 
     scores: what rm_scores, float32 [B, R], holds. "advantages": the advantage of each token, for the estimator `keep_advantages`.
     "rewards": the reward, on the last token of the response, for an estimator of verl's; ValueError where a rollout has several samples.
+    reference: a teacher of the batch, whose log-probabilities of the response are ref_log_prob, float32 [B, R].
     """
     before, after = cut(batch, batch.tokens)
     prompts, responses, lengths = left_padded(before, pad_id), after.padded(pad_id), after.lengths
@@ -48,6 +51,8 @@ def to_verl(batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rew
         "returns": advantages,
         "uid": batch["group_id"].astype(object),
     }
+    if reference is not None:
+        told["ref_log_prob"] = cut(batch, batch.teacher_logprobs(reference))[1].padded()
     if scores == "advantages":
         told["rm_scores"] = advantages
     elif scores == "rewards":

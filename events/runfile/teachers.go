@@ -1,0 +1,98 @@
+package runfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Teacher is a model that says how likely it finds the tokens of the run's scored rollouts: a teacher of distillation, or a reference model.
+type Teacher struct {
+	Name string `json:"name" yaml:"name"`
+	// URL is the base URL of its server, for example http://10.0.0.9:8000/v1; "": somebody outside states the log-probabilities. Keys are in the environment of
+	// the service that asks, never here.
+	URL string `json:"url,omitempty" yaml:"url"`
+	// API is how the server is asked: one of TeacherAPIs; "" is TeacherVLLM.
+	API string `json:"api,omitempty" yaml:"api"`
+	// Model is the name under which the server knows it. Its tokens must be those of the policy.
+	Model string `json:"model,omitempty" yaml:"model"`
+	// Version names its weights in the facts where the server does not.
+	Version string `json:"version,omitempty" yaml:"version"`
+}
+
+// How a teacher's server is asked.
+const (
+	TeacherVLLM   = "vllm"   // /completions with prompt_logprobs
+	TeacherSGLang = "sglang" // /generate with logprob_start_len
+)
+
+// TeacherAPIs are all of them.
+var TeacherAPIs = []string{TeacherVLLM, TeacherSGLang}
+
+// Bounds of a run's teachers.
+const (
+	maxTeachers       = 8
+	maxTeacherVersion = 128 // bytes
+	maxTeacherWait    = 24 * time.Hour
+	// DefaultTeacherWait is how long a feed waits for its teachers unless it says otherwise.
+	DefaultTeacherWait = 10 * time.Minute
+)
+
+// TeacherWaits is how long after a group is complete the feed waits for the log-probabilities of its teachers.
+func (f Feed) TeacherWaits() time.Duration {
+	if f.TeacherWait == 0 {
+		return DefaultTeacherWait
+	}
+	return time.Duration(f.TeacherWait)
+}
+
+// validateTeachers checks who is asked about rollouts, and which feeds want the answers.
+func (c *RunConfig) validateTeachers() (errs []error) {
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(len(c.Teachers) <= maxTeachers, "teachers: %d of them, at most %d", len(c.Teachers), maxTeachers)
+	seen := map[string]bool{}
+	for i, t := range c.Teachers {
+		if err := t.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("teachers: %d (%.80q): %w", i, t.Name, err))
+		}
+		check(!seen[t.Name], "teachers: %.80q appears twice", t.Name)
+		seen[t.Name] = true
+	}
+	for _, f := range c.Feeds {
+		for i, name := range f.Teachers {
+			check(seen[name], "feeds: %s: teachers: the run has no teacher %.80q", f.Name, name)
+			check(!slices.Contains(f.Teachers[:i], name), "feeds: %s: teachers: %.80q appears twice", f.Name, name)
+		}
+		wait := time.Duration(f.TeacherWait)
+		check(wait >= 0 && wait <= maxTeacherWait, "feeds: %s: teacher_wait %s: must be 0 to %s", f.Name, wait, maxTeacherWait)
+		check(wait == 0 || len(f.Teachers) > 0, "feeds: %s: teacher_wait %s: the feed names no teachers", f.Name, wait)
+	}
+	return errs
+}
+
+func (t Teacher) validate() error {
+	control := func(r rune) bool { return r < ' ' || r == 0x7f }
+	switch {
+	case !ValidToken(t.Name):
+		return errors.New("name: use letters, digits, - and _, at most 64")
+	case len(t.Version) > maxTeacherVersion || strings.ContainsFunc(t.Version, control):
+		return fmt.Errorf("version: use at most %d bytes, and no control characters", maxTeacherVersion)
+	case t.URL == "" && (t.API != "" || t.Model != ""):
+		return errors.New("api and model belong to a url; without any somebody outside states the log-probabilities")
+	case t.URL == "":
+		return nil
+	case t.URL == BuiltinEndpoint || !validEndpoint(t.URL):
+		return fmt.Errorf("url %q: give the base URL of an inference server, for example http://10.0.0.9:8000/v1, without credentials, query and fragment", withoutSecrets(t.URL))
+	case t.API != "" && !slices.Contains(TeacherAPIs, t.API):
+		return fmt.Errorf("api %.80q: must be one of %v", t.API, TeacherAPIs)
+	case t.Model == "" || len(t.Model) > maxModel || strings.ContainsFunc(t.Model, control):
+		return errors.New("model: give the name under which the server knows it, at most 256 bytes")
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package events
+
+import "strings"
+
+// Why a new segment begins: what of the known tokens the prompt does not repeat.
+const (
+	CauseThoughts = "thoughts" // those of a turn's thoughts: the chat template leaves them out
+	CauseDrift    = "drift"    // those that a turn sampled: its answer is rendered, or cut into tokens, in another way
+	CauseHistory  = "history"  // those of an earlier prompt
+	CauseSummary  = "summary"  // anything: a summary stands in place of what was said
+)
+
+// Thought reports whether a turn holds thoughts, which templates may leave out of later prompts.
+func (t *TurnSampled) Thought() bool {
+	return t.Reasoning != nil || strings.Contains(t.Content, EndOfThoughts)
+}
+
+// opensThoughts is how many tokens open the thoughts of an answer, at the end of its prompt or in the answer itself: templates leave thoughts out from there on, or put an empty block
+// in their place. A prompt that repeats more of an answer has its thoughts, and differs behind them.
+const opensThoughts = 8
+
+// SegmentCause is what of a segment's turns a prompt that does not continue them does not repeat.
+func SegmentCause(turns []TurnSampled, prompt []int32) string {
+	for i := range turns {
+		t := &turns[i]
+		same := repeated(t.PromptDelta, prompt)
+		prompt = prompt[same:]
+		if left := len(t.PromptDelta) - same; left > 0 {
+			if t.Thought() && left <= opensThoughts {
+				return CauseThoughts
+			}
+			return CauseHistory
+		}
+		same = repeated(t.TokenIDs, prompt)
+		prompt = prompt[same:]
+		if same < len(t.TokenIDs) {
+			if t.Thought() && same <= opensThoughts {
+				return CauseThoughts
+			}
+			return CauseDrift
+		}
+	}
+	return CauseHistory // of a turn without tokens, or one behind these that the prompt goes back over
+}
+
+// repeated is how many tokens two lists begin with in common.
+func repeated(known, prompt []int32) int {
+	n := 0
+	for n < min(len(known), len(prompt)) && known[n] == prompt[n] {
+		n++
+	}
+	return n
+}

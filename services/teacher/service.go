@@ -1,0 +1,169 @@
+// Package teacher asks a run's teachers and reference models how likely they find the tokens of scored rollouts.
+package teacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+const (
+	// slots is how many rollouts are in work at once. A server reads a prompt much faster than it writes one, so few keep it busy.
+	slots = 8
+	// askTime is how long a server may take for one sample.
+	askTime = 10 * time.Minute
+)
+
+// teacherHTTP follows no redirects: a server that sends its clients elsewhere would get them to show the key there.
+var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// Service consumes rollout_scored and emits teacher_scored.
+type Service struct {
+	log  *eventlog.Log
+	keys fleet.Keys
+}
+
+// Run is the service.
+func Run(ctx context.Context, env pipeline.Env, keys fleet.Keys) error {
+	return pipeline.RunEffect(ctx, env, New(env.Log, keys).Effect())
+}
+
+// New makes the service; keys are shown to the servers that they are for.
+func New(log *eventlog.Log, keys fleet.Keys) *Service { return &Service{log, keys} }
+
+// Effect is the service as an effect.
+func (s *Service) Effect() pipeline.Effect {
+	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: s.giveUp}
+}
+
+// Handle asks the next teacher of the run that has not said anything of the rollout, and is called again for the one after it. One that cannot be reached does not
+// keep the others from answering.
+func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+	return s.next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, r events.RolloutScored) error {
+		err := s.ask(ctx, m.Event.Run, t, said, r)
+		var failed *inference.Failure
+		if errors.As(err, &failed) && failed.Permanent || storage.IsUnusable(err) {
+			said.Logprobs, said.Failed = nil, clip(err)
+			return nil
+		}
+		if failed != nil && failed.After > 0 {
+			return pipeline.RetryAfter(err, failed.After)
+		}
+		return err
+	})
+}
+
+// giveUp states of the teachers that have not answered that they never will.
+func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
+	return s.next(ctx, m, func(_ runfile.Teacher, said *events.TeacherScored, _ events.RolloutScored) error {
+		said.Failed = clip(fmt.Errorf("given up after %d deliveries: %w", m.Delivered, cause))
+		return nil
+	})
+}
+
+// next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it comes the wish to be called again.
+func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, events.RolloutScored) error) ([]events.Event, error) {
+	cfg, err := s.log.Config(ctx, m.Event.Run)
+	if err != nil || len(cfg.Teachers) == 0 {
+		return nil, err
+	}
+	scored, err := events.Data[events.RolloutScored](m.Event)
+	if err != nil {
+		return nil, pipeline.Permanent(err)
+	}
+	if scored.TextOnly {
+		return nil, nil // there are no tokens
+	}
+	var wrong error
+	for _, t := range cfg.Teachers {
+		if t.URL == "" {
+			continue // somebody outside states it
+		}
+		said := events.TeacherScored{Teacher: t.Name, Trajectory: scored.Trajectory.SHA256, Model: t.Model, Version: t.Version}
+		if _, stated, err := s.behind(ctx, m, said); err != nil || stated {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := fill(t, &said, scored); err != nil {
+			wrong = errors.Join(wrong, fmt.Errorf("ask teacher %s about %s: %w", t.Name, m.Event.Entity, err))
+			continue
+		}
+		fact, stated, err := s.behind(ctx, m, said) // others may have said something of the rollout meanwhile
+		if err != nil || stated {
+			return nil, errors.Join(err, pipeline.ErrCallAgain)
+		}
+		return []events.Event{fact}, pipeline.ErrCallAgain
+	}
+	return nil, wrong
+}
+
+// behind links what a teacher says behind the rollout's last fact.
+func (s *Service) behind(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
+	fact, err := events.New(m.Event.Run, events.TeacherScoredType, m.Event.Entity, said.Teacher, said)
+	if err != nil {
+		return fact, false, err
+	}
+	return s.log.Behind(ctx, fact, m.Time)
+}
+
+// ask has a teacher score each sample of the rollout, and stores what it says.
+func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *events.TeacherScored, r events.RolloutScored) error {
+	data, err := storage.GetBlob(ctx, s.log.Store(), r.Trajectory)
+	if err != nil {
+		return fmt.Errorf("trajectory: %w", err)
+	}
+	trajectory, err := storage.DecodeTrajectory(data)
+	if err != nil {
+		return fmt.Errorf("trajectory: %w", err)
+	}
+	client := inference.Client{HTTP: teacherHTTP, APIKey: s.keys.For(run, t.URL)}
+	var all [][]float32
+	for _, sample := range trajectory.Samples() {
+		score, err := scoreOne(ctx, client, t, sample.Tokens)
+		if err != nil {
+			return err
+		}
+		all = append(all, score.Logprobs)
+		said.Tokens += len(score.Logprobs)
+		if score.Model != "" {
+			said.Model = score.Model
+		}
+		if score.Version != "" {
+			said.Version = score.Version
+		}
+	}
+	ref, err := storage.PutBlob(ctx, s.log.Store(), events.PackLogprobs(all))
+	said.Logprobs = &ref
+	return err
+}
+
+func scoreOne(ctx context.Context, client inference.Client, t runfile.Teacher, tokens []int32) (inference.Score, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return client.Score(ctx, t, tokens)
+}
+
+// maxFailed bounds the text of a failure, in bytes.
+const maxFailed = 900
+
+func clip(err error) string {
+	text := err.Error()
+	if len(text) > maxFailed {
+		text = strings.ToValidUTF8(text[:maxFailed], "") + "…"
+	}
+	return text
+}
