@@ -20,7 +20,7 @@ import (
 func forgetful(t testing.TB, log *eventlog.Log, run string, size runfile.Size) {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
-	cfg.Log.MaxBytes = size
+	cfg.Log.MaxBytes, cfg.Log.Keep = size, runfile.KeepOpen
 	if err := log.EnsureRunFor(t.Context(), run, cfg.Log); err != nil {
 		t.Fatal(err)
 	}

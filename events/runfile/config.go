@@ -211,7 +211,6 @@ func DefaultRunConfig() RunConfig {
 		Sampling:  NeutralSampling(),
 		Limits:    Limits{Turns: 32, Tokens: 131072, Timeout: Duration(10 * time.Minute), Tries: 5, HopelessGroups: 3, FailureWindow: 6, UntrainableGroups: 2, NoSignalGroups: 64},
 		Pool:      "pool-shell", MinIsolation: Isolations[0], SystemPrompt: &system,
-		Log:   Log{Keep: KeepOpen},
 		Rules: RulesNow,
 	}
 }

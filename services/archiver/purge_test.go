@@ -52,7 +52,7 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		cfg := runfile.DefaultRunConfig()
-		cfg.Log.MaxBytes = size
+		cfg.Log.MaxBytes, cfg.Log.Keep = size, runfile.KeepOpen
 		open(t, log, "r", cfg)
 		var digests [][sha256.Size]byte
 		total := 0

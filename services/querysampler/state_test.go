@@ -15,7 +15,7 @@ import (
 )
 
 func TestFullStreamPauses(t *testing.T) {
-	d := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Log.Keep = runfile.KeepAll }))
+	d := NewDecider(testRun, config(nil))
 	if want := topology.Stream(events.RunStream(testRun)).MaxBytes; d.maxBytes != want {
 		t.Errorf("a run's stream may hold %d bytes, want %d", d.maxBytes, want)
 	}
