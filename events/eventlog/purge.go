@@ -16,8 +16,8 @@ import (
 // PurgeAt is the fill of a run's stream from which on what is archived and over leaves it: half of that from which on nothing new begins.
 const PurgeAt = topology.FullAt / 2
 
-// PurgeEnded removes the rollouts that have their outcome from a run's stream, as far as they are archived: of each chain all links but the
-// last one, behind which the server refuses who does not know it. The segments are read back first, and compared with the stream. It gives how
+// PurgeEnded removes the rollouts that have their outcome from a run's stream, as far as they are archived: of each chain all links before the
+// outcome, which services may still have to hear of. So its last link stays, behind which the server refuses who does not know it. The segments are read back first, and compared with the stream. It gives how
 // many rollouts it removed: none from a stream that is less full than PurgeAt, or that denies it, as those of older runs do for ever.
 //
 // It may be killed at any moment and called again: a chain is purged by one request, and one that is purged has no beginning any more.
@@ -56,7 +56,7 @@ func (l *Log) purgeEnded(ctx context.Context, run string, sealed []events.Segmen
 type endedChain struct {
 	subject string
 	first   uint64 // its first link
-	keep    uint64 // the sequence from which on links stay
+	keep    uint64 // its outcome, from which on links stay
 }
 
 // ended finds the rollouts whose beginnings are on the stream, and whose outcomes are archived.
@@ -101,7 +101,7 @@ func (l *Log) endedBy(ctx context.Context, run, id string, through uint64) (chai
 	if errors.Is(err, ErrNotFound) {
 		return chain, false, nil // purged by another one just now
 	}
-	return endedChain{events.Chain(run, events.RolloutStartedType.Kind(), id), first.Seq, min(tail.Seq, through+1)}, err == nil, err
+	return endedChain{events.Chain(run, events.RolloutStartedType.Kind(), id), first.Seq, outcome.Seq}, err == nil, err
 }
 
 // outcome finds a rollout's outcome, which is the last link of its chain but for remarks: ErrNotFound where it goes on.
@@ -123,7 +123,7 @@ func (l *Log) outcome(ctx context.Context, tail events.Event) (outcome events.Ev
 
 // remark reports whether links of a type may stand behind a rollout's outcome, and say nothing of whether it has one.
 func remark(t events.Type) bool {
-	return t == events.RolloutInvalidatedType || t == events.RolloutAnnotatedType || t == events.RolloutForkedType
+	return t == events.RolloutInvalidatedType || t == events.RolloutAnnotatedType || t == events.RolloutForkedType || t == events.TeacherScoredType
 }
 
 // purgeChain removes the links before the one that stays.
