@@ -37,9 +37,18 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 	if err := l.EnsureRunFor(ctx, run, settings); err != nil {
 		return 0, err
 	}
+	check := justRead
+	if in.LastSeq > 0 { // by somebody before
+		check = l.readBack
+	}
 	for i, s := range sealed {
 		if s.Last <= in.LastSeq {
 			continue
+		}
+		if settings.Forgets() { // what had left the stream before the segment was made would not fit
+			if _, err := l.purgeEnded(ctx, run, sealed[:i], check); err != nil {
+				return count, fmt.Errorf("restore run %s: %w", run, err)
+			}
 		}
 		segment, err := l.ReadSegment(ctx, run, s)
 		if err != nil {
@@ -57,16 +66,11 @@ func (l *Log) Restore(ctx context.Context, run string, sealed []events.SegmentSe
 			}
 			count++
 		}
-		if settings.Forgets() { // what had left the stream before would not fit
-			if _, err := l.purgeEnded(ctx, run, sealed[:i+1], justRead); err != nil {
-				return count, fmt.Errorf("restore run %s: %w", run, err)
-			}
-		}
 	}
 	return count, l.list(ctx, run, sealed)
 }
 
-// justRead is the check of segments from which the stream was written a moment ago.
+// justRead is the check of segments from which a stream was written a moment ago.
 func justRead(context.Context, string, []events.SegmentSealed) error { return nil }
 
 // archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
