@@ -61,7 +61,7 @@ type Log struct {
 // What a run's stream keeps of what is archived.
 const (
 	KeepAll  = "all"
-	KeepOpen = "open" // rollouts that have no outcome yet, and the last link of every chain
+	KeepOpen = "open" // rollouts that have no outcome yet, and the outcomes of the others
 )
 
 // Forgets reports whether archived events may leave the run's stream.
