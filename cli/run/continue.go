@@ -2,11 +2,11 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -17,7 +17,6 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/replay"
-	"github.com/rondo-rl/rondo/storage"
 )
 
 // continuing are the flags of `rondo run continue`.
@@ -181,15 +180,10 @@ func openedBefore(ctx context.Context, log *eventlog.Log, old, run string) (unti
 	return opened.Continues.Until, nil
 }
 
-// submitContinued states the opening. Its ID is that of its content, as another opening of the same name may be on its way.
+// submitContinued states the opening, under an ID of its own: another call may state the same, and is refused or answered by itself. The intake takes equal
+// content once.
 func submitContinued(ctx context.Context, p *plane.Plane, run string, opened events.RunOpened) error {
-	body, err := json.Marshal(opened)
-	if err != nil {
-		return err
-	}
-	_, err = plane.Submit(ctx, p, eventlog.Submission{
-		Run: run, Type: events.RunOpenedType, Entity: run, Data: opened, ID: "opened-" + run + "-" + storage.Digest(body)[:16],
-	})
+	_, err := plane.Submit(ctx, p, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: opened, ID: nats.NewInbox()[7:]})
 	return err
 }
 

@@ -7,19 +7,19 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// metrics of the weights that are published; rondo_handler_seconds has the time that it takes. Labels are nothing that grows with policies.
-type metrics struct {
+// counters of the weights that are published; rondo_handler_seconds has the time that it takes. Labels are nothing that grows with policies.
+type counters struct {
 	versions *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
 }
 
-// What metrics.bytes counts.
+// What counters.bytes counts.
 const (
 	bytesOfFiles  = "files"
 	bytesOfDeltas = "deltas"
 )
 
-func newMetrics(r prometheus.Registerer) (m metrics, err error) {
+func newCounters(r prometheus.Registerer) (m counters, err error) {
 	m.versions, err = pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rondo_weights_versions_total", Help: "Submitted versions of weights by outcome: published, rejected."}, []string{"outcome"}))
 	if err != nil {
@@ -31,7 +31,7 @@ func newMetrics(r prometheus.Registerer) (m metrics, err error) {
 }
 
 // count counts what was stated of a submission.
-func (m metrics) count(submission events.Event, stated events.Event) error {
+func (m counters) count(submission events.Event, stated events.Event) error {
 	if m.versions == nil || submission.Type != events.WeightsSubmittedType || stated.Run != events.Catalogue {
 		return nil // told to a run
 	}
@@ -51,7 +51,7 @@ func (m metrics) count(submission events.Event, stated events.Event) error {
 }
 
 // countDelta counts a delta that was made; again, where a publisher that died is repeated.
-func (m metrics) countDelta(bytes int64) {
+func (m counters) countDelta(bytes int64) {
 	if m.bytes != nil {
 		m.bytes.WithLabelValues(bytesOfDeltas).Add(float64(bytes))
 	}

@@ -23,12 +23,12 @@ const slots = 2
 type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
-	meter  metrics
+	meter  counters
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	meter, err := newMetrics(env.Metrics)
+	meter, err := newCounters(env.Metrics)
 	if err != nil {
 		return err
 	}
