@@ -58,7 +58,7 @@ func With(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 	if f.Advantage, err = advantage.ExpandPreset(f.Advantage); err != nil {
 		return cfg, fmt.Errorf("--set: %w", err)
 	}
-	f.Tasks = cfg.Tasks
+	f.Tasks, f.Rules = cfg.Tasks, cfg.Rules // no run file says these
 	err = f.Validate()
 	if err == nil {
 		_, err = advantage.New(f.Advantage.Estimator, f.Advantage.Params)
