@@ -20,7 +20,7 @@ func (c *Checker) references(e events.Event) error {
 		c.find(RuleIdentity, e, "payload: %v", err)
 	}
 	for _, ref := range refs {
-		if _, err := c.object(e, ref); err != nil {
+		if err := c.object(e, ref); err != nil {
 			return err
 		}
 		if err := c.parts(e, ref); err != nil {
@@ -40,20 +40,20 @@ func (c *Checker) parts(e events.Event, ref storage.Ref) error {
 		c.find(RuleObject, e, "%v", err)
 	}
 	for _, part := range refs {
-		if _, err := c.object(e, part); err != nil {
+		if err := c.object(e, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// object fetches a referenced object once and compares its digest. nil data means a finding, or that it was
-// looked at before.
-func (c *Checker) object(e events.Event, ref storage.Ref) ([]byte, error) {
+// object fetches a referenced object once and compares its digest.
+func (c *Checker) object(e events.Event, ref storage.Ref) error {
 	if c.objects[ref.Key+ref.SHA256] {
-		return nil, nil
+		return nil
 	}
-	return c.fetch(e, ref)
+	_, err := c.fetch(e, ref)
+	return err
 }
 
 // fetch fetches a referenced object, whether it was looked at before or not.

@@ -12,6 +12,8 @@ type RunOpened struct {
 	Config runfile.RunConfig `json:"config"`
 	// Replays is set where the run's rollouts are those of another one.
 	Replays *Replayed `json:"replays,omitempty"`
+	// Continues is set where the run goes on where another one ended.
+	Continues *Continued `json:"continues,omitempty"`
 }
 
 // Replayed says which recorded run a run replays.

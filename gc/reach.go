@@ -132,7 +132,10 @@ func (c *Collector) markStored(ctx context.Context) error {
 // manifestPath is how weights.ManifestKey writes it.
 var manifestPath = regexp.MustCompile(`^weights/([^/]+)/v(\d+)/manifest\.json$`)
 
-// markWeights reads the manifests of all published weights, which are kept, as are the pointers. A version's delta lives as long as its manifest.
+// collectedPath is how weights.CollectedKey writes it.
+var collectedPath = regexp.MustCompile(`^weights/[^/]+/v\d+/collected\.json$`)
+
+// markWeights reads the manifests of all published weights, which are kept, as are the pointers. A version's delta lives as long as its files.
 func (c *Collector) markWeights(ctx context.Context) error {
 	for info, err := range c.Store.List(ctx, "weights/") {
 		if err != nil {
@@ -147,6 +150,9 @@ func (c *Collector) markWeights(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", info.Key, err)
 		}
 		m, err := weights.FetchManifest(ctx, c.Store, found[1], version)
+		if errors.Is(err, weights.ErrCollected) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("nothing is deleted: %w", err)
 		}

@@ -18,10 +18,12 @@ type Ledger struct {
 	Groups int64
 	// PolicyVersion is the last one that the run was told of, or the one that it pins.
 	PolicyVersion int64
-	LastSeq       uint64
-	rollouts      map[string]*Rollout
-	order         []string // rollouts in the order of their starts
-	feeds         map[string]*feed
+	// Continues is what the run has taken along of another one.
+	Continues *events.Continued
+	LastSeq   uint64
+	rollouts  map[string]*Rollout
+	order     []string // rollouts in the order of their starts
+	feeds     map[string]*feed
 }
 
 type feed struct {
@@ -56,6 +58,9 @@ func (l *Ledger) Apply(e events.Event) error {
 		var opened events.RunOpened
 		opened, err = events.Data[events.RunOpened](e)
 		l.Config = opened.Config
+		if l.Continues = opened.Continues; l.Continues != nil {
+			l.PolicyVersion = l.Continues.PolicyVersion
+		}
 		for _, f := range l.Config.Feeds {
 			l.feed(f.Name).export = f.MinReward != nil
 		}

@@ -68,13 +68,17 @@ func (w *rerun) copy(e events.Event) error {
 }
 
 func (w *rerun) opened(e events.Event) error {
+	recorded, err := events.Data[events.RunOpened](e)
+	if err != nil {
+		return err
+	}
 	again := slices.Collect(maps.Keys(w.Deciders))
 	if w.Outcome != nil {
 		again = append(again, topology.Scorer)
 	}
 	slices.Sort(again)
 	fact, err := events.New(w.To, events.RunOpenedType, w.To, "0", events.RunOpened{
-		Config: w.Config, Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again},
+		Config: w.Config, Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again}, Continues: recorded.Continues,
 	})
 	if err != nil {
 		return err

@@ -18,9 +18,19 @@ var replayable = []string{"advantage", "shaping", "filters", "staleness", "feeds
 // ScorerSection is the part of a run file that says how rewards are composed.
 const ScorerSection = "scorer"
 
-// Changed is a configuration with settings of the form path=value changed, where a path is a run file's, with numbers for the entries of
-// lists: advantage.estimator=rloo, feeds.0.groups_per_batch=4. Values are YAML.
+// Changed is a configuration with settings of the parts changed that a replay can change; see With.
 func Changed(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
+	for _, setting := range settings {
+		if part, _, _ := strings.Cut(setting, "."); !slices.Contains(replayable, strings.SplitN(part, "=", 2)[0]) {
+			return cfg, fmt.Errorf("--set %s: a replay keeps the rollouts as they were recorded; it can change %s", setting, strings.Join(replayable, ", "))
+		}
+	}
+	return With(cfg, settings)
+}
+
+// With is a configuration with settings of the form path=value changed, where a path is a run file's, with numbers for the entries of
+// lists: advantage.estimator=rloo, feeds.0.groups_per_batch=4. Values are YAML.
+func With(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 	text, err := yaml.Marshal(cfg)
 	if err != nil {
 		return cfg, err
@@ -48,7 +58,7 @@ func Changed(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error
 	if f.Advantage, err = advantage.ExpandPreset(f.Advantage); err != nil {
 		return cfg, fmt.Errorf("--set: %w", err)
 	}
-	f.Tasks = cfg.Tasks
+	f.Tasks, f.Rules = cfg.Tasks, cfg.Rules // no run file says these
 	err = f.Validate()
 	if err == nil {
 		_, err = advantage.New(f.Advantage.Estimator, f.Advantage.Params)
@@ -61,9 +71,6 @@ func Changed(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error
 
 func set(file map[string]any, path, value string) error {
 	keys := strings.Split(path, ".")
-	if !slices.Contains(replayable, keys[0]) {
-		return fmt.Errorf("a replay keeps the rollouts as they were recorded; it can change %s", strings.Join(replayable, ", "))
-	}
 	var v any
 	if err := yamltext.Unmarshal([]byte(value), &v); err != nil {
 		return fmt.Errorf("value: %w", err)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -26,13 +27,15 @@ func Policies(ctx context.Context, s storage.Store) (names []string, err error) 
 	return names, nil
 }
 
-var versionKey = regexp.MustCompile(`^v(\d{6,18})/` + regexp.QuoteMeta(manifestName) + `$`)
+var versionKey = regexp.MustCompile(`^v(\d{6,18})/(` + regexp.QuoteMeta(manifestName) + `|` + regexp.QuoteMeta(collectedName) + `)$`)
 
 // Stored is a version in a store.
 type Stored struct {
 	Version int64
 	// Manifest describes the object that lists its files.
 	Manifest storage.Info
+	// Collected is when its files were given up; zero for a version that is whole.
+	Collected time.Time
 }
 
 // Versions are the versions of a policy in a store, the oldest first.
@@ -40,7 +43,7 @@ func Versions(ctx context.Context, s storage.Store, policy string) (found []Stor
 	if err := checkNames(policy, 0); err != nil {
 		return nil, err
 	}
-	prefix := "weights/" + policy + "/"
+	prefix, collected := "weights/"+policy+"/", map[int64]time.Time{}
 	for info, err := range s.List(ctx, prefix) {
 		if err != nil {
 			return nil, fmt.Errorf("list versions of policy %s: %w", policy, err)
@@ -50,9 +53,16 @@ func Versions(ctx context.Context, s storage.Store, policy string) (found []Stor
 			continue
 		}
 		version, err := strconv.ParseInt(match[1], 10, 64)
-		if err == nil && info.Key == ManifestKey(policy, version) {
-			found = append(found, Stored{version, info})
+		switch {
+		case err != nil:
+		case info.Key == ManifestKey(policy, version):
+			found = append(found, Stored{Version: version, Manifest: info})
+		case info.Key == CollectedKey(policy, version):
+			collected[version] = info.Modified
 		}
+	}
+	for i := range found {
+		found[i].Collected = collected[found[i].Version]
 	}
 	slices.SortFunc(found, func(a, b Stored) int { return int(a.Version - b.Version) })
 	return found, nil

@@ -134,13 +134,20 @@ func loadPointer(ctx context.Context, s storage.Store, policy string) (present p
 	return present, etag, nil
 }
 
-// FetchManifest reads and checks the manifest of a version; storage.ErrNotFound when it was not published.
+// FetchManifest reads and checks the manifest of a version whose files are to be read; storage.ErrNotFound when it was not published, ErrCollected when its
+// files are given up.
 func FetchManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, error) {
 	m, _, err := ReadManifest(ctx, s, policy, version)
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckWhole(ctx, s, policy, version); err != nil {
+		return nil, fmt.Errorf("policy %s, version %d: %w", policy, version, err)
+	}
+	return m, nil
 }
 
-// ReadManifest is FetchManifest with the bytes that were read, of which the manifest's digest is.
+// ReadManifest is FetchManifest also of a version that was collected, with the bytes that were read, of which the manifest's digest is.
 func ReadManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []byte, error) {
 	m, data, err := readManifest(ctx, s, policy, version)
 	if err != nil {

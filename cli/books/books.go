@@ -1,4 +1,4 @@
-// Package books prints the books of a run.
+// Package books prints the books of a run, and what retention finds of weights.
 package books
 
 import (

@@ -22,6 +22,7 @@ type Recorded struct {
 	T   *testing.T
 	Dir string
 	Log *eventlog.Log
+	Run string // that things happen in
 }
 
 // NewRecorded makes the plane and starts services on it.
@@ -48,7 +49,7 @@ func NewRecordedWith(t *testing.T, change func(*runfile.RunConfig), services ...
 	cfg.Staleness.Max = 100
 	change(&cfg)
 	servicetest.OpenRun(t, p.Log, "first", cfg)
-	r := &Recorded{T: t, Dir: dir, Log: p.Log}
+	r := &Recorded{T: t, Dir: dir, Log: p.Log, Run: "first"}
 	for _, run := range services {
 		r.start(run)
 	}
@@ -66,7 +67,7 @@ func (r *Recorded) start(run func(context.Context, pipeline.Env) error) {
 // State appends an event to the chain of its entity.
 func (r *Recorded) State(typ events.Type, entity, ordinal string, data any) events.Event {
 	r.T.Helper()
-	return servicetest.Append(r.T, r.Log, servicetest.Event(r.T, "first", typ, entity, ordinal, data))
+	return servicetest.Append(r.T, r.Log, servicetest.Event(r.T, r.Run, typ, entity, ordinal, data))
 }
 
 // Group opens a group and starts its rollouts at a policy version.
@@ -93,9 +94,9 @@ func (r *Recorded) Score(id, task string, version int64, reward float64) events.
 		Results: []events.ToolResult{{CallID: "c0", Name: "run", Error: true, ExitCode: &code, DurationMS: 7}}, Runner: "runner-1", Isolation: "namespaces",
 	})
 	r.State(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1, TokenIDs: []int32{6}, PolicyVersion: version, FinishReason: "stop"})
-	tr := servicetest.Trajectory("first", id, task)
+	tr := servicetest.Trajectory(r.Run, id, task)
 	tr.DispatchVersion = version
-	finished := servicetest.Finished(r.T, r.Log.Store(), "first", id, tr)
+	finished := servicetest.Finished(r.T, r.Log.Store(), r.Run, id, tr)
 	finished.Turns = 2
 	r.State(events.RolloutFinishedType, id, "0", finished)
 	verdict := servicetest.Blob(r.T, r.Log.Store(), []byte("verdict on "+id))
@@ -117,14 +118,14 @@ func (r *Recorded) Publish(run string, version int64) storage.Ref {
 	r.T.Helper()
 	manifest := servicetest.Blob(r.T, r.Log.Store(), []byte("manifest "+events.Ordinal(version)))
 	servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.WeightsPublishedType, "small", events.Ordinal(version),
-		events.WeightsPublished{Policy: "small", Version: version, Run: "first", Manifest: manifest}))
+		events.WeightsPublished{Policy: "small", Version: version, Run: r.Run, Manifest: manifest}))
 	return manifest
 }
 
 // Batch waits for a batch of a feed.
 func (r *Recorded) Batch(feed string, step int) events.BatchReady {
 	r.T.Helper()
-	return servicetest.Data[events.BatchReady](r.T, servicetest.Wait(r.T, r.Log, "first", events.BatchReadyType, feed, step)[step-1])
+	return servicetest.Data[events.BatchReady](r.T, servicetest.Wait(r.T, r.Log, r.Run, events.BatchReadyType, feed, step)[step-1])
 }
 
 // Consumed appends that the trainer of a feed has taken a step.

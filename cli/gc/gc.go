@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/gc"
@@ -23,6 +24,8 @@ type gcReport struct {
 	Kinds     []gc.KindReport   `json:"kinds"`
 	Runs      []gc.OldRun       `json:"runs,omitempty"`
 	Forgotten []gc.ForgottenRun `json:"forgotten,omitempty"`
+	// Weights are what retention finds of each policy, with --weights-older-than.
+	Weights []gc.WeightsReport `json:"weights,omitempty"`
 	// Objects are those that nothing reaches, with --list.
 	Objects []gc.Candidate `json:"objects,omitempty"`
 	// Unfinished are uploads that were removed, as their writers never finished them.
@@ -31,8 +34,8 @@ type gcReport struct {
 
 // New is the command gc.
 func New(g *app.Global) *cobra.Command {
-	var olderThan, runsOlderThan, forgetOlderThan time.Duration
-	var keepRuns int
+	var olderThan, runsOlderThan, forgetOlderThan, weightsOlderThan time.Duration
+	var keepRuns, keepWeights int
 	var maxBytes app.Size
 	var remove, list bool
 	var abandoned []string
@@ -52,12 +55,16 @@ history stays in the archive, and with it all that they refer to.
 --forget-older-than and --max-bytes give up the archives of closed runs whose stream is deleted: those that were closed that long ago, and the
 oldest ones until the files of the others (trajectories, batches, archives) take no more than SIZE. The --keep-runs that were closed last stay.
 A forgotten run cannot be shown, replayed or restored again, and its name stays taken. What another run refers to is kept, as are published
-weights and packed tasks.`,
+weights and packed tasks.
+
+--weights-older-than does for all policies what rondo weights gc does for one: it deletes the files of versions that were replaced that long ago, but
+for the --keep-weights newest ones of each policy and those that somebody may still need.`,
 		Example: `  rondo gc
   rondo gc --list --json
   rondo gc --older-than 168h --delete
   rondo gc --runs-older-than 720h --delete
   rondo gc --forget-older-than 2160h --keep-runs 20
+  rondo gc --weights-older-than 720h --keep-weights 50
   rondo gc --max-bytes 500g --keep-runs 20 --delete`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < gc.LeastAge {
@@ -72,6 +79,9 @@ weights and packed tasks.`,
 				return fmt.Errorf("--forget-older-than %s: must be positive", forgetOlderThan)
 			case keepRuns < 0 || keepRuns > 0 && !forgets:
 				return fmt.Errorf("--keep-runs %d: name at least 0 runs, beside --forget-older-than or --max-bytes", keepRuns)
+			}
+			if cmd.Flags().Changed("weights-older-than") && (weightsOlderThan < gc.LeastAge || keepWeights < gc.LeastVersions) {
+				return fmt.Errorf("--weights-older-than %s, --keep-weights %d: must be at least %s and %d", weightsOlderThan, keepWeights, gc.LeastAge, gc.LeastVersions)
 			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -95,6 +105,13 @@ weights and packed tasks.`,
 				}
 				for _, run := range r.Forgotten {
 					forgotten = append(forgotten, run.Run)
+				}
+			}
+			if weightsOlderThan > 0 {
+				now := time.Now()
+				keep := gc.WeightRetention{ReplacedBefore: now.Add(-weightsOlderThan), Keep: keepWeights, Cutoff: now.Add(-olderThan)}
+				if r.Weights, err = gc.CollectAllWeights(cmd.Context(), p.Log, keep, remove); err != nil {
+					return err
 				}
 			}
 			show := app.NewProgress(g)
@@ -129,6 +146,8 @@ weights and packed tasks.`,
 	flags.DurationVar(&forgetOlderThan, "forget-older-than", 0, "also forget archived runs that were closed this long ago")
 	flags.Var(&maxBytes, "max-bytes", "also forget the oldest archived runs until the files of the others take no more")
 	flags.IntVar(&keepRuns, "keep-runs", 0, "never forget this many of the runs that were closed last")
+	flags.DurationVar(&weightsOlderThan, "weights-older-than", 0, "also collect versions of weights that were replaced this long ago")
+	flags.IntVar(&keepWeights, "keep-weights", 20, "never collect this many of each policy's newest versions")
 	flags.BoolVar(&remove, "delete", false, "delete the objects instead of only listing them")
 	flags.BoolVar(&list, "list", false, "name every object")
 	flags.StringSliceVar(&abandoned, "abandon", nil, "runs whose history is lost for good, and whose objects may go")
@@ -152,6 +171,11 @@ func printGC(w io.Writer, r gcReport) error {
 			done = "is forgotten"
 		}
 		fmt.Fprintf(w, "run %s %s: %s (closed %s, %d bytes of its own)\n", run.Run, done, run.Reason, run.Closed.UTC().Format(time.DateTime), run.Bytes)
+	}
+	for _, policy := range r.Weights {
+		if err := books.PrintWeights(w, policy, r.Deletes); err != nil {
+			return err
+		}
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "KIND\tOBJECTS\tBYTES\tUNREACHABLE\tBYTES\tTOO YOUNG\tDELETED\tBYTES\t")

@@ -26,7 +26,7 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
 	return cmd
 }
 
@@ -126,10 +126,12 @@ type RunSummary struct {
 	Groups        int64            `json:"groups"`
 	Events        int64            `json:"events"`
 	Feeds         []ledger.Balance `json:"feeds"`
-	Rewards       []float64        `json:"rewards"` // mean of each batch of the first feed
-	Features      []string         `json:"features,omitempty"`
-	Traffic       *runfile.Traffic `json:"traffic,omitempty"`
-	Forfeits      *forfeits        `json:"forfeits,omitempty"`
+	// Continues is the run that this one continues.
+	Continues string           `json:"continues,omitempty"`
+	Rewards   []float64        `json:"rewards"` // mean of each batch of the first feed
+	Features  []string         `json:"features,omitempty"`
+	Traffic   *runfile.Traffic `json:"traffic,omitempty"`
+	Forfeits  *forfeits        `json:"forfeits,omitempty"`
 	// Behaviour has a row for each policy version at dispatch; run list has none.
 	Behaviour []behaviour.Row `json:"behaviour,omitempty"`
 	// Endings counts the finished rollouts by why they ended.
@@ -162,6 +164,9 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 	}
 	s := RunSummary{Run: l.Run, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
 		Events: l.Events, Features: l.Config.Features}
+	if l.Continues != nil {
+		s.Continues = l.Continues.Run
+	}
 	if l.Config.Has(runfile.FeatureUserTraffic) {
 		s.Traffic = &l.Config.Traffic
 	}
@@ -254,6 +259,9 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				fmt.Fprintf(w, "outage: %s\n", app.Clean(o.String()))
 			}
 			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
+			if s.Continues != "" {
+				fmt.Fprintf(w, "continues: %s\n", s.Continues)
+			}
 			if s.Reason != "" {
 				fmt.Fprintf(w, "%s: %s\n", s.State, app.Clean(s.Reason))
 			}

@@ -115,7 +115,7 @@ func TestExampleRunFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mentioned := regexp.MustCompile(`(?m)^( *)# ((?:- |  )?[a-z_]+: )`).ReplaceAllString(string(example), "$1$2")
+	mentioned := regexp.MustCompile(`(?m)^( *)# ((?:- |  )?[a-z_]+: |  - {name)`).ReplaceAllString(string(example), "$1$2")
 	mentioned = regexp.MustCompile(`(?m)^ *(preset|external): .*\n`).ReplaceAllString(mentioned, "") // each goes without some of the others
 	training, evaluation, _ := strings.Cut(mentioned, "\n# An evaluation is")
 	check := func(text string) opening.RunFile {

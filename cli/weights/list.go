@@ -34,7 +34,8 @@ type listed struct {
 	Base      int64          `json:"base"`
 	Bytes     int64          `json:"bytes"`
 	Published time.Time      `json:"published"`
-	Replicas  []string       `json:"replicas,omitempty"` // that serve it
+	Collected *time.Time     `json:"collected,omitempty"` // its files are deleted
+	Replicas  []string       `json:"replicas,omitempty"`  // that serve it
 	Files     []weights.File `json:"files,omitempty"`
 	Delta     *weights.Delta `json:"delta,omitempty"` // that leads to it
 }
@@ -86,7 +87,11 @@ func newList(g *app.Global) *cobra.Command {
 					number += " (current)"
 				}
 				number += promotion(v.Share)
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), strings.Join(v.Replicas, " "))
+				served := strings.Join(v.Replicas, " ")
+				if v.Collected != nil {
+					served = "collected " + v.Collected.UTC().Format(time.DateTime)
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), served)
 			}
 			return t.Flush()
 		},
@@ -131,13 +136,17 @@ func versionsOf(ctx context.Context, p *plane.Plane, policy string, last int) (a
 }
 
 func describe(ctx context.Context, s storage.Store, policy string, stored weights.Stored) (listed, error) {
-	m, err := weights.FetchManifest(ctx, s, policy, stored.Version)
+	m, _, err := weights.ReadManifest(ctx, s, policy, stored.Version)
 	if err != nil {
 		return listed{}, err
 	}
 	v := listed{Policy: policy, Version: m.Version, Format: m.Format, Base: m.Base, Published: stored.Manifest.Modified, Files: m.Files}
 	for _, f := range m.Files {
 		v.Bytes += f.Size
+	}
+	if !stored.Collected.IsZero() {
+		v.Collected = &stored.Collected
+		return v, nil
 	}
 	if v.Delta, err = weights.FetchDelta(ctx, s, policy, stored.Version); storage.IsUnusable(err) {
 		return v, nil
@@ -204,12 +213,12 @@ func newShow(g *app.Global) *cobra.Command {
 			if version == 0 {
 				version = newest
 			}
-			info, err := p.Store.Stat(cmd.Context(), weights.ManifestKey(args[0], version))
+			stored, err := stat(cmd.Context(), p.Store, args[0], version)
 			if err != nil {
 				return fmt.Errorf("policy %s, version %d: %w", args[0], version, err)
 			}
 			r := shown{}
-			if r.listed, err = describe(cmd.Context(), p.Store, args[0], weights.Stored{Version: version, Manifest: info}); err != nil {
+			if r.listed, err = describe(cmd.Context(), p.Store, args[0], stored); err != nil {
 				return err
 			}
 			r.Current = version == newest
@@ -238,9 +247,25 @@ func newShow(g *app.Global) *cobra.Command {
 	return cmd
 }
 
+// stat looks one version up.
+func stat(ctx context.Context, s storage.Store, policy string, version int64) (found weights.Stored, err error) {
+	found.Version = version
+	if found.Manifest, err = s.Stat(ctx, weights.ManifestKey(policy, version)); err != nil {
+		return found, err
+	}
+	collected, err := s.Stat(ctx, weights.CollectedKey(policy, version))
+	if found.Collected = collected.Modified; errors.Is(err, storage.ErrNotFound) {
+		err = nil
+	}
+	return found, err
+}
+
 func printShown(w io.Writer, r shown, newest int64) error {
 	fmt.Fprintf(w, "policy %s, version %d%s (%s, %d bytes), published %s; the current one is %d\n",
 		r.Policy, r.Version, promotion(r.Share), r.Format, r.Bytes, r.Published.UTC().Format(time.DateTime), newest)
+	if r.Collected != nil {
+		fmt.Fprintf(w, "it was collected %s: its files are deleted\n", r.Collected.UTC().Format(time.DateTime))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range r.Files {
 		fmt.Fprintf(t, "  %s\t%d bytes\t%s\n", f.Name, f.Size, f.SHA256)

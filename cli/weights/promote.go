@@ -39,10 +39,8 @@ Turns go to servers that serve the rollout's version, and wait where none does: 
 --canary to that of the share. Runs that pin a policy_version stay with it. ` + "`rondo weights list`" + ` shows what is promoted.`,
 		Example: "  rondo weights promote my-model 12 --share 0.1\n  rondo weights promote my-model 12\n  rondo weights promote my-model newest",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			version, err := strconv.ParseInt(args[1], 10, 64)
-			if args[1] == "newest" {
-				version, err = 0, nil
-			} else if err != nil || version < 1 {
+			version, err := strconv.ParseInt(args[1], 10, 64) // 0 for a word
+			if args[1] != "newest" && (err != nil || version < 1) {
 				return fmt.Errorf("version %q: give a number, or newest", app.Line(args[1], 40))
 			}
 			if cmd.Flags().Changed("share") && (version == 0 || !(share > 0 && share < 1)) {

@@ -54,6 +54,8 @@ func (g *group) baseline() string {
 // Apply folds one event.
 func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	switch e.Type {
+	case events.RunOpenedType:
+		return d.begin(tx, e)
 	case events.GroupOpenedType:
 		opened, err := events.Data[events.GroupOpened](e)
 		if err != nil {

@@ -80,7 +80,30 @@ func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *e
 	if _, err := advantage.New(opened.Config.Advantage.Estimator, opened.Config.Advantage.Params); err != nil {
 		return refuse("run %s: %v", fact.Run, err)
 	}
+	if opened.Continues != nil {
+		if err := s.admitContinued(ctx, fact.Run, opened); err != nil {
+			return err
+		}
+	}
 	return s.admitName(ctx, fact.Run)
+}
+
+// admitContinued checks what a run says that it takes along, and that the plane knows the run and the weights that it names.
+func (s *Service) admitContinued(ctx context.Context, run string, opened *events.RunOpened) error {
+	before, policy := opened.Continues, opened.Config.Policy
+	if err := before.Validate(run, opened.Config); err != nil {
+		return refuse("run %s %v", run, err)
+	}
+	if _, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), before.Run); errors.Is(err, eventlog.ErrNotFound) {
+		return refuse("run %s continues %s: there is no such run", run, before.Run)
+	} else if err != nil {
+		return err
+	}
+	published, _, err := s.log.Published(ctx, events.Catalogue, policy)
+	if err == nil && before.PolicyVersion > published.Version {
+		return refuse("run %s continues %s at version %d of policy %s, which was never published", run, before.Run, before.PolicyVersion, policy)
+	}
+	return err
 }
 
 // admitName refuses the name of a run whose stream was deleted: the catalogue, and what was trained, know it.

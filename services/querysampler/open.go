@@ -34,7 +34,7 @@ func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time)
 	p.fail(err)
 	for p.err == nil && d.room(p, s, now) && d.wanted(p, s, now) {
 		s.Drawn++
-		d.open(p, &s, events.GroupOpened{Task: draw(s.Drawn), Size: d.cfg.GroupSize}, now)
+		d.open(p, &s, events.GroupOpened{Task: draw(s.DrawnBefore + s.Drawn), Size: d.cfg.GroupSize}, now)
 	}
 }
 
@@ -50,7 +50,7 @@ func (d *Decider) open(p *plan, s *state, opened events.GroupOpened, now time.Ti
 	}
 	g := newGroup(events.GroupID(s.Groups), opened)
 	p.add(events.New(d.run, events.GroupOpenedType, g.ID, "0", opened))
-	d.start(p, g, s.Groups, now.Add(time.Duration(d.cfg.Limits.Timeout)))
+	d.start(p, g, s.GroupsBefore+s.Groups, now.Add(time.Duration(d.cfg.Limits.Timeout)))
 }
 
 // room reports whether another group would be young enough when it is trained on: what is opened and not covered by

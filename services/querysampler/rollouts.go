@@ -30,11 +30,12 @@ func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.T
 			}
 			deadline = now
 		}
-		d.start(p, g, n, deadline)
+		d.start(p, g, s.GroupsBefore+n, deadline)
 	}
 }
 
-// start starts the members of a group that are missing. All of them carry the group's version: they are compared.
+// start starts the members of a group that are missing, the n-th of this run and those that it continues. All of them carry the group's version:
+// they are compared.
 func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{

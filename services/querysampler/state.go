@@ -55,6 +55,10 @@ type state struct {
 	Measured        int64   `json:"measured"`         // groups in that mean
 	// Completed is when the last group was.
 	Completed time.Time `json:"completed,omitzero"`
+
+	// GroupsBefore and DrawnBefore are those of the runs that this one continues.
+	GroupsBefore int64 `json:"groups_before,omitempty"`
+	DrawnBefore  int64 `json:"drawn_before,omitempty"`
 }
 
 // group is a group whose members are not all started yet.
@@ -164,7 +168,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	switch e.Type {
 	case events.RunOpenedType:
-		s.Opened = true
+		return d.begin(tx, s, e)
 	case events.LogPurgedType:
 		purged, err := events.Data[events.LogPurged](e)
 		s.Bytes, s.Left = purged.Bytes, purged.Bytes

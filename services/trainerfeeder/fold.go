@@ -11,6 +11,8 @@ import (
 // Apply folds one event.
 func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	switch e.Type {
+	case events.RunOpenedType:
+		return begin(tx, e)
 	case events.RunClosedType, events.WeightsPublishedType, events.BatchReadyType, events.BatchConsumedType, events.BatchRewoundType:
 		return d.applyProgress(tx, e)
 	case events.GroupOpenedType, events.GroupCompletedType, events.GroupDroppedType:
@@ -20,6 +22,15 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 		return d.applyRollout(tx, e)
 	}
 	return nil
+}
+
+// begin begins at the policy version of the run that this one continues.
+func begin(tx *projection.Tx, e events.Event) error {
+	opened, err := events.Data[events.RunOpened](e)
+	if err != nil || opened.Continues == nil {
+		return err
+	}
+	return projection.Put(tx, stateKey, state{PolicyVersion: opened.Continues.PolicyVersion})
 }
 
 // applyProgress folds what moves the feed itself.

@@ -54,6 +54,9 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if published.NoDelta != nil {
 		s.warn("weights published without a delta: replicas read them whole", "policy", policy, "version", submitted.Version, "error", published.NoDelta)
 	}
+	if published.Delta != nil {
+		s.meter.countDelta(published.Delta.Size)
+	}
 	fact.Manifest = published.Ref
 	return fact, nil
 }

@@ -23,11 +23,16 @@ const slots = 2
 type Service struct {
 	log    *eventlog.Log
 	logger *slog.Logger
+	meter  counters
 }
 
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
-	s := &Service{log: env.Log, logger: env.Logger}
+	meter, err := newCounters(env.Metrics)
+	if err != nil {
+		return err
+	}
+	s := &Service{log: env.Log, logger: env.Logger, meter: meter}
 	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
@@ -58,8 +63,11 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return s.copies(ctx, published)
 }
 
-// recorded logs rejections.
+// recorded counts versions, and logs rejections.
 func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []events.Event) error {
+	if err := s.meter.count(m.Event, facts[0]); err != nil {
+		return err
+	}
 	if facts[0].Type != events.WeightsRejectedType {
 		return nil
 	}

@@ -2,6 +2,7 @@ package delta
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/klauspost/compress/huff0"
 )
@@ -49,7 +50,7 @@ func (c *codec) literalsBlock(frame, block []byte, last bool) []byte {
 	packed, _, err := huff0.Compress4X(block, &c.huffman)
 	size := literalsHead + len(packed) + 1
 	switch {
-	case err == huff0.ErrUseRLE:
+	case errors.Is(err, huff0.ErrUseRLE):
 		return append(appendBlock(frame, blockRLE, len(block), last), block[0])
 	case err != nil || size >= len(block):
 		return append(appendBlock(frame, blockRaw, len(block), last), block...)

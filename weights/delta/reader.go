@@ -51,7 +51,7 @@ type reader struct {
 // Read reads what is decoded, or decodes the next chunk.
 func (r *reader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 && r.err == nil {
-		if r.rest, r.err = r.next(); r.err != nil && r.err != io.EOF {
+		if r.rest, r.err = r.next(); r.err != nil && !errors.Is(r.err, io.EOF) {
 			r.err = fmt.Errorf("apply delta: %w", r.err)
 		}
 	}

@@ -76,6 +76,9 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 // wanted is a version as its manifest says it is.
 func (f *Folder) wanted(ctx context.Context, s storage.Store, version int64) (*Version, error) {
 	m, data, err := weights.ReadManifest(ctx, s, f.policy, version)
+	if err == nil {
+		err = weights.CheckWhole(ctx, s, f.policy, version)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ func (m *Mirror) Version(ctx context.Context, version int64) (Copied, error) {
 func (m *Mirror) version(ctx context.Context, version int64) (Copied, error) {
 	copied := Copied{Version: version}
 	manifest, data, err := weights.ReadManifest(ctx, m.From, m.Policy, version)
+	if err == nil {
+		err = weights.CheckWhole(ctx, m.From, m.Policy, version)
+	}
 	if err != nil {
 		return copied, err
 	}
@@ -222,7 +225,7 @@ func (m *Mirror) Newest(ctx context.Context, most int) (versions []int64, err er
 		return nil, err
 	}
 	for _, v := range published {
-		if v.Version <= current { // one above is not whole yet
+		if v.Version <= current && v.Collected.IsZero() { // one above is not whole yet
 			versions = append(versions, v.Version)
 		}
 	}

@@ -85,7 +85,7 @@ func element(x float64) byte {
 
 // Element is the value of an E4M3 element.
 func Element(code byte) float64 {
-	value := 0.0
+	var value float64
 	switch exponent, mantissa := int(code>>3&15), float64(code&7); {
 	case code&0x7f == nan:
 		return math.NaN()
