@@ -63,6 +63,22 @@ func TestForkBomb(t *testing.T) {
 	onlyInitRuns(t, sb)
 }
 
+// TestHoppingProcess: what forks and ends at once is nowhere for long, and does not outlive its command.
+func TestHoppingProcess(t *testing.T) {
+	sb := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{PIDs: 40}})
+	for range 10 {
+		run(t, sb, sh("hop() { hop & }; hop"))
+		onlyInitRuns(t, sb)
+	}
+	run(t, sb, sandbox.Command{Argv: []string{"sleep", "1000"}, Background: true})
+	for range 10 {
+		run(t, sb, sh("hop() { hop & }; hop"))
+		if got := output(t, sb, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(got, "hop") {
+			t.Errorf("still running: %s", got)
+		}
+	}
+}
+
 // TestProcessLimit: the limit holds, and a command that cannot start because of it says so.
 func TestProcessLimit(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{PIDs: 20}})

@@ -225,10 +225,12 @@ func snapshot() map[key]bool {
 // A process that made itself a session of its own is found as well, since nothing else could have started it. It tells how many
 // there were, just dead ones included.
 func (r *reaper) killLeftovers(before map[key]bool) int {
-	found := map[key]bool{}
-	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && !alone(); {
+	found, clean := map[key]bool{}, 0
+	// One that forks and ends while the table is read is missed, with its child. That it succeeds twice running while its like are being killed is unlikely.
+	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && clean < 2 && !alone(); {
 		keep := r.sessions()
-		alive, all := false, table()
+		all := table()
+		clean++
 		for _, p := range all {
 			id := key{p.pid, p.started}
 			if before[id] || !descends(p, all) || belongs(p, all, keep) {
@@ -236,15 +238,26 @@ func (r *reaper) killLeftovers(before map[key]bool) int {
 			}
 			found[id] = true
 			if !p.dead {
-				alive = true
+				clean = 0
 				_ = unix.Kill(p.pid, unix.SIGKILL)
 			}
 		}
-		if !alive {
-			break
+		if len(before) == 0 && r.sweep() {
+			clean = 0
 		}
 	}
 	return len(found)
+}
+
+// sweep kills every process but this one in one go, so that none can fork out of it, and reports whether it did: it must not where a command runs, or where
+// processes of others are in reach.
+func (r *reaper) sweep() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if os.Getpid() != 1 || len(r.awaited) > 0 {
+		return false
+	}
+	return unix.Kill(-1, unix.SIGKILL) == nil
 }
 
 // kill ends a command's process group, unless its number belongs to another command by now.
