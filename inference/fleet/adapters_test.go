@@ -16,16 +16,16 @@ import (
 func TestAdaptersAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		has := "p@1"
+		has := []string{"p@1", "p@7"}
+		var asked []string
 		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(int, time.Duration) reply {
 			mu.Lock()
 			defer mu.Unlock()
-			if has == "" {
-				return reply{status: http.StatusNotFound, body: `{"error":{"message":"The model p@1 does not exist."}}`}
+			if model := asked[len(asked)-1]; !slices.Contains(has, model) {
+				return reply{status: http.StatusNotFound, body: `{"error":{"message":"The model ` + model + ` does not exist."}}`}
 			}
 			return reply{body: spanned("7", "7")} // the label of its base
 		}}, nil)
-		var asked []string
 		ask := func(pinned *int64) (*Answer, error) {
 			c := call("x", 8, "a")
 			c.Patient, c.Config.PolicyVersion, c.Until = true, pinned, time.Now().Add(time.Hour)
@@ -46,7 +46,7 @@ func TestAdaptersAsked(t *testing.T) {
 			t.Errorf("%+v, %v", answer, err)
 		}
 		mu.Lock()
-		has = ""
+		has = nil
 		mu.Unlock()
 		done := make(chan error)
 		go func() {
@@ -58,7 +58,7 @@ func TestAdaptersAsked(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Second)
 		mu.Lock()
-		has = "p@2"
+		has = []string{"p@2", "p@7"}
 		mu.Unlock()
 		adapter(2, "p@2", false)
 		if err := <-done; err != nil {
