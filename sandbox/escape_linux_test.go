@@ -37,13 +37,24 @@ func escaped(format string, arguments ...any) { fmt.Printf("ESCAPED: "+format+"\
 // inside runs this test program in a sandbox.
 func inside(t *testing.T, spec sandbox.Spec, env map[string]string) (*sandbox.Sandbox, sandbox.Result) {
 	t.Helper()
+	sb, result, err := tryInside(t, spec, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sb, result
+}
+
+// tryInside is inside for a program with which the sandbox may end.
+func tryInside(t *testing.T, spec sandbox.Spec, env map[string]string) (*sandbox.Sandbox, sandbox.Result, error) {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec.Mounts = append(spec.Mounts, sandbox.Mount{Source: program, Target: "/opt/program"})
 	sb := sandboxtest.New(t, spec)
-	return sb, run(t, sb, sandbox.Command{Argv: []string{"/opt/program"}, Env: env})
+	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"}, Env: env})
+	return sb, result, err
 }
 
 func TestEscapes(t *testing.T) {

@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -110,7 +111,13 @@ func TestMemoryThatIsNoProcesss(t *testing.T) {
 					t.Skip("control groups cannot be made here")
 				}
 				spec := sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: hogLimit, DiskBytes: 32 << 20, Wall: time.Minute}}
-				sb, result := inside(t, spec, map[string]string{"RONDO_TEST_ACTOR": "hog", "HOG": name, "GOMAXPROCS": "1"})
+				sb, result, err := tryInside(t, spec, map[string]string{"RONDO_TEST_ACTOR": "hog", "HOG": name, "GOMAXPROCS": "1"})
+				if errors.Is(err, sandbox.ErrOutOfMemory) && group && name == "page tables" {
+					return // the kernel frees a dying process's page tables last, and may meanwhile take the first process, too
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 				if out := string(result.Stdout); !result.OutOfMemory && !strings.HasPrefix(out, "refused: ") {
 					t.Errorf("out of memory %v, exit code %d, timed out %v, it says %q", result.OutOfMemory, result.ExitCode, result.TimedOut, out)
 				}
