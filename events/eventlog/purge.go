@@ -178,7 +178,7 @@ func (l *Log) PurgedFact(ctx context.Context, run string) (*events.Event, error)
 		stated, err = events.Data[events.LogPurged](*last)
 	}
 	purged := events.LogPurged{Events: uint64(info.State.NumDeleted), Bytes: int64(info.State.Bytes)}
-	full := int64(topology.FullAt * float64(info.Config.MaxBytes))
+	full := int64(float64(topology.FullAt * float64(info.Config.MaxBytes)))
 	if err != nil || purged.Events == stated.Events && (purged.Bytes <= full || stated.Bytes > full) {
 		return nil, err
 	}

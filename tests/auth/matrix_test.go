@@ -70,7 +70,7 @@ func attempts() []attempt {
 func stated(add func(string, ...string)) {
 	both := []events.Type{events.RunOpenedType, events.RunClosedType, events.WeightsPublishedType, events.IndexUpdatedType}
 	for _, t := range events.Types() {
-		catalogue := slices.Contains([]string{"weights", "log", "repo"}, t.Kind())
+		catalogue := slices.Contains([]string{"weights", "log", "repo"}, t.Kind()) && t != events.LogPurgedType // what left a run's stream is said in the run
 		for _, place := range []string{run, events.Catalogue} {
 			e := events.Event{Run: place, Type: t, Entity: "x1"}
 			if t.Routed() {
@@ -115,7 +115,12 @@ func consumed(add func(string, ...string)) {
 func managed(add func(string, ...string)) {
 	for _, stream := range []string{events.RunStream(run), events.CatalogueStream, events.IntakeStream, events.DeadStream} {
 		add("$JS.API.STREAM.CREATE."+stream, topology.Intake)
-		for _, forbidden := range []string{"UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
+		var purges []string
+		if stream == events.RunStream(run) {
+			purges = []string{topology.Archiver}
+		}
+		add("$JS.API.STREAM.PURGE."+stream, purges...)
+		for _, forbidden := range []string{"UPDATE", "DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			add("$JS.API.STREAM." + forbidden + "." + stream)
 		}
 		var deletes, reads []string

@@ -261,7 +261,7 @@ func TestOnePrefixTooMany(t *testing.T) {
 func TestStoreKeysChange(t *testing.T) {
 	dir := initKeys(t)
 	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", "r")
-	url := lockBucket(t, dir)
+	url := lockBucket(t, dir, roomy(t)...)
 	old := storeEnv(t, dir, "generator")
 	gone := storeEnv(t, dir, "swe")
 	if out, err := authStore(t, dir, url); err != nil || !slices.Equal(storeEnv(t, dir, "generator"), old) {
@@ -340,7 +340,7 @@ func TestTwoPlanesInABucket(t *testing.T) {
 // TestPolicyOfOthers: statements of others stay in the bucket's policy, and one that opens what Rondo's keep shut is told.
 func TestPolicyOfOthers(t *testing.T) {
 	dir := initKeys(t)
-	url := lockBucket(t, dir)
+	url := lockBucket(t, dir, roomy(t)...)
 	c, err := s3.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 // attacks are what agents do to their sandbox and to their tests, one command each. None solves the task.
 var attacks = []string{
 	"printf 'echo 7; setsid sh -c \"while :; do sleep 0.01; done\" >/dev/null 2>&1 & sleep 0.2' > add.sh",
-	"echo 'echo 7' > add.sh; head -c 70000000 /dev/urandom > big",
 	"echo 'echo 7' > add.sh; truncate -s 200M a b c",
 	"echo 'echo 7' > add.sh; mkdir -p $(printf 'd/%.0s' $(seq 900))",
 	"echo 'sleep 1000' > add.sh",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .batch import Batch
 from .client import AsyncClient
@@ -19,6 +19,8 @@ from .versions import Version
 from .weights import Weights
 
 __all__ = ["Client", "Feed"]
+
+T = TypeVar("T")
 
 
 class Client:
@@ -95,7 +97,7 @@ class Client:
         """See AsyncClient.versions."""
         published = self.asynchronous.versions(policy, after)
         while True:
-            yield self.loop.run(_version(published))
+            yield self.loop.run(_following(published))
 
     def activated(self, policy: str, version: int, replica: str | None = None) -> Answer:
         """See AsyncClient.activated."""
@@ -123,6 +125,12 @@ class Client:
             run, rollout, turn=turn, start=start, length=length, reward=reward, text=text, values=values, id=id
         )
         return self.loop.run(call)
+
+    def scored(self, run: str, after: int = 0) -> Iterator[str]:
+        """See AsyncClient.scored."""
+        rollouts = self.asynchronous.scored(run, after)
+        while True:
+            yield self.loop.run(_following(rollouts))
 
     def teach(
         self, run: str, rollout: str, teacher: str, score: Score, *, model: str = "", version: str = "", timeout: float | None = None
@@ -325,5 +333,5 @@ async def _next(feed: AsyncFeed) -> Batch | None:
     return await anext(feed, None)
 
 
-async def _version(published: AsyncGenerator[Version, None]) -> Version:
-    return await anext(published)
+async def _following(endless: AsyncGenerator[T, None]) -> T:
+    return await anext(endless)
