@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,16 +56,32 @@ func (w *rerun) copy(e events.Event) error {
 	if !ok {
 		return fmt.Errorf("its id is not of run %s", e.Run)
 	}
-	entity := e.Entity
+	entity, data, err := e.Entity, e.Data, error(nil)
+	if e.Type == events.WeightsPublishedType {
+		data, err = w.published(e)
+	}
+	if err != nil {
+		return err
+	}
 	if e.Type.Kind() == events.RunOpenedType.Kind() { // a run's facts are about the run of their name
 		entity = w.To
 		id = strings.Replace(id, "."+w.From+"/", "."+w.To+"/", 1)
 	}
-	_, err := w.append(events.Event{
+	_, err = w.append(events.Event{
 		ID: w.To + "/" + id, Run: w.To, Type: e.Type, Entity: entity, Route: e.Route, Source: copiedSource + e.Source,
-		Time: e.Time, TraceParent: e.TraceParent, Data: e.Data,
+		Time: e.Time, TraceParent: e.TraceParent, Data: data,
 	})
 	return err
+}
+
+// published is what is said of weights. Those of the recorded run are the new run's own: by them its feeder tells which of its steps weights cover.
+func (w *rerun) published(e events.Event) ([]byte, error) {
+	published, err := events.Data[events.WeightsPublished](e)
+	if err != nil || published.Run != w.From {
+		return e.Data, err
+	}
+	published.Run = w.To
+	return json.Marshal(published)
 }
 
 func (w *rerun) opened(e events.Event) error {
