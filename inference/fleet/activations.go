@@ -163,13 +163,13 @@ func (a *activations) within(c Call, among []target) (may []target, wrong []stri
 	defer a.mu.Unlock()
 	cfg := c.Config
 	serving := a.serving[cfg.Policy]
+	oldest, wanted := a.published[cfg.Policy]-bound(cfg), a.wanted(c)
+	if a.read && wanted > 0 && cfg.Endpoint == runfile.BuiltinEndpoint {
+		return builtin(cfg.Policy, wanted, among), nil, a.changed
+	}
 	known := func(t target) bool { _, ok := serving[t.url]; return ok }
 	if !a.read || !slices.ContainsFunc(among, known) {
 		return among, nil, a.changed
-	}
-	oldest, wanted := a.published[cfg.Policy]-bound(cfg), int64(0)
-	if cfg.PolicyVersion == nil {
-		wanted = a.promoted[cfg.Policy].Of(c.Run, c.Affinity)
 	}
 	for _, t := range among {
 		switch s := serving[t.url]; {
@@ -188,6 +188,23 @@ func (a *activations) within(c Call, among []target) (may []target, wrong []stri
 		}
 	}
 	return may, wrong, a.changed
+}
+
+// wanted is the version that a rollout gets because it is promoted; 0 for none.
+func (a *activations) wanted(c Call) int64 {
+	if c.Config.PolicyVersion != nil {
+		return 0
+	}
+	return a.promoted[c.Config.Policy].Of(c.Run, c.Affinity)
+}
+
+// builtin asks the built-in policy for a version by its name: it serves every one that was published, and says nothing of its address.
+func builtin(policy string, version int64, among []target) []target {
+	named := slices.Clone(among)
+	for i := range named {
+		named[i].named = &activated{version: version, model: fmt.Sprintf("%s@%d", policy, version)}
+	}
+	return named
 }
 
 // with is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.

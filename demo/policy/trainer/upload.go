@@ -1,0 +1,81 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/delta"
+	"github.com/rondo-rl/rondo/weights/safetensors"
+)
+
+// modelFile is the one file of a version.
+const modelFile = "model.safetensors"
+
+// submitted is a version with its file, as this process has submitted it.
+type submitted struct {
+	version int64
+	file    []byte
+}
+
+// upload puts a version into the store: a delta where the version before is the published one, and else the whole file. It gives what is to be submitted.
+func (t *trainer) upload(ctx context.Context, next submitted) (events.WeightsSubmitted, error) {
+	digest := storage.Digest(next.file)
+	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(next.file))}
+	wish := events.WeightsSubmitted{Version: next.version, Run: t.Run, ThroughStep: next.version, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
+	var err error
+	if wish.Delta, err = t.delta(ctx, next); err == nil && wish.Delta == nil {
+		_, err = t.put(ctx, next.file)
+	}
+	t.last = next
+	return wish, err
+}
+
+func (t *trainer) put(ctx context.Context, data []byte) (storage.Ref, error) {
+	return weights.Upload(ctx, t.Log.Store(), t.Policy, bytes.NewReader(data), int64(len(data)))
+}
+
+// delta uploads how a version differs from the one before it. It is nil where the publisher could not make the file of it: the version before is not published,
+// as it was rejected or waits, or another trainer has published one.
+func (t *trainer) delta(ctx context.Context, next submitted) (*events.WeightsDelta, error) {
+	current, _, err := weights.Current(ctx, t.Log.Store(), t.Policy)
+	if errors.Is(err, storage.ErrNotFound) || err == nil && (current != t.last.version || current >= next.version || t.last.file == nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	published, err := weights.FetchManifest(ctx, t.Log.Store(), t.Policy, current)
+	if err != nil {
+		return nil, err
+	}
+	if len(published.Files) != 1 || published.Files[0].SHA256 != storage.Digest(t.last.file) {
+		return nil, nil
+	}
+	made, err := between(ctx, t.last.file, next.file)
+	if err != nil || len(made) > len(next.file)/2 {
+		return nil, err
+	}
+	blob, err := t.put(ctx, made)
+	return &events.WeightsDelta{Base: current, Blob: blob}, err
+}
+
+// between is the delta from one file to another.
+func between(ctx context.Context, old, next []byte) ([]byte, error) {
+	var opened [2]*safetensors.Checkpoint
+	for i, data := range [][]byte{old, next} {
+		file, err := safetensors.NewFile(modelFile, bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return nil, err
+		}
+		if opened[i], err = safetensors.NewCheckpoint(file); err != nil {
+			return nil, err
+		}
+	}
+	var made bytes.Buffer
+	err := delta.Encode(ctx, &made, opened[0], opened[1])
+	return made.Bytes(), err
+}
