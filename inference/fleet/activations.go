@@ -225,7 +225,11 @@ func (t target) asked() string {
 
 // gone reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
 func (t target) gone(f *inference.Failure) bool {
-	return t.named != nil && f.Status == http.StatusNotFound && strings.Contains(f.Error(), t.named.model)
+	if t.named == nil {
+		return false
+	}
+	text, adapter := f.Error(), t.named.model[strings.Index(t.named.model, ":")+1:]
+	return strings.Contains(text, adapter) && (f.Status == http.StatusNotFound || f.Status == http.StatusBadRequest && strings.Contains(text, "not loaded")) // vLLM, and SGLang
 }
 
 // lagging is when a call may come again whose servers have to load a version.

@@ -87,12 +87,18 @@ func (e *SGLang) Resume(ctx context.Context) error {
 
 // Logprobs implements [Engine].
 func (e *SGLang) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) {
+	return e.promptLogprobs(ctx, tokens, map[string]any{})
+}
+
+// promptLogprobs asks SGLang for the log-probabilities of a prompt's tokens, with more fields.
+func (e *client) promptLogprobs(ctx context.Context, tokens []int32, request map[string]any) ([]float64, error) {
 	var answer struct {
 		Meta struct {
 			Prompt [][]any `json:"input_token_logprobs"` // log-probability, id, text
 		} `json:"meta_info"`
 	}
-	request := map[string]any{"input_ids": tokens, "sampling_params": map[string]any{"max_new_tokens": 1, "temperature": 0}, "return_logprob": true, "logprob_start_len": 0}
+	request["input_ids"], request["sampling_params"] = tokens, map[string]any{"max_new_tokens": 1, "temperature": 0}
+	request["return_logprob"], request["logprob_start_len"] = true, 0
 	if err := e.ask(ctx, controlTime, "/generate", request, &answer); err != nil {
 		return nil, err
 	}
