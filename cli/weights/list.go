@@ -53,7 +53,7 @@ type replica struct {
 func newList(g *app.Global) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
-		Use: "list [POLICY]", Short: "List versions, and which replicas serve them", Args: cobra.MaximumNArgs(1), Example: "  rondo weights list\n  rondo weights list my-model --json",
+		Use: "list [POLICY]", Short: "List versions with their bytes and those of their deltas, and which replicas serve them", Args: cobra.MaximumNArgs(1), Example: "  rondo weights list\n  rondo weights list my-model --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 {
 				return fmt.Errorf("--last %d: must be at least 1", last)
@@ -80,7 +80,7 @@ func newList(g *app.Global) *cobra.Command {
 				return app.PrintJSON(cmd.OutOrStdout(), all)
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tPUBLISHED\tSERVED BY")
+			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tDELTA\tPUBLISHED\tSERVED BY")
 			for _, v := range all {
 				number := fmt.Sprint(v.Version)
 				if v.Current {
@@ -91,7 +91,11 @@ func newList(g *app.Global) *cobra.Command {
 				if v.Collected != nil {
 					served = "collected " + v.Collected.UTC().Format(time.DateTime)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), served)
+				size := "-"
+				if v.Delta != nil {
+					size = fmt.Sprint(v.Delta.Size)
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, size, v.Published.UTC().Format(time.DateTime), served)
 			}
 			return t.Flush()
 		},
