@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rondo-rl/rondo/weights/delta"
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
@@ -24,6 +25,22 @@ func stepped(rate float64, n int) (old, next safetensors.Data) {
 		binary.LittleEndian.PutUint16(next.Bytes[2*i:], round(master-float32(rate*0.5*r.NormFloat64())))
 	}
 	return old, next
+}
+
+// BenchmarkEncode encodes deltas in memory, on all cores.
+func BenchmarkEncode(b *testing.B) {
+	for _, rate := range []float64{1e-6, 1e-5} {
+		b.Run(fmt.Sprint(rate), func(b *testing.B) {
+			old, next := stepped(rate, 16<<20)
+			from, to := checkpoint(b, model{"m.safetensors": {old}}.files(b)), checkpoint(b, model{"m.safetensors": {next}}.files(b))
+			b.SetBytes(int64(len(old.Bytes)))
+			for b.Loop() {
+				if err := delta.Encode(b.Context(), io.Discard, from, to); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkReader applies deltas in memory, on one core.
