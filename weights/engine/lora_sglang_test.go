@@ -181,6 +181,9 @@ func TestSGLangAdapters(t *testing.T) {
 		t.Error(err)
 	}
 	b.has(t, "p@5")
+	if err := s.Engine.Refuse(t.Context(), Version{Policy: "p", Version: 99}); !errors.Is(err, errKept) { // gone already
+		t.Errorf("an adapter that it does not have: %v", err)
+	}
 	if want := "org/base:p@1, org/base:p@2, org/base:p@3, org/base:p@4, org/base:p@5, lost 5, org/base:p@5"; strings.Join(s.told, ", ") != want {
 		t.Errorf("told %q", s.told)
 	}

@@ -62,7 +62,7 @@ type trainer struct {
 	checkpoint checkpoint
 	// session tells the statements of this process from those of one that was killed.
 	session string
-	last    submitted
+	last    []byte // the file that it has submitted last
 }
 
 func open(cfg Config) (*trainer, error) {
@@ -148,7 +148,7 @@ func (t *trainer) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wish, err := t.upload(ctx, submitted{t.checkpoint.Step, data})
+	wish, err := t.upload(ctx, t.checkpoint.Step, data)
 	if err != nil {
 		return err
 	}

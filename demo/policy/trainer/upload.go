@@ -15,22 +15,16 @@ import (
 // modelFile is the one file of a version.
 const modelFile = "model.safetensors"
 
-// submitted is a version with its file, as this process has submitted it.
-type submitted struct {
-	version int64
-	file    []byte
-}
-
-// upload puts a version into the store: a delta where the version before is the published one, and else the whole file. It gives what is to be submitted.
-func (t *trainer) upload(ctx context.Context, next submitted) (events.WeightsSubmitted, error) {
-	digest := storage.Digest(next.file)
-	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(next.file))}
-	wish := events.WeightsSubmitted{Version: next.version, Run: t.Run, ThroughStep: next.version, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
+// upload puts a version's file into the store: as a delta where what this process submitted before is published, and else whole. It gives what is to be submitted.
+func (t *trainer) upload(ctx context.Context, version int64, file []byte) (events.WeightsSubmitted, error) {
+	digest := storage.Digest(file)
+	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(file))}
+	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: version, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
 	var err error
-	if wish.Delta, err = t.delta(ctx, next); err == nil && wish.Delta == nil {
-		_, err = t.put(ctx, next.file)
+	if wish.Delta, err = t.delta(ctx, version, file); err == nil && wish.Delta == nil {
+		_, err = t.put(ctx, file)
 	}
-	t.last = next
+	t.last = file
 	return wish, err
 }
 
@@ -38,11 +32,11 @@ func (t *trainer) put(ctx context.Context, data []byte) (storage.Ref, error) {
 	return weights.Upload(ctx, t.Log.Store(), t.Policy, bytes.NewReader(data), int64(len(data)))
 }
 
-// delta uploads how a version differs from the one before it. It is nil where the publisher could not make the file of it: the version before is not published,
-// as it was rejected or waits, or another trainer has published one.
-func (t *trainer) delta(ctx context.Context, next submitted) (*events.WeightsDelta, error) {
+// delta uploads how a version differs from the one before it. It is nil where the publisher could not make the file of it: the one before is not published,
+// as it was rejected or waits, or another trainer has published another one.
+func (t *trainer) delta(ctx context.Context, version int64, file []byte) (*events.WeightsDelta, error) {
 	current, _, err := weights.Current(ctx, t.Log.Store(), t.Policy)
-	if errors.Is(err, storage.ErrNotFound) || err == nil && (current != t.last.version || current >= next.version || t.last.file == nil) {
+	if errors.Is(err, storage.ErrNotFound) || err == nil && (current >= version || t.last == nil) {
 		return nil, nil
 	}
 	if err != nil {
@@ -52,11 +46,11 @@ func (t *trainer) delta(ctx context.Context, next submitted) (*events.WeightsDel
 	if err != nil {
 		return nil, err
 	}
-	if len(published.Files) != 1 || published.Files[0].SHA256 != storage.Digest(t.last.file) {
+	if len(published.Files) != 1 || published.Files[0].SHA256 != storage.Digest(t.last) {
 		return nil, nil
 	}
-	made, err := between(ctx, t.last.file, next.file)
-	if err != nil || len(made) > len(next.file)/2 {
+	made, err := between(ctx, t.last, file)
+	if err != nil || len(made) > len(file)/2 {
 		return nil, err
 	}
 	blob, err := t.put(ctx, made)

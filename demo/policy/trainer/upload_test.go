@@ -35,7 +35,7 @@ func TestUpload(t *testing.T) {
 	upload := func(version int64, ones int, byDelta bool) (events.WeightsSubmitted, []byte) {
 		t.Helper()
 		data := file(t, ones)
-		wish, err := tr.upload(t.Context(), submitted{version, data})
+		wish, err := tr.upload(t.Context(), version, data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,6 +68,6 @@ func TestUpload(t *testing.T) {
 	upload(3, 200, true) // and it is rejected, for one
 	publish(upload(4, 300, false))
 	publish(upload(5, 400, true))
-	tr.last.file = file(t, 7) // somebody else has published version 5
+	tr.last = file(t, 7) // somebody else has published version 5
 	publish(upload(6, 500, false))
 }
