@@ -23,14 +23,15 @@ type Held struct {
 }
 
 // FetchAfter is Fetch for somebody who holds an older version, which may be nil: where the version's delta leads from that one, it is read in place of the files of
-// tensors. What comes of it counts when it has the manifest's digests; whatever is wrong with a delta, the files are read whole.
+// tensors. What comes of it counts when it has the manifest's digests. Whatever is wrong with a delta, the files are read whole: S3 also refuses who may not list a
+// bucket what is not there.
 func FetchAfter(ctx context.Context, s storage.Store, policy string, version int64, before *Held) (*Held, error) {
 	if before != nil {
 		held, err := fetchByDelta(ctx, s, policy, version, before)
 		if err == nil {
 			return held, nil
 		}
-		if !storage.IsUnusable(err) && !errors.Is(err, delta.ErrBase) {
+		if ctx.Err() != nil {
 			return nil, fmt.Errorf("fetch policy %s, version %d by its delta: %w", policy, version, err)
 		}
 	}

@@ -2,13 +2,25 @@ package weights_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"path"
 	"slices"
 	"testing"
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
 )
+
+// closed is a store that refuses to say whether a version has a delta, as S3 does where it has none and the reader may not list.
+type closed struct{ storage.Store }
+
+func (c closed) Load(ctx context.Context, key string) ([]byte, string, error) {
+	if path.Base(key) == "delta.json" {
+		return nil, "", errors.New("access denied")
+	}
+	return c.Store.Load(ctx, key)
+}
 
 // TestFetchAfter: who holds the version before reads a version's delta and no file of tensors; who holds another one, or finds a delta that is wrong, reads the files.
 func TestFetchAfter(t *testing.T) {
@@ -63,6 +75,10 @@ func TestFetchAfter(t *testing.T) {
 	}
 	if fetch(2, first).ByDelta {
 		t.Error("a version came by a damaged delta")
+	}
+	shut := closed{s}
+	if held, err := weights.FetchAfter(t.Context(), shut, "repair", 2, first); err != nil || held.ByDelta {
+		t.Errorf("a store that refuses to say whether there is a delta: %v", err)
 	}
 	wrong := &weights.Held{Manifest: first.Manifest, Files: trained(t, 5)}
 	if fetch(2, wrong).ByDelta || fetch(3, &weights.Held{Manifest: second.Manifest, Files: trained(t, 5)}).ByDelta {

@@ -53,7 +53,8 @@ type replica struct {
 func newList(g *app.Global) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
-		Use: "list [POLICY]", Short: "List versions with their bytes and those of their deltas, and which replicas serve them", Args: cobra.MaximumNArgs(1), Example: "  rondo weights list\n  rondo weights list my-model --json",
+		Use: "list [POLICY]", Short: "List versions with their bytes and those of their deltas, and which replicas serve them", Args: cobra.MaximumNArgs(1),
+		Example: "  rondo weights list\n  rondo weights list my-model --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 {
 				return fmt.Errorf("--last %d: must be at least 1", last)

@@ -92,14 +92,10 @@ func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest, 
 	}
 	r.add()
 	r.Histogram = histogram(r.Tensors)
-	d, err := weights.FetchDelta(ctx, s, to.Policy, to.Version)
-	if err == nil && d.Base == from.Version {
+	if d, err := weights.FetchDelta(ctx, s, to.Policy, to.Version); err == nil && d.Base == from.Version { // a shortcut, and not a part of the version
 		r.Delta = d.Size
 	}
-	if storage.IsUnusable(err) { // a shortcut, and not a part of the version
-		err = nil
-	}
-	return r, err
+	return r, ctx.Err()
 }
 
 var layerOf = regexp.MustCompile(`\.(\d{1,6})\.`)

@@ -51,7 +51,8 @@ func TestVersions(t *testing.T) {
 	if err != nil || last == 0 {
 		t.Fatal(err, last)
 	}
-	want := fmt.Sprintf("[{gone 1 0 2 removed} {grown 2 0 4 BF16 [1] became BF16 [2]} {head 4 0 8 } {model.layers.0.w 10 2 20 } {model.layers.10.w %d 2 %d } {new 1 0 2 added} {none 0 0 0 }]", many, 2*many)
+	want := "[{gone 1 0 2 removed} {grown 2 0 4 BF16 [1] became BF16 [2]} {head 4 0 8 } {model.layers.0.w 10 2 20 } " +
+		fmt.Sprintf("{model.layers.10.w %d 2 %d } {new 1 0 2 added} {none 0 0 0 }]", many, 2*many)
 	if got := fmt.Sprint(r.Tensors); got != want {
 		t.Errorf("tensors %s\nwant    %s", got, want)
 	}

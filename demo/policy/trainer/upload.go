@@ -3,7 +3,6 @@ package trainer
 import (
 	"bytes"
 	"context"
-	"errors"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
@@ -20,12 +19,18 @@ func (t *trainer) upload(ctx context.Context, version int64, file []byte) (event
 	digest := storage.Digest(file)
 	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(file))}
 	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: version, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
-	var err error
-	if wish.Delta, err = t.delta(ctx, version, file); err == nil && wish.Delta == nil {
-		_, err = t.put(ctx, file)
+	made, err := t.delta(ctx, version, file)
+	if err != nil { // a shortcut: S3 also refuses who may not list a bucket what is not there
+		t.Logger.Debug("weights submitted without a delta", "run", t.Run, "version", version, "error", err)
+		made = nil
+	}
+	if wish.Delta = made; made == nil {
+		if _, err := t.put(ctx, file); err != nil {
+			return wish, err
+		}
 	}
 	t.last = file
-	return wish, err
+	return wish, nil
 }
 
 func (t *trainer) put(ctx context.Context, data []byte) (storage.Ref, error) {
@@ -36,10 +41,7 @@ func (t *trainer) put(ctx context.Context, data []byte) (storage.Ref, error) {
 // as it was rejected or waits, or another trainer has published another one.
 func (t *trainer) delta(ctx context.Context, version int64, file []byte) (*events.WeightsDelta, error) {
 	current, _, err := weights.Current(ctx, t.Log.Store(), t.Policy)
-	if errors.Is(err, storage.ErrNotFound) || err == nil && (current >= version || t.last == nil) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil || current >= version || t.last == nil {
 		return nil, err
 	}
 	published, err := weights.FetchManifest(ctx, t.Log.Store(), t.Policy, current)
