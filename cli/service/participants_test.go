@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -59,7 +60,7 @@ func TestBuiltinPolicyReadsDeltas(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	server.ServeHTTP(w, httptest.NewRequest("GET", "/v1/models", nil))
+	server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1/models", nil))
 	if !strings.Contains(w.Body.String(), `"weight_version":3`) {
 		t.Errorf("it serves %s", w.Body)
 	}
