@@ -63,6 +63,9 @@ func (n *weightNeeds) read(ctx context.Context) error {
 		for _, file := range s.Files {
 			n.files[file.Blob.Key] = true
 		}
+		if s.Delta != nil {
+			n.files[s.Delta.Blob.Key] = true
+		}
 	}
 	return n.reach(ctx)
 }

@@ -58,6 +58,7 @@ type weightsCollector struct {
 	needs  *weightNeeds
 	gone   map[int64]bool              // versions that are collected, or would be
 	known  map[int64]*weights.Manifest // of the others
+	deltas map[int64]string            // and the keys of their deltas
 	needed map[string]bool             // files that those name
 	report WeightsReport
 }
@@ -69,7 +70,7 @@ type weightsCollector struct {
 // at again before every few deletions, so publishers may be at work.
 func CollectWeights(ctx context.Context, log *eventlog.Log, policy string, keep WeightRetention, remove bool) (WeightsReport, error) {
 	c := &weightsCollector{
-		log: log, store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{},
+		log: log, store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
 		report: WeightsReport{Policy: policy, Versions: []OldVersion{}},
 	}
 	err := c.versions(ctx, remove)
@@ -145,7 +146,26 @@ func (c *weightsCollector) look(ctx context.Context) error {
 		for _, file := range c.known[s.Version].Files {
 			c.needed[file.Key] = true
 		}
+		if err := c.needDelta(ctx, s.Version); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// needDelta notes a version's delta, which lies among the files where a trainer made it. It is written once, and may be written still.
+func (c *weightsCollector) needDelta(ctx context.Context, version int64) error {
+	if c.deltas[version] == "" {
+		d, err := weights.FetchDelta(ctx, c.store, c.policy, version)
+		if storage.IsUnusable(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.deltas[version] = d.Key
+	}
+	c.needed[c.deltas[version]] = true
 	return nil
 }
 

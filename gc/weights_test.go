@@ -374,6 +374,46 @@ func TestCollectWeightsKilled(t *testing.T) {
 	}
 }
 
+// TestCollectWeightsLeavesDeltasOfTrainers: a delta that a trainer made lies among the files. It stays as long as its version, also while its submission has no answer.
+func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
+	l := newLab(t)
+	upload := func(content string) storage.Ref {
+		t.Helper()
+		ref, err := weights.Upload(t.Context(), l.store.Store, "p", strings.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ref
+	}
+	l.publish("r", "first")
+	var deltas []storage.Ref
+	for version := int64(2); version <= 5; version++ {
+		ref := upload(fmt.Sprint("a delta to ", version))
+		model := l.file(fmt.Sprint("a content of some length ", version))
+		file := weights.File{Name: "model.safetensors", Ref: upload(string(model))}
+		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file}, &weights.Made{Base: version - 1, Ref: ref})
+		if err != nil || published.Delta == nil || published.Delta.Ref != ref {
+			t.Fatalf("%+v, %v", published, err)
+		}
+		l.last = version
+		l.state(events.Catalogue, events.WeightsPublishedType, "p", events.Ordinal(version), events.WeightsPublished{Policy: "p", Version: version, Manifest: published.Ref})
+		deltas = append(deltas, ref)
+	}
+	waits := upload("a delta whose submission waits")
+	pending := events.WeightsSubmitted{Version: 9, Run: "r", Delta: &events.WeightsDelta{Base: 5, Blob: waits}}
+	l.state(events.Catalogue, events.WeightsSubmittedType, "p", "9", pending)
+	l.age()
+	l.collect(2, true)
+	if got := l.whole(); !slices.Equal(got, []int64{4, 5}) {
+		t.Fatalf("%v are left", got)
+	}
+	for i, ref := range append(deltas, waits) {
+		if _, err := l.store.Stat(t.Context(), ref.Key); (err == nil) != (i >= 2) {
+			t.Errorf("delta %d: %v", i, err)
+		}
+	}
+}
+
 // TestCollectWeightsInABucket does the same in S3.
 func TestCollectWeightsInABucket(t *testing.T) {
 	store, err := s3.Open(t.Context(), s3.Config{Endpoint: storagetest.S3Dev(t), Bucket: "weights", AccessKey: storagetest.AccessKey, SecretKey: storagetest.SecretKey, CreateBucket: true})

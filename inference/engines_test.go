@@ -62,6 +62,24 @@ func TestTurnsOfEngines(t *testing.T) {
 	}
 }
 
+// TestSGLangAdapters: a turn by tokens is sampled with the adapter that stands behind the model's name, as in a chat.
+func TestSGLangAdapters(t *testing.T) {
+	for model, adapter := range map[string]string{"m": "", "org/m:p@12": "p@12"} {
+		s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return "Done.", "" }).SGLang()
+		s.Adapter = adapter
+		k := newTalk(t, s)
+		k.model = model
+		if _, err := k.ask(); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+		if s.Adapter = "another"; adapter != "" {
+			if _, err := k.ask(); err == nil {
+				t.Errorf("%s was sampled with another adapter", model)
+			}
+		}
+	}
+}
+
 // TestTokensWithoutLogprobs: where a list of log-probabilities is shorter than the tokens, or has none of one, the turn is text, and says what it lacks.
 func TestTokensWithoutLogprobs(t *testing.T) {
 	list := func(change func([]any) []any) func(string, map[string]any) {

@@ -89,6 +89,9 @@ func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most int) (*Res
 	for name, value := range map[string]any{"input_ids": prompt, "sampling_params": params, "return_logprob": true, "logprob_start_len": -1, "stream": false} {
 		fields[name] = value
 	}
+	if _, adapter, found := strings.Cut(t.request.Model, ":"); found { // as in a chat, where the model's name has the adapter
+		fields["lora_path"] = adapter
+	}
 	var made generated
 	if err := t.native(ctx, t.root+"/generate", fields, &made); err != nil {
 		return nil, err

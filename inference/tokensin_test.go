@@ -17,6 +17,7 @@ import (
 
 // talk is a conversation with a server by tokens.
 type talk struct {
+	model    string
 	t        *testing.T
 	server   *tokenstest.Server
 	client   inference.Client
@@ -27,7 +28,7 @@ type talk struct {
 }
 
 func newTalk(t *testing.T, s *tokenstest.Server) *talk {
-	return &talk{t: t, server: s, client: inference.Client{HTTP: http.DefaultClient, MaxTokens: 4096}, most: 1000,
+	return &talk{t: t, server: s, model: "m", client: inference.Client{HTTP: http.DefaultClient, MaxTokens: 4096}, most: 1000,
 		messages: []inference.Message{{Role: "system", Content: "You are an agent."}, {Role: "user", Content: "Mend it."}}}
 }
 
@@ -42,7 +43,7 @@ func (k *talk) ask(stop ...string) (*inference.Response, error) {
 	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file", Parameters: json.RawMessage(`{}`)}}}
 	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", inference.Conversation{
 		Engine:  engine,
-		Request: inference.Request{Model: "m", Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true},
+		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(sampling), Logprobs: true, ReturnTokenIDs: true},
 		Known:   k.known, Sampled: len(k.last.TokenIDs), Unsure: k.last.FinishReason == "length" || len(stop) > 0,
 	}, func(int) (int, *inference.Failure) { return k.most, nil })
 }

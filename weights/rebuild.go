@@ -110,15 +110,3 @@ func (c *checked) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// copy puts a trainer's delta where the version's delta lies.
-func (m *Made) copy(ctx context.Context, s storage.Store, next *Manifest) (ref storage.Ref, err error) {
-	object, err := storage.OpenBlob(ctx, s, m.Ref)
-	if err != nil {
-		return ref, err
-	}
-	defer func() { err = errors.Join(err, object.Close()) }()
-	ref = m.Ref
-	ref.Key = deltaObject(next.Policy, next.Version, m.Base)
-	return ref, s.PutReader(ctx, ref.Key, storage.Verified(object, m.Ref), m.Size)
-}

@@ -38,7 +38,7 @@ type Delta struct {
 // DeltaKey is the key of the object that describes a version's Delta: weights/<policy>/v000012/delta.json.
 func DeltaKey(policy string, version int64) string { return folder(policy, version) + "/delta.json" }
 
-// deltaObject is where the delta itself lies. Both versions are written once, and what is encoded follows from them.
+// deltaObject is where a delta lies that the publisher made: both versions are written once, and what is encoded follows from them. A trainer's lies at its FileKey.
 func deltaObject(policy string, version, base int64) string {
 	return fmt.Sprintf("%s/from-v%06d%s", folder(policy, version), base, delta.Extension)
 }
@@ -60,6 +60,10 @@ func fetchDelta(ctx context.Context, s storage.Store, policy string, version int
 	if err != nil {
 		return nil, err
 	}
+	return decodeDelta(data, policy, version)
+}
+
+func decodeDelta(data []byte, policy string, version int64) (*Delta, error) {
 	var d Delta
 	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, corrupt("%w", err)
@@ -67,15 +71,17 @@ func fetchDelta(ctx context.Context, s storage.Store, policy string, version int
 	if err := d.Validate(); err != nil {
 		return nil, err
 	}
-	if d.Base < 0 || d.Base >= version || d.Key != deltaObject(policy, version, d.Base) || len(d.BaseManifest) != 2*sha256.Size {
+	placed := d.Key == deltaObject(policy, version, d.Base) || d.Key == FileKey(policy, d.SHA256)
+	if d.Base < 0 || d.Base >= version || !placed || len(d.BaseManifest) != 2*sha256.Size {
 		return nil, corrupt("it names version %d and %s", d.Base, d.Key)
 	}
 	return &d, nil
 }
 
-// addDelta gives a version whose manifest is written the delta from the version that is current; nil where none is worth it.
+// addDelta gives a version whose manifest is written the delta from the version that is current; nil where none is worth it. One that the trainer made stays where
+// it is, and costs nothing: so it may be of small files.
 func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *Made) (*Delta, error) {
-	if changedBytes(next, nil) < minDelta {
+	if made == nil && changedBytes(next, nil) < minDelta {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, deltaTime)
@@ -95,13 +101,13 @@ func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *Made) 
 		return nil, err
 	}
 	changed := changedBytes(next, base)
-	if changed < minDelta {
-		return nil, nil
-	}
 	d := &Delta{Base: base.Version, BaseManifest: present.Manifest.SHA256}
-	if made != nil && made.Base == base.Version && made.Size <= maxDelta(changed) {
-		d.Ref, err = made.copy(ctx, s, next)
-	} else {
+	switch {
+	case made != nil && made.Base == base.Version && made.Size <= maxDelta(changed):
+		d.Ref, err = admit(ctx, s, next.Policy, File{Name: "a trainer's" + delta.Extension, Ref: made.Ref})
+	case changed < minDelta:
+		return nil, nil
+	default:
 		d.Ref, err = putDelta(ctx, s, base, next, maxDelta(changed))
 	}
 	if err != nil || d.Size == 0 {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rondo-rl/rondo/storage"
@@ -116,6 +117,29 @@ func TestNoDelta(t *testing.T) {
 	}
 }
 
+// TestMadeDeltaIsVerified: a trainer's delta of other bytes than it names does not become the version's, which is whole without it.
+func TestMadeDeltaIsVerified(t *testing.T) {
+	s := store(t)
+	publishTrained(t, s, 1, trained(t, 0))
+	var files []weights.File
+	for _, content := range trained(t, 1) {
+		ref, err := weights.Upload(t.Context(), s, "repair", bytes.NewReader(content.Data), int64(len(content.Data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, weights.File{Name: content.Name, Ref: ref})
+	}
+	digest := storage.Digest([]byte("a delta"))
+	made := &weights.Made{Base: 1, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: 7}}
+	if err := s.Put(t.Context(), made.Key, []byte("another")); err != nil {
+		t.Fatal(err)
+	}
+	published, err := weights.PublishFrom(t.Context(), s, "repair", 2, files, made)
+	if err != nil || published.Delta != nil || !errors.Is(published.NoDelta, storage.ErrCorrupt) || published.Current != 2 {
+		t.Errorf("%+v, %v", published, err)
+	}
+}
+
 // TestDeltaCrashAtEveryWrite: a publisher that dies at any write leaves the version before, and the next one makes the objects that an undisturbed one makes.
 func TestDeltaCrashAtEveryWrite(t *testing.T) {
 	contents := func(s storage.Store) (all []string) {
@@ -152,5 +176,61 @@ func TestDeltaCrashAtEveryWrite(t *testing.T) {
 	}
 	if writes != 6 {
 		t.Errorf("%d writes, want 6: two files, manifest, delta, its description, pointer", writes)
+	}
+}
+
+// TestMadeDeltaCrashAtEveryWrite: the same of a version whose trainer uploaded a delta and no file of tensors; two publishers at once finish what a dead one began.
+func TestMadeDeltaCrashAtEveryWrite(t *testing.T) {
+	next, elsewhere := trained(t, 1), store(t)
+	publishTrained(t, elsewhere, 1, trained(t, 0))
+	d, err := elsewhere.Get(t.Context(), publishTrained(t, elsewhere, 2, next).Delta.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	upload := func(s storage.Store, data []byte) storage.Ref {
+		t.Helper()
+		ref, err := weights.Upload(t.Context(), s, "repair", bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ref
+	}
+	digest := storage.Digest(next[0].Data)
+	model := weights.File{Name: next[0].Name, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: int64(len(next[0].Data))}}
+	writes := 0
+	for ; ; writes++ {
+		s := store(t)
+		publishTrained(t, s, 1, trained(t, 0))
+		made := weights.Made{Base: 1, Ref: upload(s, d)}
+		files := []weights.File{model, {Name: next[1].Name, Ref: upload(s, next[1].Data)}}
+		publish := func(s storage.Store) (*weights.Published, error) {
+			if err := weights.Rebuild(t.Context(), s, "repair", files, made); err != nil {
+				return nil, err
+			}
+			return weights.PublishFrom(t.Context(), s, "repair", 2, files, &made)
+		}
+		first, err := publish(&stopping{Store: s, left: writes})
+		if err == nil && first.NoDelta == nil {
+			break
+		}
+		if current, _, err := weights.Current(t.Context(), s, "repair"); err != nil || current != 1 {
+			t.Errorf("after %d writes version %d is current: %v", writes, current, err)
+		}
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if published, err := publish(s); err != nil || published.Delta == nil || published.Delta.Ref != made.Ref {
+					t.Errorf("after %d writes: %+v, %v", writes, published, err)
+				}
+			})
+		}
+		both.Wait()
+		wantCurrent(t, s, 2)
+		if _, contents, err := weights.Fetch(t.Context(), s, "repair", 2); err != nil || !bytes.Equal(contents[0].Data, next[0].Data) {
+			t.Errorf("after %d writes: %v", writes, err)
+		}
+	}
+	if writes != 4 {
+		t.Errorf("%d writes, want 4: the file, manifest, the delta's description, pointer", writes)
 	}
 }

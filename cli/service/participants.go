@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/demo/policy/endpoint"
 	"github.com/rondo-rl/rondo/demo/policy/trainer"
@@ -37,6 +39,10 @@ func servePolicy(ctx context.Context, env pipeline.Env, s Settings) error {
 // followWeights loads published weights until the context ends.
 func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Server) {
 	from := uint64(1)
+	held, err := lru.New[string, *weights.Held](heldVersions)
+	if err != nil {
+		panic(err) // only for a size below one
+	}
 	for ctx.Err() == nil {
 		err := env.Log.Follow(ctx, events.Catalogue, from, topology.PublishedFilter, func(e events.Event) error {
 			published, err := events.Data[events.WeightsPublished](e)
@@ -44,7 +50,7 @@ func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Serve
 				return err
 			}
 			from = e.Seq + 1
-			if err := activate(ctx, env, server, published); err != nil {
+			if err := activate(ctx, env, server, held, published); err != nil {
 				// Weights of another model, or of another architecture, are for another server.
 				env.Logger.Debug("weights version ignored", "policy", published.Policy, "version", published.Version, "error", err)
 			}
@@ -57,15 +63,21 @@ func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Serve
 	}
 }
 
+// heldVersions bounds the policies whose last version is held, as a file of 1 MiB each, so that the next one is read by its delta.
+const heldVersions = 16
+
 // activate loads one version and submits that it answers now.
-func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, published events.WeightsPublished) error {
-	file, err := policyFile(ctx, env.Log.Store(), published.Policy, published.Version)
+func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, held *lru.Cache[string, *weights.Held], published events.WeightsPublished) error {
+	before, _ := held.Get(published.Policy)
+	now, err := weights.FetchAfter(ctx, env.Log.Store(), published.Policy, published.Version, before)
 	if err != nil {
 		return err
 	}
-	if err := server.Load(published.Policy, published.Version, file); err != nil {
+	if err := server.Load(published.Policy, published.Version, now.Files[0].Data); err != nil {
 		return err
 	}
+	held.Add(published.Policy, now)
+	env.Logger.Debug("weights loaded", "policy", published.Policy, "version", published.Version, "by_delta", now.ByDelta)
 	ctx, cancel := context.WithTimeout(ctx, plane.AnswerTimeout)
 	defer cancel()
 	_, err = env.Log.Submit(ctx, eventlog.Submission{

@@ -52,6 +52,7 @@ With --engine, servers load each version, and the runs are told (weights.activat
   vllm-lora  each version is an adapter of vLLM's model, under the name POLICY@VERSION, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Of the policy's adapters --adapters
              stay loaded; one that requests hold is not unloaded
   sglang   SGLang
+  sglang-lora  the same of SGLang's model, with --enable-lora; the server itself waits for the requests of an adapter that it unloads
   command  any other: --exec PROGRAM runs with RONDO_POLICY, RONDO_VERSION and RONDO_WEIGHTS (the version's folder) in its environment, without a shell,
            and ends with 0 when the server has the version; with --engine-url, /health of the server must answer 200 then
 A server that was started again is brought to the version at once. Turns go only to servers that have caught up where --replica names
@@ -106,8 +107,8 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 	f.IntVar(&o.keep, "keep", 2, "versions that stay in the folder")
 	f.StringSliceVar(&o.from, "from", nil, "stores that mirror the versions, the nearest first")
 	f.DurationVar(&o.wait, "wait", time.Minute, "with --follow, how long to wait for what the stores of --from lack")
-	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, vllm-lora, sglang or command")
-	f.IntVar(&o.adapters, "adapters", 2, "adapters of the policy that stay loaded in a vllm-lora server")
+	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, vllm-lora, sglang, sglang-lora or command")
+	f.IntVar(&o.adapters, "adapters", 2, "adapters of the policy that stay loaded in a vllm-lora or sglang-lora server")
 	f.StringSliceVar(&o.urls, "engine-url", nil, "address of a server; may be repeated")
 	f.StringSliceVar(&o.replicas, "replica", nil, "how run files name the server, once for each --engine-url")
 	f.StringVar(&o.exec, "exec", "", "program that brings a server to a version, with arguments that have no spaces")

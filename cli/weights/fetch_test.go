@@ -70,6 +70,9 @@ func TestDeltas(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"show large --json", fmt.Sprintf(`"delta":{"base":2,"base_manifest":%q,"ref":%q,"sha256":%q,"size":%d}`, d.BaseManifest, d.Key, d.SHA256, d.Size)},
 		{"show large", fmt.Sprintf("delta from version 2  %d bytes", d.Size)},
+		{"show large", "    others  "},
+		{"list large", fmt.Sprintf("  %d  ", d.Size)},
+		{"diff large", fmt.Sprintf("; the delta has %d bytes (", d.Size)},
 		{"fetch large --version 1 --to " + to, " read, "},
 		{"fetch large --version 2 --json --to " + to, `"deltas":1`},
 		{"fetch large --json --to " + to, fmt.Sprintf(`"read":%d,"deltas":1`, d.Size)},

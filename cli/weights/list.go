@@ -53,7 +53,8 @@ type replica struct {
 func newList(g *app.Global) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
-		Use: "list [POLICY]", Short: "List versions, and which replicas serve them", Args: cobra.MaximumNArgs(1), Example: "  rondo weights list\n  rondo weights list my-model --json",
+		Use: "list [POLICY]", Short: "List versions with their bytes and those of their deltas, and which replicas serve them", Args: cobra.MaximumNArgs(1),
+		Example: "  rondo weights list\n  rondo weights list my-model --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 {
 				return fmt.Errorf("--last %d: must be at least 1", last)
@@ -80,7 +81,7 @@ func newList(g *app.Global) *cobra.Command {
 				return app.PrintJSON(cmd.OutOrStdout(), all)
 			}
 			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tPUBLISHED\tSERVED BY")
+			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tDELTA\tPUBLISHED\tSERVED BY")
 			for _, v := range all {
 				number := fmt.Sprint(v.Version)
 				if v.Current {
@@ -91,7 +92,11 @@ func newList(g *app.Global) *cobra.Command {
 				if v.Collected != nil {
 					served = "collected " + v.Collected.UTC().Format(time.DateTime)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, v.Published.UTC().Format(time.DateTime), served)
+				size := "-"
+				if v.Delta != nil {
+					size = fmt.Sprint(v.Delta.Size)
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, size, v.Published.UTC().Format(time.DateTime), served)
 			}
 			return t.Flush()
 		},
@@ -190,15 +195,18 @@ func replicasOf(ctx context.Context, log *eventlog.Log, policy string, newest in
 // shown is what `rondo weights show` answers.
 type shown struct {
 	listed
-	Servers []replica   `json:"servers"`
-	Mirror  *mirror.Lag `json:"mirror,omitempty"`
+	Layers  []diff.Packed `json:"layers,omitempty"` // what the delta takes of each
+	Servers []replica     `json:"servers"`
+	Mirror  *mirror.Lag   `json:"mirror,omitempty"`
 }
 
 func newShow(g *app.Global) *cobra.Command {
 	var version int64
 	var mirrored string
 	cmd := &cobra.Command{
-		Use: "show POLICY", Short: "Show a version's files, and how far replicas are behind", Args: cobra.ExactArgs(1),
+		Use: "show POLICY", Short: "Show a version's files and its delta, and how far replicas are behind", Args: cobra.ExactArgs(1),
+		Long: `Show prints a version's files, the delta that leads to it from the version before, the part of each layer's bytes that this delta takes, and the servers that serve the
+policy. --json has the same. ` + "`rondo weights diff`" + ` counts which elements changed, and reads both versions for it; show reads an index.`,
 		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json\n  rondo weights show my-model --mirror 's3://rondo-london?region=eu-west-2'",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := plane.Connect(cmd.Context(), g)
@@ -222,6 +230,14 @@ func newShow(g *app.Global) *cobra.Command {
 				return err
 			}
 			r.Current = version == newest
+			if r.Delta != nil {
+				if r.Layers, err = diff.PackedLayers(cmd.Context(), p.Store, r.Delta.Ref); storage.IsUnusable(err) {
+					err = nil // as for side-cars, which read the files
+				}
+				if err != nil {
+					return err
+				}
+			}
 			promoted, err := fetch.Promoted(cmd.Context(), p.Log, args[0])
 			if err != nil {
 				return err
@@ -273,6 +289,7 @@ func printShown(w io.Writer, r shown, newest int64) error {
 	if r.Delta != nil {
 		fmt.Fprintf(t, "  delta from version %d\t%d bytes\t%s\n", r.Delta.Base, r.Delta.Size, r.Delta.SHA256)
 	}
+	printPacked(t, r.Layers)
 	for _, s := range r.Servers {
 		state := fmt.Sprintf("serves version %d, %d behind", s.Version, s.Lag)
 		if s.Lost {
@@ -295,92 +312,4 @@ func lagAt(ctx context.Context, from storage.Store, url, policy string) (*mirror
 	defer to.Close()
 	lag, err := mirror.LagOf(ctx, from, to, policy, time.Now())
 	return &lag, err
-}
-
-func newDiff(g *app.Global) *cobra.Command {
-	var from, to int64
-	cmd := &cobra.Command{
-		Use: "diff POLICY", Short: "Show which part of a version's elements changed, by layer", Args: cobra.ExactArgs(1),
-		Long: `Diff compares the current version, or --to, with the one before it, or --from, element by element. It reads both by ranges, so that neither is ever in
-memory. --json has every tensor.`,
-		Example: "  rondo weights diff my-model\n  rondo weights diff my-model --from 1 --to 12 --json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			a, b, err := pair(cmd.Context(), p, args[0], from, to)
-			if err != nil {
-				return err
-			}
-			show := app.NewProgress(g)
-			r, err := diff.Versions(cmd.Context(), p.Store, a, b, func(done, total int64) { show.Show("%s", bar(done, total)) })
-			show.Clear()
-			if err != nil {
-				return err
-			}
-			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), r)
-			}
-			return printDiff(cmd.OutOrStdout(), r)
-		},
-	}
-	cmd.Flags().Int64Var(&from, "from", 0, "the older version (default: the one before the newer)")
-	cmd.Flags().Int64Var(&to, "to", 0, "the newer version (default: the current one)")
-	cmd.ValidArgsFunction = completePolicies(g)
-	return cmd
-}
-
-// pair reads the manifests of the versions to compare.
-func pair(ctx context.Context, p *plane.Plane, policy string, from, to int64) (a, b *weights.Manifest, err error) {
-	if to == 0 {
-		if to, err = current(ctx, p, policy); err != nil {
-			return nil, nil, err
-		}
-	}
-	if from == 0 {
-		stored, err := weights.Versions(ctx, p.Store, policy)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, s := range stored {
-			if s.Version < to {
-				from = s.Version
-			}
-		}
-		if from == 0 {
-			return nil, nil, fmt.Errorf("version %d of policy %s is the first", to, policy)
-		}
-	}
-	if a, err = weights.FetchManifest(ctx, p.Store, policy, from); err != nil {
-		return nil, nil, err
-	}
-	b, err = weights.FetchManifest(ctx, p.Store, policy, to)
-	return a, b, err
-}
-
-func printDiff(w io.Writer, r *diff.Report) error {
-	fmt.Fprintf(w, "version %d to %d: %d of %d elements changed (%.4g %%)\n", r.From, r.To, r.Sum.Changed, r.Sum.Elements, 100*r.Sum.Fraction())
-	most := 0.0
-	for _, layer := range r.Layers {
-		most = max(most, layer.Fraction())
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, layer := range r.Layers {
-		name, width := "layer "+layer.Name, 0
-		if layer.Name == "" {
-			name = "others"
-		}
-		if most > 0 {
-			width = int(40 * layer.Fraction() / most)
-		}
-		fmt.Fprintf(t, "  %s\t%.4g %%\t%s\n", name, 100*layer.Fraction(), strings.Repeat("#", width))
-	}
-	for _, tensor := range r.Tensors {
-		if tensor.What != "" {
-			fmt.Fprintf(t, "  %s\t%s\n", tensor.Name, tensor.What)
-		}
-	}
-	return t.Flush()
 }

@@ -36,7 +36,7 @@ get the version that was promoted before, or the newest. VERSION may be "newest"
 promotion.
 
 Turns go to servers that serve the rollout's version, and wait where none does: side-cars (` + "`rondo weights fetch --follow`" + `) go to the promoted version, those with
---canary to that of the share. Runs that pin a policy_version stay with it. ` + "`rondo weights list`" + ` shows what is promoted.`,
+--canary to that of the share. The built-in policy serves every version. Runs that pin a policy_version stay with it. ` + "`rondo weights list`" + ` shows what is promoted.`,
 		Example: "  rondo weights promote my-model 12 --share 0.1\n  rondo weights promote my-model 12\n  rondo weights promote my-model newest",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			version, err := strconv.ParseInt(args[1], 10, 64) // 0 for a word

@@ -24,9 +24,11 @@ const (
 	kindLoRA    = "vllm-lora"
 	kindSGLang  = "sglang"
 	kindCommand = "command"
+
+	kindSGLangLoRA = "sglang-lora"
 )
 
-var kinds = []string{kindVLLM, kindLoRA, kindSGLang, kindCommand}
+var kinds = []string{kindVLLM, kindLoRA, kindSGLang, kindSGLangLoRA, kindCommand}
 
 // sidecar fetches versions into a folder, and lets engines load them.
 type sidecar struct {
@@ -126,6 +128,8 @@ func (s *sidecar) engine(url, key string) (engine.Engine, error) {
 		return engine.NewLoRA(url, key, s.policy, s.to, s.adapters, nil)
 	case kindSGLang:
 		return engine.NewSGLang(url, key, nil)
+	case kindSGLangLoRA:
+		return engine.NewSGLangLoRA(url, key, s.policy, s.to, s.adapters, nil)
 	case kindCommand:
 		return engine.NewCommand(strings.Fields(s.exec), url, key, nil)
 	}
@@ -146,8 +150,8 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 			digest = have.Digest
 		}
 		said := events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost}
-		if s.kind == kindLoRA {
-			said.Model = engine.AdapterName(s.policy, said.Version)
+		if adapters, ok := e.(*engine.LoRA); ok {
+			said.Model = adapters.Model(said.Version)
 		}
 		_, err = plane.Submit(ctx, s.plane, eventlog.Submission{
 			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At), Data: said,

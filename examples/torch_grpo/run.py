@@ -1,8 +1,8 @@
-"""Everything at once: a plane, the server, a run and its trainer; then what was learnt, on tasks that were held out.
+"""Everything at once: a plane, the server with its side-car, a run and its trainer; then what was learnt, on tasks that were held out.
 
     python3 run.py --seed 1
 
-Plane, server and trainer are started again when they die: kill -9 them while it runs. The same command goes on with a run that was
+Plane, server, side-car and trainer are started again when they die: kill -9 them while it runs. The same command goes on with a run that was
 interrupted.
 """
 
@@ -117,6 +117,12 @@ def serving(port):
     sys.exit(f"there is no inference server at port {port}: see serve.log")
 
 
+def sidecar(args):
+    """Options of the side-car, which lays each version into a folder and lets the server load it."""
+    url = f"http://127.0.0.1:{args.port}"
+    return ["--to", args.dir / f"{args.run}-served", "--engine", "sglang", "--engine-url", url, "--replica", f"{url}/v1"]
+
+
 def evaluate(plane, args, when):
     """Try each held-out task once, with the most likely answer."""
     run, pack = f"{args.run}-{when}", args.dir / "tasks" / "held-out"
@@ -138,14 +144,16 @@ def main(args):
         programs.keep("plane", *plane.command("up", "--durability", "100ms"))
         plane.wait()
         python = [sys.executable, "-u"]
-        programs.keep("serve", *python, HERE / "serve.py", "--policy", args.run, "--seed", args.seed, "--port", args.port, "--dir", args.dir)
+        programs.keep("serve", *python, HERE / "serve.py", "--policy", args.run, "--seed", args.seed, "--port", args.port)
         serving(args.port)
+        programs.keep("sidecar", *plane.command("weights", "fetch", args.run, "--follow", *sidecar(args)))
         evaluate(plane, args, "before")
         plane.open(args.run, args.dir / "tasks" / "train", **args.common, steps=args.steps)
         checkpoint = args.dir / f"{args.run}.pt"
         options = ["--checkpoint", checkpoint, "--learning-rate", args.learning_rate, "--dir", args.dir]
         programs.keep("train", *python, HERE / "train.py", args.run, *options, shown=True).join()
-        subprocess.run([str(w) for w in plane.command("run", "show", args.run)], check=True)
+        for words in (("run", "show", args.run), ("weights", "show", args.run)):
+            subprocess.run([str(w) for w in plane.command(*words)], check=True)
         evaluate(plane, args, "after")
     finally:
         programs.end()

@@ -1,5 +1,6 @@
 """Samples answers for many requests at once."""
 
+import copy
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -71,10 +72,11 @@ class Sampler:
         threading.Thread(target=self._work, daemon=True).start()
 
     def load(self, version, weights):
-        """Take up weights between two rounds: an answer is sampled with one version from beginning to end."""
+        """Take up weights between two rounds: an answer is sampled with one version from beginning to end. Weights of another model change nothing."""
+        loaded = copy.deepcopy(self.model)
+        loaded.load_state_dict(weights)
         with self._loading:
-            self.model.load_state_dict(weights)
-            self.version = version
+            self.model, self.version = loaded, version
 
     def complete(self, request):
         """Wait until a request is answered."""

@@ -1,20 +1,21 @@
-"""Serves the transformer as an OpenAI-compatible endpoint, and takes up every version of its weights that is published.
+"""Serves the transformer as an OpenAI-compatible endpoint, and takes up versions of its weights as SGLang does.
 
-    python3 serve.py --dir /srv/rondo --policy reverser --seed 1 --port 8018
+    python3 serve.py --policy reverser --seed 1 --port 8018
+    rondo weights fetch reverser --to served --follow --engine sglang --engine-url http://127.0.0.1:8018
 
 Answers carry what training needs: the ids of the prompt's and the answer's tokens, the log-probability of each sampled token, and
-the version of the weights. Until weights are published it serves the initial ones of the seed, version 0.
+the version of the weights. It knows nothing of Rondo: the side-car (the second line) lays each version into a folder and lets the
+server load it. Until then it serves the initial weights of the seed, version 0.
 """
 
 import argparse
 import http.server
 import json
-import sys
-import threading
+import pathlib
 
-import rondo
 import safetensors
 import torch
+from safetensors.torch import load_file
 
 from model import CONTEXT, Transformer
 from sampling import Request, Sampler
@@ -67,6 +68,20 @@ def answer(model, request):
     }  # fmt: skip
 
 
+def load(sampler, body):
+    """Take up the version in a folder. It becomes the label when its weights are those that are sampled with, and not before."""
+    try:
+        folder, version = pathlib.Path(body["model_path"]), int(body["weight_version"])
+        tensors = {}
+        for file in sorted(folder.glob("*.safetensors")):
+            tensors.update(load_file(file))
+        sampler.load(version, tensors)
+    except (KeyError, TypeError, ValueError, OSError, RuntimeError, safetensors.SafetensorError) as error:
+        raise Refused(400, f"not a version of this model: {error!r:.300}") from None
+    print(f"version {version} is active", flush=True)
+    return {"success": True, "message": ""}
+
+
 class Server(http.server.ThreadingHTTPServer):
     """The endpoint of one policy."""
 
@@ -77,6 +92,29 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.policy, self.sampler = policy, sampler
 
+    def chat(self, body):
+        """Answer a chat request."""
+        request = read(body)
+        if body.get("model") != self.policy:
+            raise Refused(404, f"this server serves {self.policy}")
+        self.sampler.complete(request)
+        return answer(self.policy, request)
+
+    def models(self):
+        """Tell the model and its version."""
+        return {"object": "list", "data": [{"id": self.policy, "object": "model", "weight_version": self.sampler.version}]}
+
+
+# SGLang pauses, loads and goes on by three requests. The sampler loads between two rounds, so it needs no pause.
+ROUTES = {
+    ("POST", "/v1/chat/completions"): lambda server, body: server.chat(body),
+    ("GET", "/v1/models"): lambda server, _: server.models(),
+    ("GET", "/model_info"): lambda server, _: {"weight_version": str(server.sampler.version)},
+    ("POST", "/pause_generation"): lambda *_: {},
+    ("POST", "/update_weights_from_disk"): lambda server, body: load(server.sampler, body),
+    ("POST", "/continue_generation"): lambda *_: {},
+}
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Reads one request after the other of a connection."""
@@ -85,29 +123,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self):
-        """Answer a chat request."""
+        """Answer a request with a body."""
         try:
             length = int(self.headers.get("Content-Length", -1))
-            if self.path != "/v1/chat/completions" or not 0 <= length <= MAX_BODY:
+            if not 0 <= length <= MAX_BODY:
                 self.close_connection = True  # the body stays unread
-                raise Refused(404 if 0 <= length <= MAX_BODY else 413, f"want POST /v1/chat/completions, at most {MAX_BODY} bytes")
+                raise Refused(413, f"want at most {MAX_BODY} bytes")
             body = json.loads(self.rfile.read(length))
-            request = read(body)
-            if body.get("model") != self.server.policy:
-                raise Refused(404, f"this server serves {self.server.policy}")
-            self.server.sampler.complete(request)
-            self._send(200, answer(self.server.policy, request))
+            self._send(200, self._route()(self.server, body))
         except Refused as error:
-            self._send(error.status, {"error": {"message": str(error)}})
+            self._send(error.status, {"success": False, "message": str(error), "error": {"message": str(error)}})
         except ValueError as error:
             self._send(400, {"error": {"message": f"not JSON: {error}"}})
 
     def do_GET(self):
-        """Tell the model and its version."""
-        sampler = self.server.sampler
-        if self.path != "/v1/models":
-            return self._send(404, {"error": {"message": "there are /v1/chat/completions and /v1/models"}})
-        self._send(200, {"object": "list", "data": [{"id": self.server.policy, "object": "model", "weight_version": sampler.version}]})
+        """Answer a request without one."""
+        try:
+            self._send(200, self._route()(self.server, None))
+        except Refused as error:
+            self._send(error.status, {"error": {"message": str(error)}})
+
+    def _route(self):
+        if route := ROUTES.get((self.command, self.path)):
+            return route
+        raise Refused(404, "there are " + ", ".join(" ".join(r) for r in ROUTES))
 
     def _send(self, status, data):
         text = json.dumps(data).encode()
@@ -121,35 +160,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing of each request."""
 
 
-def take_up(sampler, version):
-    """Load a version; whether it is one of this model."""
-    try:
-        sampler.load(version.version, version.load("torch"))
-    except (RuntimeError, safetensors.SafetensorError) as error:
-        print(f"version {version.version} of {version.policy} is not for this model: {error}", file=sys.stderr, flush=True)
-        return False
-    print(f"version {version.version} of {version.policy} is active", flush=True)
-    return True
-
-
 def main(args):
     """Serve until killed."""
-    sampler = Sampler(Transformer(args.seed))
-    server = Server(args.port, args.policy, sampler)
-    with rondo.Client(args.dir, source="torch-server", timeout=None) as client:
-        first = client.published(args.policy)
-        if first and take_up(sampler, first):
-            client.activated(args.policy, first.version)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(f"serving {args.policy}, version {sampler.version}, on http://127.0.0.1:{args.port}/v1", flush=True)
-        for version in client.versions(args.policy, after=first.version if first else 0):
-            if take_up(sampler, version):
-                client.activated(args.policy, version.version)
+    server = Server(args.port, args.policy, Sampler(Transformer(args.seed)))
+    print(f"serving {args.policy} on http://127.0.0.1:{args.port}/v1", flush=True)
+    server.serve_forever()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", default=".rondo", help="where `rondo up` runs")
     parser.add_argument("--policy", default="reverser", help="name of the weights, and of the model that is asked for")
     parser.add_argument("--seed", type=int, default=1, help="of the initial weights; the trainer's is the run's")
     parser.add_argument("--port", type=int, default=8018)

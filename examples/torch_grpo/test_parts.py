@@ -5,6 +5,7 @@ import json
 import pathlib
 
 import model
+import safetensors.torch
 import sampling
 import serve
 import tasks
@@ -119,6 +120,71 @@ def test_a_learning_rate_of_0_learns_nothing():
     trainer.train(batch(), 1)
     for name, weights in model.Transformer(1).state_dict().items():
         assert torch.equal(weights, trainer.model.state_dict()[name]), name
+
+
+def test_the_server_takes_up_what_the_trainer_publishes(tmp_path):
+    trainer, sampler = train.Trainer(3, OPTIONS), sampling.Sampler(model.Transformer(seed=1))
+    safetensors.torch.save_file(trainer.served(), tmp_path / "model.safetensors")
+    assert serve.load(sampler, {"model_path": str(tmp_path), "weight_version": "7"})["success"] and sampler.version == 7
+    asked = requests(3)
+    for r in asked:
+        sampler.complete(r)
+    rows = max(len(r.prompt) + len(r.tokens) for r in asked)
+    tokens = torch.tensor([r.prompt + r.tokens + [0] * (rows - len(r.prompt) - len(r.tokens)) for r in asked])
+    sampled = torch.zeros(tokens.shape)
+    for row, r in zip(sampled, asked):
+        row[len(r.prompt) : len(r.prompt) + len(r.tokens)] = torch.tensor(r.logprobs)
+
+    class Sampled:  # stands for a batch
+        def to_torch(self):
+            return Tensors(input_ids=tokens)
+
+        def logprob_gap(self, found, version, shifted):
+            mask = sampled[:, 1:] != 0
+            return float((found - sampled[:, 1:])[mask].abs().max())
+
+    assert trainer.gap(Sampled(), 1.0) < 1e-5  # bfloat16 on both sides
+
+
+def test_a_version_of_another_model_is_refused(tmp_path):
+    sampler = sampling.Sampler(model.Transformer(seed=1))
+    safetensors.torch.save_file({"head.weight": torch.zeros(2, 2)}, tmp_path / "model.safetensors")
+    for bad in ({}, {"model_path": str(tmp_path), "weight_version": "7"}, {"model_path": str(tmp_path / "none"), "weight_version": "7"}):
+        try:
+            serve.load(sampler, bad)
+        except serve.Refused as error:
+            assert error.status == 400 and sampler.version == 0
+        else:
+            raise AssertionError(bad)
+
+
+class Published:
+    """Stands for a feed: notes what is published, and fails where it is to."""
+
+    def __init__(self):
+        self.versions, self.fails = [], False
+
+    def publish_weights(self, folder, version, through_step, base):
+        if self.fails:
+            raise OSError("killed")
+        held = safetensors.torch.load_file(base / "model.safetensors") if base else None
+        self.versions.append((version, safetensors.torch.load_file(folder / "model.safetensors"), held))
+
+
+def test_each_version_is_published_by_what_changed_since_the_one_before(tmp_path):
+    feed = Published()
+    publisher, trainer = train.Publisher(feed, tmp_path / "run.published"), train.Trainer(1, OPTIONS)
+    for step in range(3):
+        trainer.train(batch(), 1)
+        trainer.step = step + 1
+        feed.fails = step == 1  # and what is published next begins from the last that was
+        try:
+            publisher.publish(trainer)
+        except OSError:
+            assert feed.fails
+    (first, weights, none), (third, _, held) = feed.versions
+    assert (first, none, third) == (1, None, 3)
+    assert all(torch.equal(held[name], tensor) for name, tensor in weights.items())
 
 
 def test_nonsense_is_refused():

@@ -2,16 +2,19 @@
 
     python3 train.py RUN --dir /srv/rondo --checkpoint reverser.pt
 
-It may be killed at any moment: started again it goes on from its checkpoint, and publishes the same weights that it would have
+It trains in float32 and publishes bfloat16, as large models are served. Of each version but the first it uploads how it differs from
+the one before (reverser.published), and the publisher makes the files. It may be killed at any moment: started again it goes on from its checkpoint, and publishes the same weights that it would have
 published. The initial weights are those of the run's seed.
 """
 
 import argparse
 import os
 import pathlib
+import shutil
 
 import rondo
 import torch
+from safetensors.torch import save_file
 
 from model import Transformer
 
@@ -57,10 +60,16 @@ class Trainer:
             os.fsync(file.fileno())
         new.rename(path)
 
+    def served(self):
+        """The weights as they are published."""
+        return {name: weights.to(torch.bfloat16) for name, weights in self.model.state_dict().items()}
+
     def gap(self, batch, temperature):
-        """How far the model is from the sampler on what it sampled itself, before it is trained on it; None where it sampled nothing of the batch."""
+        """How far the published weights are from the sampler on what they sampled, before they are trained on it; None where they sampled nothing of the batch."""
+        model = Transformer(0)
+        model.load_state_dict(self.served())
         with torch.no_grad():
-            found = log_probabilities(self.model, batch.to_torch().input_ids, temperature)
+            found = log_probabilities(model, batch.to_torch().input_ids, temperature)
         return batch.logprob_gap(found, version=self.step, shifted=True)
 
     def train(self, batch, temperature):
@@ -77,6 +86,24 @@ class Trainer:
         self.step = batch.step
 
 
+class Publisher:
+    """Publishes versions by what changed since the one before, whose files it keeps in a folder."""
+
+    def __init__(self, feed, folder):
+        self.feed, self.folder = feed, folder
+
+    def publish(self, trainer):
+        """Publish the step's weights. A folder that holds another version, as after a crash, costs the delta alone: then the files go up."""
+        new = self.folder.with_suffix(".new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        save_file(trainer.served(), new / "model.safetensors")
+        base = self.folder if self.folder.exists() else None
+        self.feed.publish_weights(new, version=trainer.step, through_step=trainer.step, base=base)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        new.rename(self.folder)
+
+
 def main(args):
     """Train until the run is closed."""
     client = rondo.Client(args.dir, source="torch-trainer", timeout=None)
@@ -85,14 +112,15 @@ def main(args):
     trainer.load(args.checkpoint)
     temperature = config["sampling"]["temperature"]
     with client, rondo.Feed(args.run, args.feed, client=client, after=trainer.step) as feed:
+        publisher = Publisher(feed, args.checkpoint.with_suffix(".published"))
         if trainer.step:  # it may have been killed before it published
             print(f"going on from step {trainer.step}", flush=True)
-            feed.publish_weights(trainer.model.state_dict(), version=trainer.step, through_step=trainer.step)
+            publisher.publish(trainer)
         for batch in feed:
             feed.consumed(batch, logprob_gap=trainer.gap(batch, temperature))
             trainer.train(batch, temperature)
             trainer.save(args.checkpoint)
-            feed.publish_weights(trainer.model.state_dict(), version=batch.step, through_step=batch.step)
+            publisher.publish(trainer)
             feed.checkpointed(batch)
             print(f"step {batch.step}: {len(batch)} samples, reward {batch.ready['reward_mean']:.3f}", flush=True)
 

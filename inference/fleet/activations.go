@@ -163,13 +163,13 @@ func (a *activations) within(c Call, among []target) (may []target, wrong []stri
 	defer a.mu.Unlock()
 	cfg := c.Config
 	serving := a.serving[cfg.Policy]
+	oldest, wanted := a.published[cfg.Policy]-bound(cfg), a.wanted(c)
+	if a.read && wanted > 0 && cfg.Endpoint == runfile.BuiltinEndpoint {
+		return builtin(cfg.Policy, wanted, among), nil, a.changed
+	}
 	known := func(t target) bool { _, ok := serving[t.url]; return ok }
 	if !a.read || !slices.ContainsFunc(among, known) {
 		return among, nil, a.changed
-	}
-	oldest, wanted := a.published[cfg.Policy]-bound(cfg), int64(0)
-	if cfg.PolicyVersion == nil {
-		wanted = a.promoted[cfg.Policy].Of(c.Run, c.Affinity)
 	}
 	for _, t := range among {
 		switch s := serving[t.url]; {
@@ -190,6 +190,23 @@ func (a *activations) within(c Call, among []target) (may []target, wrong []stri
 	return may, wrong, a.changed
 }
 
+// wanted is the version that a rollout gets because it is promoted; 0 for none.
+func (a *activations) wanted(c Call) int64 {
+	if c.Config.PolicyVersion != nil {
+		return 0
+	}
+	return a.promoted[c.Config.Policy].Of(c.Run, c.Affinity)
+}
+
+// builtin asks the built-in policy for a version by its name: it serves every one that was published, and says nothing of its address.
+func builtin(policy string, version int64, among []target) []target {
+	named := slices.Clone(among)
+	for i := range named {
+		named[i].named = &activated{version: version, model: fmt.Sprintf("%s@%d", policy, version)}
+	}
+	return named
+}
+
 // with is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
 func (t target) with(cfg *runfile.RunConfig, s activated) target {
 	if s.model != "" && cfg.PolicyVersion == nil {
@@ -208,7 +225,11 @@ func (t target) asked() string {
 
 // gone reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
 func (t target) gone(f *inference.Failure) bool {
-	return t.named != nil && f.Status == http.StatusNotFound && strings.Contains(f.Error(), t.named.model)
+	if t.named == nil {
+		return false
+	}
+	text, adapter := f.Error(), t.named.model[strings.Index(t.named.model, ":")+1:]
+	return strings.Contains(text, adapter) && (f.Status == http.StatusNotFound || f.Status == http.StatusBadRequest && strings.Contains(text, "not loaded")) // vLLM, and SGLang
 }
 
 // lagging is when a call may come again whose servers have to load a version.

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,15 +16,25 @@ import (
 // TestAdaptersAsked: a turn asks for the version that its server has said it serves, by its name, and is of that version whatever the server's own label is. A server that has
 // unloaded it meanwhile costs no try: the turn waits for what the log says next. A run that pins a version asks for its own.
 func TestAdaptersAsked(t *testing.T) {
+	for server, c := range map[string]struct {
+		base   string // in front of an adapter's name
+		status int
+		says   string
+	}{"vLLM": {"", http.StatusNotFound, "The model %s does not exist."}, "SGLang": {"org/base:", http.StatusBadRequest, "The following requested LoRA adapters are not loaded: %s"}} {
+		t.Run(server, func(t *testing.T) { adaptersAsked(t, c.base, c.status, c.says) })
+	}
+}
+
+func adaptersAsked(t *testing.T, base string, status int, says string) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		has := []string{"p@1", "p@7"}
+		has := []string{base + "p@1", "p@7"}
 		var asked []string
 		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(int, time.Duration) reply {
 			mu.Lock()
 			defer mu.Unlock()
 			if model := asked[len(asked)-1]; !slices.Contains(has, model) {
-				return reply{status: http.StatusNotFound, body: `{"error":{"message":"The model ` + model + ` does not exist."}}`}
+				return reply{status: status, body: `{"error":{"message":"` + fmt.Sprintf(says, strings.TrimPrefix(model, base)) + `"}}`}
 			}
 			return reply{body: spanned("7", "7")} // the label of its base
 		}}, nil)
@@ -39,7 +51,7 @@ func TestAdaptersAsked(t *testing.T) {
 		}
 		isPublished(t, f, 1)
 		adapter := func(version int64, name string, lost bool) {
-			said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: "http://a/v1", Model: name, Lost: lost})
+			said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: "http://a/v1", Model: base + name, Lost: lost})
 		}
 		adapter(1, "p@1", false)
 		if answer, err := ask(nil); err != nil || answer.Turn.PolicyVersion != 1 || answer.Turn.VersionSpans != nil {
@@ -58,7 +70,7 @@ func TestAdaptersAsked(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Second)
 		mu.Lock()
-		has = []string{"p@2", "p@7"}
+		has = []string{base + "p@2", "p@7"}
 		mu.Unlock()
 		adapter(2, "p@2", false)
 		if err := <-done; err != nil {
@@ -70,7 +82,7 @@ func TestAdaptersAsked(t *testing.T) {
 		if _, err := ask(new(int64(7))); err != nil {
 			t.Error(err)
 		}
-		if asked[0] != "p@1" || asked[len(asked)-1] != "p@7" || !slices.Contains(asked, "p@2") {
+		if asked[0] != base+"p@1" || asked[len(asked)-1] != "p@7" || !slices.Contains(asked, base+"p@2") {
 			t.Errorf("asked for %q", asked)
 		}
 		adapter(2, "p@2", true)

@@ -264,7 +264,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 		failure = &inference.Failure{Class: events.ClassEndpoint, Throttled: true, Aborted: true, After: abortRest, Err: fmt.Errorf("%s aborted the turn", at.url)}
 	}
 	if failure != nil && at.gone(failure) {
-		failure.Throttled, failure.After = true, lagging
+		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
 	}
 	f.settle(ctx, at, started, failure)
 	if failure != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 func promotes(t *testing.T, f *Fleet, p events.WeightsPromoted) {
@@ -101,4 +102,50 @@ func TestRolledBack(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestBuiltinPolicyIsAskedForThePromotedVersion: it serves every version by its name, and no side-car says so of it.
+func TestBuiltinPolicyIsAskedForThePromotedVersion(t *testing.T) {
+	f, _ := newFarm(t, nil, nil)
+	asked := func(rollout string, pinned *int64) string {
+		c := call("x", 8, "a")
+		c.Run, c.Affinity, c.Config.PolicyVersion = "r", rollout, pinned
+		c.Config.Endpoint, c.Config.Endpoints = runfile.BuiltinEndpoint, nil
+		targets, err := f.targets(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		may, _, _ := f.activations.within(c, targets)
+		if len(may) != 1 {
+			t.Fatalf("%d servers", len(may))
+		}
+		return may[0].asked()
+	}
+	policy := call("x", 8, "a").Config.Policy
+	isPublished(t, f, 12)
+	share := events.WeightsPromoted{Version: 12, Share: 0.5, Before: 11}
+	for _, c := range []struct {
+		name string
+		said events.WeightsPromoted
+		pin  *int64
+		want func(rollout string) int64
+	}{
+		{"nothing is promoted", events.WeightsPromoted{}, nil, func(string) int64 { return 0 }},
+		{"an old version", events.WeightsPromoted{Version: 5}, nil, func(string) int64 { return 5 }},
+		{"a share", share, nil, func(rollout string) int64 { return share.Of("r", rollout) }},
+		{"a run that pins a version", events.WeightsPromoted{Version: 5}, new(int64(7)), func(string) int64 { return 7 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			promotes(t, f, c.said)
+			for i := range 16 {
+				rollout, want := fmt.Sprintf("g%06d-1", i), policy
+				if version := c.want(rollout); version > 0 {
+					want = fmt.Sprintf("%s@%d", policy, version)
+				}
+				if got := asked(rollout, c.pin); got != want {
+					t.Errorf("%s asks for %s, want %s", rollout, got, want)
+				}
+			}
+		})
+	}
 }

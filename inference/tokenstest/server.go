@@ -25,6 +25,8 @@ type Server struct {
 	Change func(path string, answer map[string]any)
 	// Context is how many tokens prompt and answer have together; 0 is 1 Mi.
 	Context int
+	// Adapter is the adapter that SGLang is to be asked for; "" is none.
+	Adapter string
 	// Silent leaves the context out of the list of models.
 	Silent bool
 

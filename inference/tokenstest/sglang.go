@@ -31,6 +31,7 @@ type sglangRequest struct {
 		Stop    []string `json:"stop"`
 		Special bool     `json:"skip_special_tokens"`
 	} `json:"sampling_params"`
+	Adapter  string            `json:"lora_path"`
 	Logprobs bool              `json:"return_logprob"`
 	Text     string            `json:"text"`
 	Parser   string            `json:"reasoning_parser"`
@@ -51,6 +52,9 @@ func (s *Server) tokenizeChat(in sglangRequest) map[string]any {
 
 // generateNative samples. The log-probabilities are [logprob, id, text or null].
 func (s *Server) generateNative(in sglangRequest) map[string]any {
+	if in.Adapter != s.Adapter {
+		return refused("The following requested LoRA adapters are not loaded: %s", in.Adapter)
+	}
 	if len(in.IDs) >= s.context() {
 		return refused("The input (%d tokens) is longer than the model's context length (%d tokens).", len(in.IDs), s.context())
 	}

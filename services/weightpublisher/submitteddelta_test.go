@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,6 +40,36 @@ func between(t *testing.T, old, next []byte) []byte {
 	return b.Bytes()
 }
 
+// TestSubmittedDeltaOfSmallWeights: the publisher makes no delta of weights so small, but takes one that the trainer has made.
+func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
+	log := natstest.Log(t)
+	s := &Service{log: log, logger: slog.New(slog.DiscardHandler)}
+	values := make([]float32, 10000)
+	first := safetensors(values...)
+	values[7] = 1
+	second := safetensors(values...)
+	d := between(t, first, second)
+	blob, err := weights.Upload(t.Context(), log.Store(), "small", bytes.NewReader(d), int64(len(d)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := storage.Digest(second)
+	made := events.WeightsFile{Name: "model.safetensors", Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(second))}}
+	for version, wish := range []events.WeightsSubmitted{
+		{Files: []events.WeightsFile{file(t, log, "model.safetensors", first)}},
+		{Files: []events.WeightsFile{made}, Delta: &events.WeightsDelta{Base: 1, Blob: blob}},
+	} {
+		wish.Version, wish.Run = int64(version+1), "r"
+		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint(version), wish))
+		if err := s.effect().Record(t.Context(), log, message(submitted)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if described, err := weights.FetchDelta(t.Context(), log.Store(), "small", 2); err != nil || described.Ref != blob {
+		t.Errorf("%+v, %v", described, err)
+	}
+}
+
 // TestSubmittedDeltas: a trainer uploads a delta and no file. The publisher makes the file, which has the bytes that the trainer named, and the delta becomes the
 // version's. One that is damaged, from another version or to other bytes is rejected, and no file appears.
 func TestSubmittedDeltas(t *testing.T) {
@@ -60,7 +91,7 @@ func TestSubmittedDeltas(t *testing.T) {
 		digest := hex.EncodeToString(sum[:])
 		return events.WeightsFile{Name: "model.safetensors", Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(data))}}
 	}
-	record := func(number int64, file events.WeightsFile, base int64, d []byte) {
+	record := func(number int64, file events.WeightsFile, base int64, d []byte) (uploaded storage.Ref) {
 		t.Helper()
 		wish := events.WeightsSubmitted{Version: number, Run: "r", Files: []events.WeightsFile{file}}
 		if d != nil {
@@ -69,6 +100,7 @@ func TestSubmittedDeltas(t *testing.T) {
 				t.Fatal(err)
 			}
 			wish.Delta = &events.WeightsDelta{Base: base, Blob: ref}
+			uploaded = ref
 		}
 		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint("s", source.Uint32()), wish))
 		for range 2 { // delivered twice
@@ -76,6 +108,7 @@ func TestSubmittedDeltas(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		return uploaded
 	}
 	record(1, file(t, log, "model.safetensors", first), 0, nil)
 	good := between(t, first, second)
@@ -103,14 +136,19 @@ func TestSubmittedDeltas(t *testing.T) {
 			t.Fatalf("%s: a file appeared", name)
 		}
 	}
-	record(2, named(second), 1, good)
+	uploaded := record(2, named(second), 1, good)
 	manifest, files, err := weights.Fetch(t.Context(), log.Store(), "small", 2)
 	if err != nil || !bytes.Equal(files[0].Data, second) || manifest.Files[0].Key != named(second).Blob.Key {
 		t.Fatalf("version 2: %+v, %v", manifest, err)
 	}
 	described, err := weights.FetchDelta(t.Context(), log.Store(), "small", 2)
-	if err != nil || described.Base != 1 {
+	if err != nil || described.Base != 1 || described.Ref != uploaded {
 		t.Fatalf("its delta: %+v, %v", described, err)
+	}
+	for info, err := range log.Store().List(t.Context(), "weights/small/v000002/") {
+		if name := filepath.Base(info.Key); err != nil || name != "manifest.json" && name != "delta.json" {
+			t.Errorf("%s is there: the delta is stored twice (%v)", info.Key, err)
+		}
 	}
 	if data, err := storage.GetBlob(t.Context(), log.Store(), described.Ref); err != nil || !bytes.Equal(data, good) {
 		t.Errorf("the delta is not the trainer's: %v", err)

@@ -54,13 +54,13 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	folder, python := example(t)
 	program.NeedSandbox(t)
 	rondo, plane := program.Binary(t), filepath.Join(t.TempDir(), "plane")
-	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", strconv.Itoa(natstest.FreePorts(t, 1)[0]))
+	port := strconv.Itoa(natstest.FreePorts(t, 1)[0])
+	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", port)
 
 	wait(t, said, ended, fmt.Sprintf("step %d:", killAt))
 	killPlane(t, plane)
-	for _, program := range []string{"train.py", "serve.py"} {
-		kill(t, filepath.Join(folder, program), plane)
-	}
+	kill(t, filepath.Join(folder, "train.py"), plane)
+	kill(t, filepath.Join(folder, "serve.py"), port)
 	wait(t, said, ended, "held-out tasks, after:")
 	if err := <-ended; err != nil {
 		t.Fatalf("%v:\n%s", err, said())
@@ -82,8 +82,32 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	if last < first+0.05 {
 		t.Errorf("reward %.3f in the first quarter, %.3f in the last: nothing was learnt\n%s", first, last, said())
 	}
+	checkDeltas(t, rondo, plane)
 	run(t, rondo, "audit", "seed1", "--dir", plane)
 	run(t, rondo, "replay", "seed1", "--verify", "--dir", plane)
+}
+
+// checkDeltas finds the last version's delta in the store, and versions that the side-car made of deltas and brought to the server.
+func checkDeltas(t *testing.T, rondo, plane string) {
+	t.Helper()
+	var shown struct {
+		Version, Bytes int64
+		Delta          *struct{ Base, Size int64 }
+		Servers        []struct{ Version int64 }
+	}
+	if err := json.Unmarshal([]byte(run(t, rondo, "weights", "show", "seed1", "--dir", plane, "--json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if shown.Version != steps || shown.Delta == nil || shown.Delta.Base != steps-1 || shown.Delta.Size > shown.Bytes*7/10 || len(shown.Servers) != 1 {
+		t.Errorf("the last version: %+v", shown)
+	}
+	text, err := os.ReadFile(filepath.Join(plane, "sidecar.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deltas := strings.Count(string(text), "by a delta") + strings.Count(string(text), " deltas"); deltas < steps/2 {
+		t.Errorf("the side-car read %d versions by deltas:\n%s", deltas, text)
+	}
 }
 
 // checkSteps reads the trainer's lines: the second one goes on behind its checkpoint, and every step comes once. Only the line of a
@@ -190,8 +214,8 @@ func killPlane(t *testing.T, dir string) {
 	}
 }
 
-// kill kills the one process that runs a program on a plane.
-func kill(t *testing.T, program, plane string) {
+// kill kills the one process that runs a program with a word among its arguments.
+func kill(t *testing.T, program, word string) {
 	t.Helper()
 	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -200,7 +224,7 @@ func kill(t *testing.T, program, plane string) {
 	killed := 0
 	for _, file := range commands {
 		words, err := os.ReadFile(file)
-		if errors.Is(err, os.ErrNotExist) || !bytes.Contains(words, []byte(program+"\x00")) || !bytes.Contains(words, []byte("\x00"+plane+"\x00")) {
+		if errors.Is(err, os.ErrNotExist) || !bytes.Contains(words, []byte(program+"\x00")) || !bytes.Contains(words, []byte("\x00"+word+"\x00")) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

@@ -328,7 +328,7 @@ func small(t testing.TB) (base map[string][]byte, deltas [][]byte, versions []ma
 	return base, deltas, versions
 }
 
-// TestDamage: with one bit flipped or the rest cut at every position, a chain ends in its exact bytes or in an error, and nothing appears.
+// TestDamage: with one bit flipped, one byte taken out or the rest cut at every position, a chain ends in its exact bytes or in an error, and nothing appears.
 func TestDamage(t *testing.T) {
 	base, deltas, versions := small(t)
 	dir := t.TempDir()
@@ -356,6 +356,7 @@ func TestDamage(t *testing.T) {
 			try(damaged)
 		}
 		try(deltas[1][:i])
+		try(slices.Delete(slices.Clone(deltas[1]), i, i+1))
 	}
 	if refused < n*95/100 {
 		t.Errorf("%d of %d were refused", refused, n)

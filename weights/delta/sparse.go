@@ -198,11 +198,8 @@ func addSparse(streams *[5][]byte, count int, shift uint, data []byte, w int) er
 			magnitude += load(escapes, w)
 			escapes = escapes[w:]
 		}
-		add := magnitude + 1
-		if signs[i>>3]>>(i&7)&1 == 1 {
-			add = -add
-		}
-		save(data[at*w:], w, load(data[at*w:], w)+add)
+		below := -uint64(signs[i>>3] >> (i & 7) & 1) // all bits, or none: half of the signs are set, and a branch could not be foreseen
+		save(data[at*w:], w, load(data[at*w:], w)+((magnitude+1)^below)-below)
 		at++
 	}
 	if high != len(highs) || len(escapes) > 0 {

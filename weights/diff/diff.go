@@ -28,6 +28,7 @@ type Tensor struct {
 	Name     string `json:"name"`
 	Elements int64  `json:"elements"`
 	Changed  int64  `json:"changed"`
+	Bytes    int64  `json:"bytes"` // of all elements
 	// What says of a tensor whose elements cannot be compared why: added, removed, or of another type or shape.
 	What string `json:"what,omitempty"`
 }
@@ -42,6 +43,10 @@ type Report struct {
 	Sum     Tensor   `json:"sum"`
 	Layers  []Tensor `json:"layers"`  // sums by the number in the tensors' names; Name is that, "" for the rest
 	Tensors []Tensor `json:"tensors"` // in the order of their names
+	// Histogram counts the tensors by the part of their elements that changed.
+	Histogram []Bucket `json:"histogram"`
+	// Delta is the size of the delta from one version to the other in bytes; 0 where the store has none.
+	Delta int64 `json:"delta_bytes,omitempty"`
 }
 
 // located is a tensor in a file of a version.
@@ -63,7 +68,7 @@ func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest, 
 	r := &Report{From: from.Version, To: to.Version}
 	done := int64(0)
 	for name, new := range after {
-		t := Tensor{Name: name, Elements: new.Elements()}
+		t := Tensor{Name: name, Elements: new.Elements(), Bytes: new.Size}
 		old, known := before[name]
 		switch {
 		case !known:
@@ -82,14 +87,38 @@ func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest, 
 	}
 	for name, old := range before {
 		if _, left := after[name]; !left {
-			r.Tensors = append(r.Tensors, Tensor{Name: name, Elements: old.Elements(), What: "removed"})
+			r.Tensors = append(r.Tensors, Tensor{Name: name, Elements: old.Elements(), Bytes: old.Size, What: "removed"})
 		}
 	}
 	r.add()
-	return r, nil
+	r.Histogram = histogram(r.Tensors)
+	if d, err := weights.FetchDelta(ctx, s, to.Policy, to.Version); err == nil && d.Base == from.Version { // a shortcut, and not a part of the version
+		r.Delta = d.Size
+	}
+	return r, ctx.Err()
 }
 
 var layerOf = regexp.MustCompile(`\.(\d{1,6})\.`)
+
+// layerNumber is the number in a tensor's name, "" for none.
+func layerNumber(tensor string) string {
+	if match := layerOf.FindStringSubmatch(tensor); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// byNumber orders layers; the rest comes first.
+func byNumber(a, b string) int {
+	number := func(name string) int {
+		n, err := strconv.Atoi(name)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	return number(a) - number(b)
+}
 
 // add sums the tensors up.
 func (r *Report) add() {
@@ -99,28 +128,18 @@ func (r *Report) add() {
 		if t.What != "" {
 			continue
 		}
-		layer := ""
-		if match := layerOf.FindStringSubmatch(t.Name); match != nil {
-			layer = match[1]
-		}
+		layer := layerNumber(t.Name)
 		if layers[layer] == nil {
 			layers[layer] = &Tensor{Name: layer}
 		}
 		for _, sum := range []*Tensor{layers[layer], &r.Sum} {
-			sum.Elements, sum.Changed = sum.Elements+t.Elements, sum.Changed+t.Changed
+			sum.Elements, sum.Changed, sum.Bytes = sum.Elements+t.Elements, sum.Changed+t.Changed, sum.Bytes+t.Bytes
 		}
 	}
 	for _, sum := range layers {
 		r.Layers = append(r.Layers, *sum)
 	}
-	number := func(t Tensor) int {
-		n, err := strconv.Atoi(t.Name)
-		if err != nil {
-			return -1
-		}
-		return n
-	}
-	slices.SortFunc(r.Layers, func(a, b Tensor) int { return number(a) - number(b) })
+	slices.SortFunc(r.Layers, func(a, b Tensor) int { return byNumber(a.Name, b.Name) })
 }
 
 // tensors finds the tensors of a version by name.

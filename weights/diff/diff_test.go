@@ -51,12 +51,24 @@ func TestVersions(t *testing.T) {
 	if err != nil || last == 0 {
 		t.Fatal(err, last)
 	}
-	want := "[{gone 1 0 removed} {grown 2 0 BF16 [1] became BF16 [2]} {head 4 0 } {model.layers.0.w 10 2 } {model.layers.10.w " + fmt.Sprint(many) + " 2 } {new 1 0 added} {none 0 0 }]"
+	want := "[{gone 1 0 2 removed} {grown 2 0 4 BF16 [1] became BF16 [2]} {head 4 0 8 } {model.layers.0.w 10 2 20 } " +
+		fmt.Sprintf("{model.layers.10.w %d 2 %d } {new 1 0 2 added} {none 0 0 0 }]", many, 2*many)
 	if got := fmt.Sprint(r.Tensors); got != want {
 		t.Errorf("tensors %s\nwant    %s", got, want)
 	}
-	if got, want := fmt.Sprint(r.Layers), fmt.Sprintf("[{ 4 0 } {0 10 2 } {10 %d 2 }]", many); got != want {
+	if got, want := fmt.Sprint(r.Layers), fmt.Sprintf("[{ 4 0 8 } {0 10 2 20 } {10 %d 2 %d }]", many, 2*many); got != want {
 		t.Errorf("layers %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(r.Histogram), fmt.Sprintf("[{0 2 4} {0.0001 1 %d} {0.001 0 0} {0.01 0 0} {0.1 0 0} {1 1 10}]", many); got != want {
+		t.Errorf("histogram %s, want %s", got, want)
+	}
+	d, err := weights.FetchDelta(t.Context(), s, "p", 2)
+	if err != nil || r.Delta != d.Size {
+		t.Errorf("a delta of %d bytes: %+v, %v", r.Delta, d, err)
+	}
+	layers, err := PackedLayers(t.Context(), s, d.Ref)
+	if err != nil || len(layers) != 3 || layers[0].Bytes != 14 || layers[1].Bytes != 20 || layers[2].Bytes != 2*many || layers[2].Delta == 0 || layers[2].Fraction() > 0.001 {
+		t.Errorf("layers %+v, %v", layers, err)
 	}
 	if r.Sum.Changed != 4 || r.Sum.Elements != many+14 || r.From != 1 || r.To != 2 {
 		t.Errorf("%+v", r.Sum)

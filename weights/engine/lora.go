@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,10 +14,11 @@ import (
 	"sync"
 )
 
-// LoRA is a vLLM server with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 whose versions are adapters of its model. Each is loaded under a name of its own, beside those before it and
+// LoRA is a server whose versions are adapters of its model. Each is loaded under a name of its own, beside those before it and
 // those of other policies: requests in flight end with the adapter that they began with, and nothing is paused.
 type LoRA struct {
 	*client
+	server adapterServer
 	policy string
 	dir    string // of the versions: the server's adapters from elsewhere are somebody else's
 	most   int    // how many of them are loaded at once
@@ -27,10 +26,42 @@ type LoRA struct {
 	mu   sync.Mutex
 	last int64   // the version that was loaded last
 	ours []int64 // from dir, as the server listed them last; nil where it was not asked yet
+	base string  // the server's model
 }
 
-// NewLoRA is the server at an address, with at most so many adapters of a policy from the folder dir at once. key and transport are as for [NewVLLM].
+// adapterServer is what servers with adapters differ in.
+type adapterServer interface {
+	load(ctx context.Context, name, dir string) error
+	// unload unloads an adapter. One that is gone already is unloaded.
+	unload(ctx context.Context, name string) error
+	// held tells which adapters requests hold. It is nil where the server waits for these requests before it unloads one.
+	held(ctx context.Context) (func(name string) bool, error)
+	// model is the name by which a turn asks for an adapter.
+	model(base, name string) string
+	// logprobs are those of each token but the first; NaN where it was not asked for.
+	logprobs(ctx context.Context, name string, tokens []int32) ([]float64, error)
+}
+
+// NewLoRA is the vLLM server at an address, with at most so many adapters of a policy from the folder dir at once. It is to run with
+// VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. key and transport are as for [NewVLLM].
 func NewLoRA(base, key, policy, dir string, most int, transport http.RoundTripper) (*LoRA, error) {
+	c, err := newClient(base, key, transport)
+	if err != nil {
+		return nil, err
+	}
+	return newLoRA(c, vllmAdapters{c}, policy, dir, most)
+}
+
+// NewSGLangLoRA is NewLoRA of an SGLang server with --enable-lora.
+func NewSGLangLoRA(base, key, policy, dir string, most int, transport http.RoundTripper) (*LoRA, error) {
+	c, err := newClient(base, key, transport)
+	if err != nil {
+		return nil, err
+	}
+	return newLoRA(c, sglangAdapters{c}, policy, dir, most)
+}
+
+func newLoRA(c *client, server adapterServer, policy, dir string, most int) (*LoRA, error) {
 	if most < 2 {
 		return nil, fmt.Errorf("%d adapters at once: want 2 or more, since requests in flight hold the one before", most)
 	}
@@ -38,12 +69,18 @@ func NewLoRA(base, key, policy, dir string, most int, transport http.RoundTrippe
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(base, key, transport)
-	return &LoRA{client: c, policy: policy, dir: dir, most: most}, err
+	return &LoRA{client: c, server: server, policy: policy, dir: dir, most: most}, nil
 }
 
 // AdapterName is the name under which a version of a policy is loaded.
 func AdapterName(policy string, version int64) string { return fmt.Sprintf("%s@%d", policy, version) }
+
+// Model is the name by which turns ask the server for a version.
+func (e *LoRA) Model(version int64) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.server.model(e.base, AdapterName(e.policy, version))
+}
 
 // adapterConfig is the file that makes a folder an adapter's.
 const adapterConfig = "adapter_config.json"
@@ -58,15 +95,19 @@ var (
 func (e *LoRA) adapters(ctx context.Context) (map[int64]string, error) {
 	var answer struct {
 		Data []struct {
-			ID   string `json:"id"`
-			Root string `json:"root"`
+			ID     string `json:"id"`
+			Root   string `json:"root"`
+			Parent string `json:"parent"` // the model of an adapter
 		} `json:"data"`
 	}
 	if err := e.ask(ctx, controlTime, "/v1/models", nil, &answer); err != nil {
 		return nil, err
 	}
-	have, ours := map[int64]string{}, []int64{}
+	have, ours, base := map[int64]string{}, []int64{}, ""
 	for _, m := range answer.Data {
+		if base == "" && m.Parent == "" {
+			base = m.ID
+		}
 		text, named := strings.CutPrefix(m.ID, e.policy+"@")
 		version, err := strconv.ParseInt(text, 10, 64)
 		if !named || err != nil || AdapterName(e.policy, version) != m.ID {
@@ -80,7 +121,7 @@ func (e *LoRA) adapters(ctx context.Context) (map[int64]string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	slices.Sort(ours)
-	e.ours = ours
+	e.ours, e.base = ours, base
 	return have, nil
 }
 
@@ -128,11 +169,7 @@ func (e *LoRA) load(ctx context.Context, v Version) error {
 	if err := e.makeRoom(ctx); err != nil {
 		return err
 	}
-	request := map[string]string{"lora_name": AdapterName(e.policy, v.Version), "lora_path": v.Dir}
-	if err := e.ask(ctx, loadTime, "/v1/load_lora_adapter", request, nil); err != nil {
-		if missing(err) {
-			err = fmt.Errorf("%w (start vLLM with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1)", err)
-		}
+	if err := e.server.load(ctx, AdapterName(e.policy, v.Version), v.Dir); err != nil {
 		return err
 	}
 	_, err = e.adapters(ctx)
@@ -148,13 +185,14 @@ func (e *LoRA) makeRoom(ctx context.Context) error {
 	if excess <= 0 {
 		return nil
 	}
-	held, err := e.held(ctx)
+	held, err := e.server.held(ctx)
 	if err != nil {
 		return err
 	}
 	for _, version := range ours {
-		if excess > 0 && version != last && !held(AdapterName(e.policy, version)) {
-			if err := e.unload(ctx, version); err != nil {
+		name := AdapterName(e.policy, version)
+		if excess > 0 && version != last && (held == nil || !held(name)) {
+			if err := e.server.unload(ctx, name); err != nil {
 				return err
 			}
 			excess--
@@ -166,66 +204,9 @@ func (e *LoRA) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// unload unloads an adapter. One that is gone already is unloaded.
-func (e *LoRA) unload(ctx context.Context, version int64) error {
-	err := e.ask(ctx, controlTime, "/v1/unload_lora_adapter", map[string]string{"lora_name": AdapterName(e.policy, version)}, nil)
-	if missing(err) {
-		return nil
-	}
-	return err
-}
-
-// Names of vLLM's metrics: the adapters of the requests that it has, with the time of the note as the value, and how many requests it has.
-const (
-	adaptersMetric = "vllm:lora_requests_info"
-	runningMetric  = "vllm:num_requests_running"
-	waitingMetric  = "vllm:num_requests_waiting"
-)
-
-// held tells which adapters the server's requests hold. A server that has requests, and does not say of which adapters, holds all.
-func (e *LoRA) held(ctx context.Context) (func(name string) bool, error) {
-	var text []byte
-	if err := e.ask(ctx, controlTime, "/metrics", nil, &text); err != nil {
-		return nil, err
-	}
-	requests, newest, names, counted := 0.0, map[string]float64{}, map[string]string{}, false
-	for line := range strings.Lines(string(text)) {
-		metric, rest, _ := strings.Cut(line, "{")
-		labels, number, _ := strings.Cut(rest, "} ")
-		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil {
-			continue
-		}
-		switch metric {
-		case runningMetric, waitingMetric:
-			requests, counted = requests+value, true
-		case adaptersMetric: // one series for each set of adapters that there ever was; the newest of each engine counts
-			of := label(labels, "engine")
-			if _, known := newest[of]; !known || value > newest[of] {
-				newest[of], names[of] = value, label(labels, "running_lora_adapters")+","+label(labels, "waiting_lora_adapters")
-			}
-		}
-	}
-	switch {
-	case counted && requests == 0:
-		return func(string) bool { return false }, nil
-	case !counted || len(newest) == 0:
-		return func(string) bool { return true }, nil
-	}
-	all := strings.Split(strings.Join(slices.Collect(maps.Values(names)), ","), ",")
-	return func(name string) bool { return slices.Contains(all, name) }, nil
-}
-
-// label is the value of one of a metric's labels.
-func label(labels, name string) string {
-	_, rest, _ := strings.Cut(","+labels, ","+name+`="`)
-	value, _, _ := strings.Cut(rest, `"`)
-	return value
-}
-
 // Refuse implements [Engine]: the adapter is unloaded. Nobody was told of it.
 func (e *LoRA) Refuse(ctx context.Context, v Version) error {
-	if err := e.unload(ctx, v.Version); err != nil {
+	if err := e.server.unload(ctx, AdapterName(e.policy, v.Version)); err != nil {
 		return err
 	}
 	return errKept
@@ -234,64 +215,12 @@ func (e *LoRA) Refuse(ctx context.Context, v Version) error {
 // Resume implements [Engine].
 func (e *LoRA) Resume(context.Context) error { return nil }
 
-// probes is how many tokens of a fingerprint are asked for.
-const probes = 16
-
-// Logprobs implements [Engine], for some of the tokens, each as a sample behind those before it: vLLM on CPU ends when a request with an adapter asks for the
-// log-probabilities of its prompt while another one runs.
+// Logprobs implements [Engine], of the version that was loaded last.
 func (e *LoRA) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) {
 	e.mu.Lock()
 	name := AdapterName(e.policy, e.last)
 	e.mu.Unlock()
-	found, salt := make([]float64, len(tokens)-1), rand.Text()
-	for i := range found {
-		found[i] = math.NaN()
-	}
-	for n := range min(probes, len(found)) {
-		at := (n + 1) * len(found) / min(probes, len(found))
-		logprob, err := e.next(ctx, name, salt, tokens[:at], tokens[at])
-		if err != nil {
-			return nil, err
-		}
-		found[at-1] = logprob
-	}
-	return found, nil
-}
-
-// next asks for the log-probability of a token behind others.
-func (e *LoRA) next(ctx context.Context, name, salt string, before []int32, token int32) (float64, error) {
-	type entry struct {
-		Token   *int32  `json:"token_id"`
-		Logprob float64 `json:"logprob"`
-	}
-	var answer struct {
-		Choices []struct {
-			Logprobs struct {
-				Content []struct {
-					Top []entry `json:"top_logprobs"`
-				} `json:"content"`
-			} `json:"logprobs"`
-		} `json:"choices"`
-	}
-	// vLLM wants as many logprobs as tokens, and lists no more than these with the one that it samples: another token makes room.
-	tokens := []int32{token, (token + 1) % 2}
-	sampling := map[string]any{"max_tokens": 1, "temperature": 1, "logprobs": len(tokens), "logprob_token_ids": tokens}
-	request := map[string]any{"model": name, "token_ids": before, "sampling_params": sampling, "cache_salt": salt}
-	var refused *statusError
-	switch err := e.ask(ctx, controlTime, "/inference/v1/generate", request, &answer); {
-	case errors.As(err, &refused) && (refused.status == http.StatusForbidden || missing(err) && !strings.Contains(refused.text, name)):
-		return 0, ErrNoLogprobs // it was started without --enable-scale-out
-	case err != nil:
-		return 0, err
-	case len(answer.Choices) != 1 || len(answer.Choices[0].Logprobs.Content) != 1:
-		return 0, fmt.Errorf("%s: %w", e.base, errProbe)
-	}
-	for _, of := range answer.Choices[0].Logprobs.Content[0].Top {
-		if of.Token != nil && *of.Token == token {
-			return of.Logprob, nil
-		}
-	}
-	return 0, fmt.Errorf("%s: no log-probability of the token behind %d of the probe: %w", e.base, len(before), errProbe)
+	return e.server.logprobs(ctx, name, tokens)
 }
 
 // Reads are the versions whose folders the server may read: it does so again for an adapter that had no place meanwhile. known is false before the server was asked.

@@ -87,27 +87,33 @@ func (e *SGLang) Resume(ctx context.Context) error {
 
 // Logprobs implements [Engine].
 func (e *SGLang) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) {
+	return e.promptLogprobs(ctx, tokens, map[string]any{})
+}
+
+// promptLogprobs asks SGLang for the log-probabilities of a prompt's tokens, with more fields.
+func (c *client) promptLogprobs(ctx context.Context, tokens []int32, request map[string]any) ([]float64, error) {
 	var answer struct {
 		Meta struct {
 			Prompt [][]any `json:"input_token_logprobs"` // log-probability, id, text
 		} `json:"meta_info"`
 	}
-	request := map[string]any{"input_ids": tokens, "sampling_params": map[string]any{"max_new_tokens": 1, "temperature": 0}, "return_logprob": true, "logprob_start_len": 0}
-	if err := e.ask(ctx, controlTime, "/generate", request, &answer); err != nil {
+	request["input_ids"], request["sampling_params"] = tokens, map[string]any{"max_new_tokens": 1, "temperature": 0}
+	request["return_logprob"], request["logprob_start_len"] = true, 0
+	if err := c.ask(ctx, controlTime, "/generate", request, &answer); err != nil {
 		return nil, err
 	}
 	if len(answer.Meta.Prompt) != len(tokens) {
-		return nil, fmt.Errorf("%s: %w", e.base, errProbe)
+		return nil, fmt.Errorf("%s: %w", c.base, errProbe)
 	}
 	found := make([]float64, 0, len(tokens))
 	for i, at := range answer.Meta.Prompt[1:] {
 		if len(at) < 2 {
-			return nil, fmt.Errorf("%s: %w", e.base, errProbe)
+			return nil, fmt.Errorf("%s: %w", c.base, errProbe)
 		}
 		logprob, number := at[0].(float64)
 		id, known := at[1].(float64)
 		if !number || !known || int32(id) != tokens[i+1] {
-			return nil, fmt.Errorf("%s: no log-probability of token %d of the probe: %w", e.base, i+1, errProbe)
+			return nil, fmt.Errorf("%s: no log-probability of token %d of the probe: %w", c.base, i+1, errProbe)
 		}
 		found = append(found, logprob)
 	}

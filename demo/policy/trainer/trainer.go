@@ -4,7 +4,6 @@
 package trainer
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -17,7 +16,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/weights"
 )
 
 // Config of one trainer.
@@ -64,6 +62,7 @@ type trainer struct {
 	checkpoint checkpoint
 	// session tells the statements of this process from those of one that was killed.
 	session string
+	last    []byte // the file that it has submitted last
 }
 
 func open(cfg Config) (*trainer, error) {
@@ -149,14 +148,11 @@ func (t *trainer) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	blob, err := weights.Upload(ctx, t.Log.Store(), t.Policy, bytes.NewReader(data), int64(len(data)))
+	wish, err := t.upload(ctx, t.checkpoint.Step, data)
 	if err != nil {
 		return err
 	}
-	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy, fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Step), events.WeightsSubmitted{
-		Version: t.checkpoint.Step, Run: t.Run, ThroughStep: t.checkpoint.Step,
-		Files: []events.WeightsFile{{Name: "model.safetensors", Blob: blob}},
-	})
+	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy, fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Step), wish)
 }
 
 // state states a fact until the intake answers.
