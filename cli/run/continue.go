@@ -141,11 +141,7 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		f.Tasks = cfg.Tasks
 	}
 	if f.TasksDir != "" {
-		list, err := opening.LoadTasks(f.TasksDir)
-		if err != nil {
-			return f, err
-		}
-		if f.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+		if f.Tasks, err = opening.Specs(ctx, p.Store, f.TasksDir); err != nil {
 			return f, err
 		}
 	}
