@@ -22,12 +22,12 @@ type rolloutState struct {
 	// observations counts the words of its environment; rated is what the run's reward function says.
 	observations int
 	rated        *events.RolloutRated
-	finished bool
-	outcome  events.Type
-	reward   float64
-	version  int64 // at dispatch
-	episode  events.RolloutFinished
-	scored   events.RolloutScored
+	finished     bool
+	outcome      events.Type
+	reward       float64
+	version      int64 // at dispatch
+	episode      events.RolloutFinished
+	scored       events.RolloutScored
 	// invalidated is the sequence of the first fact that says so.
 	invalidated uint64
 	remarks     []remark

@@ -29,7 +29,7 @@ type Rollout struct {
 	// Rated is what the run's reward function says.
 	Rated  *RolloutRated
 	Scored *RolloutScored
-	Failed   *RolloutFailed
+	Failed *RolloutFailed
 	// Progress is where it is.
 	Progress Progress
 	// Tries counts the failed tries since the last progress.

@@ -15,16 +15,22 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Specs describes the tasks of a pack as a run needs them: a folder's, whose files it puts into the store, or those of a file with a line for each.
-func Specs(ctx context.Context, store storage.Store, dir string) ([]runfile.TaskSpec, error) {
-	if filepath.Ext(dir) == rowsExt {
-		return ReadRows(dir)
+// TakeTasks gives the run its tasks: those of a pack, whose files it puts into the store, or those of a file with a line for each. Without files to work on, the default
+// system prompt, which speaks of them, is left out.
+func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (err error) {
+	if filepath.Ext(f.TasksDir) == rowsExt {
+		if f.SystemPrompt != nil && *f.SystemPrompt == runfile.DefaultSystemPrompt {
+			f.SystemPrompt = new(string)
+		}
+		f.Tasks, err = ReadRows(f.TasksDir)
+		return err
 	}
-	list, err := LoadTasks(dir)
+	list, err := LoadTasks(f.TasksDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return PackTasks(ctx, store, list)
+	f.Tasks, err = PackTasks(ctx, store, list)
+	return err
 }
 
 // rowsExt is the ending of files with tasks that have no workspace.

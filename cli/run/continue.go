@@ -141,7 +141,7 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		f.Tasks = cfg.Tasks
 	}
 	if f.TasksDir != "" {
-		if f.Tasks, err = opening.Specs(ctx, p.Store, f.TasksDir); err != nil {
+		if err := f.TakeTasks(ctx, p.Store); err != nil {
 			return f, err
 		}
 	}

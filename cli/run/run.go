@@ -97,8 +97,7 @@ func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile
 		return events.IntakeAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	if !f.External || f.TasksDir != "" { // outsiders bring their own
-		var err error
-		if f.Tasks, err = opening.Specs(ctx, p.Store, f.TasksDir); err != nil {
+		if err := f.TakeTasks(ctx, p.Store); err != nil {
 			return events.IntakeAnswer{}, err
 		}
 	}

@@ -139,11 +139,11 @@ type Limits struct {
 
 // TaskSpec is a task as a run uses it: its texts and settings, its files by reference.
 type TaskSpec struct {
-	Name            string            `json:"name"`
-	Digest          string            `json:"digest"`
-	Instruction     string            `json:"instruction"`
+	Name        string `json:"name"`
+	Digest      string `json:"digest"`
+	Instruction string `json:"instruction"`
 	// Data is what the run's environment and its reward function know of the task, and its agent does not.
-	Data map[string]any `json:"data,omitempty"`
+	Data            map[string]any    `json:"data,omitempty"`
 	Workdir         string            `json:"workdir"`
 	Toolchains      []string          `json:"toolchains,omitempty"`
 	Env             map[string]string `json:"env,omitempty"`

@@ -15,9 +15,6 @@ func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int)
 	if system != nil {
 		prompt = *system
 	}
-	if !task.HasWorkspace() && prompt == runfile.DefaultSystemPrompt {
-		prompt = "" // it speaks of files
-	}
 	words := instruction(task, r.StepOf(turn))
 	if given := told(r, -1); len(given) > 0 {
 		words = given[0]

@@ -48,7 +48,7 @@ def task(name: str, instruction: str = "", **data: Any) -> dict[str, Any]:
 
 def evaluate(plane: Plane, client: rondo.Client, url: str, tasks: list[dict[str, Any]], **changes: Any) -> str:
     """A run that tries each task in one group of two, and closes by itself."""
-    given: dict[str, Any] = {"external": False, "feeds": [], "epochs": 1, "endpoint": url, "tasks": tasks, "staleness": {"max": 0}, **changes}
+    given: dict[str, Any] = {"external": False, "feeds": [], "epochs": 1, "endpoint": url, "tasks": tasks, "staleness": {"max": 0}, "system_prompt": "", **changes}
     return plane.open_run(client, **given)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..client import AsyncClient
-from ..errors import DoorError, RondoError
+from ..errors import DoorError
 from ..facts import Fact, subject
 from .environment import adapted
 from .episode import Stage, play
@@ -98,8 +98,8 @@ async def _do(client: AsyncClient, run: str, lease: Lease, handle: Callable[[Fac
         except DoorError as refused:
             log.warning("%s", refused)  # the plane goes on without it: the rollout ends at its deadline, if nobody says more
             await lease.done()
-        except (RondoError, OSError) as problem:
-            log.warning("%s: %s; again in %g s", lease.subject, problem, AGAIN)
+        except Exception as problem:  # the plane or the store fails: what fails in the user's code is stated
+            log.warning("%s: %r; again in %g s", lease.subject, problem, AGAIN)
             await lease.later(AGAIN)
         else:
             await lease.done()
