@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,12 +19,15 @@ type rolloutState struct {
 	awaiting []string // ids of the calls that the last turn asked for
 	steps    int      // of its task that the agent has ended
 	unscored bool     // the last of them
-	finished bool
-	outcome  events.Type
-	reward   float64
-	version  int64 // at dispatch
-	episode  events.RolloutFinished
-	scored   events.RolloutScored
+	// observations counts the words of its environment; rated is what the run's reward function says.
+	observations int
+	rated        *events.RolloutRated
+	finished     bool
+	outcome      events.Type
+	reward       float64
+	version      int64 // at dispatch
+	episode      events.RolloutFinished
+	scored       events.RolloutScored
 	// invalidated is the sequence of the first fact that says so.
 	invalidated uint64
 	remarks     []remark
@@ -97,6 +101,19 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 			return err
 		}
 		return r.answered(tools)
+	case events.RolloutObservedType:
+		observed, err := events.Data[events.RolloutObserved](e)
+		if err != nil {
+			return err
+		}
+		return r.observed(observed)
+	case events.RolloutRatedType:
+		rated, err := events.Data[events.RolloutRated](e)
+		if err == nil && (!r.finished || r.rated != nil) {
+			err = errors.New("it rates a rollout that is not over, or has its rating")
+		}
+		r.rated = &rated
+		return err
 	case events.StepFinishedType:
 		ended, err := events.Data[events.StepFinished](e)
 		if err != nil {
@@ -169,6 +186,21 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 	}
 	r.awaiting = nil
 	r.history = append(r.history, digest(tools))
+	return nil
+}
+
+// observed checks the word of an environment, which is the opening, or about the last turn.
+func (r *rolloutState) observed(o events.RolloutObserved) error {
+	var ids []string
+	for _, m := range o.Said("tool") {
+		ids = append(ids, m.ToolCallID)
+	}
+	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations || !o.Done && o.Failed == "" && !slices.Equal(ids, r.awaiting) {
+		return fmt.Errorf("the environment answers calls %v of turn %d, its word %d; but turn %d asked for %v, or the episode is over", ids, o.Turn, r.observations, r.turns-1, r.awaiting)
+	}
+	r.awaiting = nil
+	r.observations++
+	r.history = append(r.history, digest(o))
 	return nil
 }
 

@@ -327,6 +327,8 @@ const (
 	StageGenerator = "generator"
 	StageTools     = "tools"
 	StageScorer    = "scorer"
+	// StageEnvironment is a user's worker.
+	StageEnvironment = "environment"
 
 	ClassDeadline    = "deadline"
 	ClassCancelled   = "cancelled"
@@ -338,6 +340,8 @@ const (
 	ClassSeparation  = "separation" // less separation than the run's min_verifier
 	ClassObject      = "object"
 	ClassInternal    = "internal"
+	// ClassWorker is what a user's worker says of itself.
+	ClassWorker = "worker"
 )
 
 // RolloutFailed is terminal: an infrastructure failure, never a reward of 0. What the agent did is none; see Forfeit.

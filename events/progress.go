@@ -43,8 +43,8 @@ func (p *Progress) Apply(e Event) (moved bool) {
 			break
 		}
 		p.handOver(e, StageTools)
-	case ToolsCompletedType, StepScoredType:
-		p.Answered = true
+	case ToolsCompletedType, StepScoredType, RolloutObservedType:
+		p.Answered = p.Answered || e.Type != RolloutObservedType // an opening answers nothing
 		p.handOver(e, StageGenerator)
 	case StepFinishedType:
 		p.handOver(e, StageScorer)

@@ -21,11 +21,15 @@ type Rollout struct {
 	Copied int
 	// Tools holds the answers of the turns that asked for tools, by turn.
 	Tools map[int]ToolsCompleted
+	// Observed is what its environment has said: the opening, and an answer to each turn. Rollouts without one have none.
+	Observed []RolloutObserved
 	// Steps are those that the agent has ended, of a task that has several.
 	Steps    []EndedStep
 	Finished *RolloutFinished
-	Scored   *RolloutScored
-	Failed   *RolloutFailed
+	// Rated is what the run's reward function says.
+	Rated  *RolloutRated
+	Scored *RolloutScored
+	Failed *RolloutFailed
 	// Progress is where it is.
 	Progress Progress
 	// Tries counts the failed tries since the last progress.
@@ -79,7 +83,7 @@ func (r *Rollout) Extend(links []Event) error {
 func (r *Rollout) Share() Rollout {
 	r.sharesTools = true
 	shared := *r
-	shared.Turns, shared.Steps = slices.Clip(r.Turns), slices.Clone(r.Steps)
+	shared.Turns, shared.Steps, shared.Observed = slices.Clip(r.Turns), slices.Clone(r.Steps), slices.Clip(r.Observed)
 	return shared
 }
 
@@ -110,6 +114,12 @@ func (r *Rollout) apply(e Event) error {
 		t, err = Data[ToolsCompleted](e)
 		r.answered(t)
 		r.toolTime, r.toolsTimed = r.toolTime+t.took(), len(r.Turns)
+	case RolloutObservedType:
+		var o RolloutObserved
+		o, err = Data[RolloutObserved](e)
+		r.observed(o)
+	case RolloutRatedType:
+		r.Rated, err = data[RolloutRated](e)
 	case StepFinishedType:
 		err = r.stepFinished(e)
 	case StepScoredType:
@@ -193,6 +203,8 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 	switch {
 	case External(r.ID):
 		return c, fmt.Errorf("rollout %s ran elsewhere: only what Rondo's own tool runners did can be forked", r.ID)
+	case len(r.Observed) > 0:
+		return c, fmt.Errorf("rollout %s is in an environment, which cannot be forked", r.ID)
 	case turn < 0 || turn >= len(r.Turns):
 		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
 	case r.StepOf(turn) > 0:

@@ -23,9 +23,11 @@ const (
 	RolloutStartedType     Type = "rollout.started"
 	TurnSampledType        Type = "rollout.turn_sampled"
 	ToolsCompletedType     Type = "rollout.tools_completed"
+	RolloutObservedType    Type = "rollout.observed"
 	StepFinishedType       Type = "rollout.step_finished"
 	StepScoredType         Type = "rollout.step_scored"
 	RolloutFinishedType    Type = "rollout.finished"
+	RolloutRatedType       Type = "rollout.rated"
 	RolloutScoredType      Type = "rollout.scored"
 	RolloutFailedType      Type = "rollout.failed"
 	RolloutRetriedType     Type = "rollout.retried"
@@ -93,9 +95,11 @@ var Definitions = map[Type]definition{
 	RolloutStartedType:     {payload: payload[RolloutStarted], Outside: true, external: true},
 	TurnSampledType:        {payload: payload[TurnSampled], routed: true, Outside: true, external: true},
 	ToolsCompletedType:     {payload: payload[ToolsCompleted]},
+	RolloutObservedType:    {payload: payload[RolloutObserved], Outside: true},
 	StepFinishedType:       {payload: payload[StepFinished]},
 	StepScoredType:         {payload: payload[StepScored]},
 	RolloutFinishedType:    {payload: payload[RolloutFinished], Outside: true, external: true},
+	RolloutRatedType:       {payload: payload[RolloutRated], Outside: true},
 	RolloutScoredType:      {payload: payload[RolloutScored], Outside: true, external: true},
 	RolloutFailedType:      {payload: payload[RolloutFailed], Outside: true, external: true},
 	RolloutRetriedType:     {payload: payload[RolloutRetried]},

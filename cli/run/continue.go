@@ -141,11 +141,7 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		f.Tasks = cfg.Tasks
 	}
 	if f.TasksDir != "" {
-		list, err := opening.LoadTasks(f.TasksDir)
-		if err != nil {
-			return f, err
-		}
-		if f.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+		if err := f.TakeTasks(ctx, p.Store); err != nil {
 			return f, err
 		}
 	}

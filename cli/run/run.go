@@ -48,9 +48,13 @@ system whose estimator it wants; params override those of a preset. ` + "`rondo 
     params: {eps: 1e-4}
 
 Where the run file names servers of tools (tools.servers) without what they offer, they are asked here: one that is a command is started in
-a sandbox of the run's first task, on this machine. What they answer is part of the run.`,
+a sandbox of the run's first task, on this machine. What they answer is part of the run.
+
+Tasks without a workspace are lines of a file that ends in .jsonl: {"name": "…", "instruction": "…"}, and whatever the run's environment or its
+reward function must know. The run file names one of them: environment: {name: …}, or scorer: {function: …}.`,
 		Example: `  rondo run open first --file run.yaml
-  rondo run open first --tasks ./my-tasks`,
+  rondo run open first --tasks ./my-tasks
+  rondo run open maths --file maths.yaml --tasks sums.jsonl`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
@@ -81,7 +85,7 @@ a sandbox of the run's first task, on this machine. What they answer is part of 
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
-	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on)")
+	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders, or a .jsonl file of tasks without a workspace (default: the pack small, which the demo trains on)")
 	s.AddSandboxFlags(cmd)
 	s.AddKeysFlag(cmd.Flags())
 	return cmd
@@ -93,11 +97,7 @@ func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile
 		return events.IntakeAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	if !f.External || f.TasksDir != "" { // outsiders bring their own
-		list, err := opening.LoadTasks(f.TasksDir)
-		if err != nil {
-			return events.IntakeAnswer{}, err
-		}
-		if f.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+		if err := f.TakeTasks(ctx, p.Store); err != nil {
 			return events.IntakeAnswer{}, err
 		}
 	}

@@ -84,6 +84,8 @@ type RunConfig struct {
 	Features []string `json:"features,omitempty" yaml:"features"`
 	Traffic  Traffic  `json:"traffic,omitzero" yaml:"traffic"`
 	Tools    Tooling  `json:"tools,omitzero" yaml:"tools"`
+	// Environment answers the turns of the run's rollouts, in a process of a user's own; nil leaves that to tool runners.
+	Environment *Environment `json:"environment,omitempty" yaml:"environment"`
 	// Network is what programs in the agents' sandboxes may reach; nil is nothing.
 	Network *Network `json:"network,omitempty" yaml:"network"`
 	// Repositories are those whose index the run's agents search: the run is told of every update.
@@ -137,9 +139,11 @@ type Limits struct {
 
 // TaskSpec is a task as a run uses it: its texts and settings, its files by reference.
 type TaskSpec struct {
-	Name            string            `json:"name"`
-	Digest          string            `json:"digest"`
-	Instruction     string            `json:"instruction"`
+	Name        string `json:"name"`
+	Digest      string `json:"digest"`
+	Instruction string `json:"instruction"`
+	// Data is what the run's environment and its reward function know of the task, and its agent does not.
+	Data            map[string]any    `json:"data,omitempty"`
 	Workdir         string            `json:"workdir"`
 	Toolchains      []string          `json:"toolchains,omitempty"`
 	Env             map[string]string `json:"env,omitempty"`
@@ -165,8 +169,8 @@ type TaskSpec struct {
 	Deterministic []string `json:"deterministic,omitempty"`
 	// Collect are commands that run over an agent's final workspace before it is scored.
 	Collect  []Hook      `json:"collect,omitempty"`
-	Snapshot storage.Ref `json:"snapshot"`
-	Tests    storage.Ref `json:"tests"`
+	Snapshot storage.Ref `json:"snapshot,omitzero"`
+	Tests    storage.Ref `json:"tests,omitzero"`
 	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone; "" where they run in process.
 	Verifier string `json:"verifier,omitempty"`
 	// Steps are given to the agent one after the other; Instruction and Tests are of no account then. RewardStrategy is one of the
@@ -303,6 +307,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateTeachers()...)
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
+	errs = append(errs, c.validateEnvironment()...)
 	errs = append(errs, c.Network.validate()...)
 	errs = append(errs, c.validateRepositories()...)
 	errs = append(errs, c.Log.validate()...)
@@ -350,10 +355,14 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		t.ValidateSteps(check)
 		err = CheckDeterministic(t.Deterministic)
 		check(err == nil, "deterministic: %v", err)
-		err = t.Snapshot.Validate()
-		check(err == nil, "snapshot: %v", err)
-		err = t.Tests.Validate()
-		check(err == nil, "tests: %v", err)
+		if t.HasWorkspace() || !c.workspaceless() {
+			err = t.Snapshot.Validate()
+			check(err == nil, "snapshot: %v", err)
+		}
+		if t.HasVerifier() || t.HasWorkspace() || !c.workspaceless() {
+			err = t.Tests.Validate()
+			check(err == nil, "tests: %v", err)
+		}
 		check(t.Verifier == "" || slices.Contains(Verifiers, t.Verifier), "verifier %q: must be one of %v", t.Verifier, Verifiers)
 		err = c.RequireVerifier(t.Verifier)
 		check(err == nil || !t.HasVerifier() && len(t.Steps) == 0, "%v", err)

@@ -70,7 +70,7 @@ const runnerPrefix = "runner-"
 const maxPool = 55
 
 func validPool(name string) bool {
-	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal && name != RouteSummary
+	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal && name != RouteSummary && name != RouteEnvironment
 }
 
 func withKey(route, key string) string {
@@ -131,3 +131,6 @@ const RouteFinal = "final"
 
 // RouteSummary is the route of turns that sum a full context up: nobody consumes it, as the generator that sampled one goes on with the same input.
 const RouteSummary = "final-summary"
+
+// RouteEnvironment is the route of turns that the run's environment answers: no service consumes it, as the environment's worker follows the rollout.
+const RouteEnvironment = "final-environment"

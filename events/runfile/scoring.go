@@ -38,6 +38,8 @@ type Scoring struct {
 	Effort *Effort `json:"effort,omitempty" yaml:"effort"`
 	// Judge makes the component "judge".
 	Judge *Judge `json:"judge,omitempty" yaml:"judge"`
+	// Function names the reward function of a user's own worker, whose components join those of the verifier, or stand alone where the task has none.
+	Function string `json:"function,omitempty" yaml:"function"`
 }
 
 // ErrNoComponent means that a component that has a weight was not reported. The rollout has no reward then, rather than one that lacks a part.
@@ -108,6 +110,7 @@ func (s Scoring) validate() (errs []error) {
 	if s.Threshold != nil {
 		check(within(*s.Threshold, -1e9, 1e9), "scorer.threshold %g: must be -1e9 to 1e9", *s.Threshold)
 	}
+	check(s.Function == "" || ValidToken(s.Function), "scorer.function %.80q: use letters, digits, - and _, at most 64", s.Function)
 	if s.Effort != nil {
 		errs = append(errs, s.Effort.validate()...)
 	}

@@ -26,7 +26,7 @@ type ObjectSpec struct {
 var Objects = []ObjectSpec{
 	{Prefix: "blobs/", Writes: []string{Anybody}, Purpose: "large bodies of facts, workspaces, logs, submitted weights, by digest"},
 	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, Gateway}, Reads: []string{TrainerFeeder, Intake, Teacher}, RoleWrites: []Role{RoleHarness},
-		RoleReads: []Role{RoleTeacher}, Purpose: "a file for each rollout"},
+		RoleReads: []Role{RoleTeacher, RoleWorker}, Purpose: "a file for each rollout"},
 	{Prefix: "runs/<run>/batches/<feed>/", Writes: []string{TrainerFeeder}, Reads: []string{Trainer}, RoleReads: []Role{RoleTrainer}, Purpose: "what a trainer takes"},
 	{Prefix: "runs/<run>/log/", Writes: []string{Archiver}, Reads: []string{Intake, QuerySampler, Generator, ToolRunner, Scorer, AdvantageCalculator, TrainerFeeder, DeadLetters, Gateway},
 		Purpose: "a run's archive, in which services read what has left the run's stream"},

@@ -187,6 +187,9 @@ func (g *grants) denyConsumers(service string) {
 		case c.Service == service:
 			g.deny(create) // without its filter it would get everything
 			continue
+		case c.Service == Environment && service == Intake: // makes it, and no more
+			g.deny(create, "$JS.API.CONSUMER.MSG.NEXT."+anyRun+"."+c.Name, "$JS.ACK."+anyRun+"."+c.Name+".>")
+			continue
 		}
 		g.deny(create, create+".>", "$JS.API.CONSUMER.MSG.NEXT."+anyRun+"."+c.Name, "$JS.ACK."+anyRun+"."+c.Name+".>")
 	}
@@ -274,6 +277,7 @@ const (
 	RoleServer   Role = "inference"
 	RoleOperator Role = "operator"
 	RoleTeacher  Role = "teacher"
+	RoleWorker   Role = "environment"
 )
 
 // RoleSpec lists the types that an outsider in a role may submit.
@@ -283,7 +287,9 @@ type RoleSpec struct {
 	// Feed and Policy: the facts are about one feed, or one policy, which must be named.
 	Feed, Policy bool
 	// Hears are the types of facts that the server tells it of, beside those of its feed and policy.
-	Hears   []events.Type
+	Hears []events.Type
+	// Takes: it takes work from the consumers of users' workers, and hears of all that happens to rollouts.
+	Takes   bool
 	Purpose string
 }
 
@@ -296,6 +302,7 @@ var Roles = []RoleSpec{
 	{Role: RoleProduct, States: []events.Type{events.QuerySubmittedType, events.FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
 	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},
 	{Role: RoleTeacher, States: []events.Type{events.TeacherScoredType}, Hears: []events.Type{events.RolloutScoredType}, Purpose: "says how likely a model of its own finds what was sampled"},
+	{Role: RoleWorker, States: []events.Type{events.RolloutObservedType, events.RolloutRatedType}, Takes: true, Purpose: "answers the turns of rollouts as their environment, and rates finished ones"},
 	{Role: RoleOperator, States: []events.Type{events.RunOpenedType, events.RunPausedType, events.RunResumedType, events.RunClosedType, events.RolloutInvalidatedType,
 		events.RolloutAnnotatedType, events.RolloutForkedType}, Purpose: "opens, pauses and closes its run"},
 }
@@ -346,6 +353,13 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 	for _, t := range spec.Hears {
 		g.subscribe(events.SubjectPrefix + o.Run + "." + t.Kind() + ".*." + t.Name())
 	}
+	if spec.Takes {
+		g.subscribe(events.SubjectPrefix + o.Run + "." + events.RolloutStartedType.Kind() + ".*.>")
+		for _, c := range ConsumersOf(Environment) {
+			name := c.For(o.Run, "").Stream + "." + c.Name
+			g.publish("$JS.API.CONSUMER.MSG.NEXT."+name, "$JS.ACK."+name+".>")
+		}
+	}
 	if o.Feed != "" {
 		g.subscribe(events.SubjectPrefix + o.Run + ".batch." + o.Feed + ".*")
 	}
@@ -363,7 +377,20 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 // No outsider may ask for $JS.API.INFO. But a server gives an account that does not import it an interface to JetStream of its own, which
 // would answer each question, too, that the account has no JetStream: whichever answer is first would count.
 func OutsideServices() []string {
-	return []string{events.IntakePrefix + ">", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.INFO"}
+	services := []string{events.IntakePrefix + ">", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.INFO"}
+	for _, c := range ConsumersOf(Environment) {
+		services = append(services, "$JS.API.CONSUMER.MSG.NEXT.*."+c.Name, "$JS.ACK.*."+c.Name+".>")
+	}
+	return services
+}
+
+// workersConsumers are the subjects behind a prefix that name the consumers of users' workers, in any run.
+func workersConsumers(prefix string) []string {
+	var subjects []string
+	for _, c := range ConsumersOf(Environment) {
+		subjects = append(subjects, prefix+anyRun+"."+c.Name+"."+c.filterTokens())
+	}
+	return subjects
 }
 
 // OutsideStreams are the subjects of the plane's account that the account of outsiders may hear.

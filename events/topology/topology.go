@@ -88,6 +88,9 @@ const (
 	IndexUpdater        = "indexupdater"
 )
 
+// Environment is no service: it stands for the workers of users, which pull from the consumers below.
+const Environment = "environment"
+
 // formerNames maps names that services had to the names that they have, for commands and users of earlier versions.
 var formerNames = map[string]string{"undertaker": DeadLetters}
 
@@ -125,7 +128,7 @@ const AliveSubject = "rondo.live.toolrunner."
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
-	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType), Publishes: []string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"},
+	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType), Publishes: append([]string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, workersConsumers("$JS.API.CONSUMER.CREATE.")...),
 		Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
@@ -185,11 +188,16 @@ var Consumers = []ConsumerSpec{
 	{Name: "intake-closed-v1", Service: Intake, Stream: Streams[0].Name, Type: events.RunClosedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: events.RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: events.ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "generator-observed-v1", Service: Generator, Stream: Streams[0].Name, Type: events.RolloutObservedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	// The two of users' workers are made by the intake with the run's stream. A start is in work for as long as the episode lasts.
+	{Name: EpisodesConsumer, Service: Environment, Stream: Streams[0].Name, Type: events.RolloutStartedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 16384},
+	{Name: RatingsConsumer, Service: Environment, Stream: Streams[0].Name, Type: events.RolloutFinishedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "generator-steps-v1", Service: Generator, Stream: Streams[0].Name, Type: events.StepScoredType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "toolrunner-v1-" + routePlaceholder, Service: ToolRunner, Stream: Streams[0].Name, Type: events.TurnSampledType, AckWait: 15 * time.Second,
 		MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.RolloutFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-steps-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.StepFinishedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "scorer-rated-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.RolloutRatedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "teacher-v1", Service: Teacher, Stream: Streams[0].Name, Type: events.RolloutScoredType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.WeightsSubmittedType, AckWait: 30 * time.Second,
@@ -204,6 +212,12 @@ var Consumers = []ConsumerSpec{
 	// It keeps the name from before its service was renamed: existing keys permit no other name, and a new consumer would begin with the oldest advisory again.
 	{Name: "undertaker-v1", Service: DeadLetters, Stream: events.DeadStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 }
+
+// The consumers from which users' workers take rollouts: those that begin, for environments, and those that have finished, for reward functions.
+const (
+	EpisodesConsumer = "environment-started-v1"
+	RatingsConsumer  = "environment-finished-v1"
+)
 
 // ConsumersOf lists a service's consumers.
 func ConsumersOf(service string) []ConsumerSpec {

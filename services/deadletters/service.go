@@ -115,8 +115,11 @@ func (s *Service) failRollout(ctx context.Context, e events.Event, a advisory) (
 		return nil, nil
 	}
 	r, err := s.log.Rollout(ctx, e.Run, e.Entity)
-	if err != nil || r.Over() || r.Progress.Since > e.Seq {
+	if err != nil || r.Over() || r.Progress.Since > e.Seq && a.Consumer != topology.EpisodesConsumer {
 		return nil, err // the rollout went on: another delivery was handled although this one was given up
+	}
+	if a.Consumer == topology.RatingsConsumer && r.Rated != nil {
+		return nil, nil
 	}
 	fact, err := r.Fail(stage(a.Consumer), events.ClassInternal, errors.New(a.Reason))
 	return []events.Event{fact}, err
@@ -126,6 +129,7 @@ func (s *Service) failRollout(ctx context.Context, e events.Event, a advisory) (
 func stage(consumer string) string {
 	for name, stage := range map[string]string{
 		topology.Generator: events.StageGenerator, topology.ToolRunner: events.StageTools, topology.Scorer: events.StageScorer,
+		topology.Environment: events.StageEnvironment,
 	} {
 		if strings.HasPrefix(consumer, name+"-") {
 			return stage

@@ -28,6 +28,9 @@ func leastPrompt(r *events.Rollout) int {
 	for _, result := range r.Tools[last.Turn].Results {
 		since += len(result.Content)
 	}
+	for _, m := range told(r, last.Turn) {
+		since += len(m.Content)
+	}
 	return last.PromptTokens + said + since/mostBytes
 }
 

@@ -16,6 +16,9 @@ func opening(system *string, task runfile.TaskSpec, r *events.Rollout, turn int)
 		prompt = *system
 	}
 	words := instruction(task, r.StepOf(turn))
+	if given := told(r, -1); len(given) > 0 {
+		words = given[0]
+	}
 	if turn > 0 {
 		words.Content += behindInstruction + r.Turns[turn-1].Said()
 	}
@@ -40,7 +43,10 @@ func instruction(task runfile.TaskSpec, step int) inference.Message {
 }
 
 // toolDefinitions is what every request of a run offers; it never changes.
-func (s *Service) toolDefinitions(cfg runfile.RunConfig) ([]inference.Tool, error) {
+func (s *Service) toolDefinitions(cfg runfile.RunConfig, task runfile.TaskSpec) ([]inference.Tool, error) {
+	if cfg.Environment != nil || !task.HasWorkspace() {
+		return environmentTools(cfg.Environment)
+	}
 	set, err := s.tools.Of(cfg)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ const (
 	sample                // ask for a turn
 	endStep               // end a stage of the task, which is scored then
 	finish                // end the episode
+	lost                  // end the rollout: its environment has failed
 )
 
 // next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.

@@ -58,6 +58,7 @@ func (s *dialogue) add(task runfile.TaskSpec, r *events.Rollout, i int) {
 	for _, result := range r.Tools[turn.Turn].Results {
 		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 	}
+	s.messages = append(s.messages, told(r, turn.Turn)...)
 }
 
 // write writes the messages that are new. Those that cannot be written are left to the request, which says what is wrong.

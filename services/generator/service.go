@@ -79,10 +79,13 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	if err != nil {
 		return nil, err
 	}
-	do, stopReason := next(r, task, cfg.Limits, time.Now())
+	do, stopReason := nextIn(cfg, r, task, time.Now())
 	switch do {
 	case nothing:
 		return nil, nil
+	case lost:
+		fact, err := r.Fail(events.StageEnvironment, events.ClassWorker, errors.New(stopReason))
+		return []events.Event{fact}, err
 	case sample:
 		return s.sample(ctx, cfg, task, r, delivered)
 	}
@@ -115,7 +118,7 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	asking, cancel := untilDeadline(ctx, r, task)
 	defer cancel()
-	t, answer, err := s.ask(asking, cfg, r, turnPrompt(cfg, task, r))
+	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r))
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
 		return s.late(ctx, cfg, task, r)
@@ -133,7 +136,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	if err != nil {
 		return nil, err
 	}
-	sampled.Route = route(r, t, cfg.Pool, task.Needs())
+	sampled.Route = routeIn(cfg, r, t, task)
 	if sampled.Route != runfile.RouteFinal {
 		return []events.Event{sampled}, nil
 	}
@@ -155,8 +158,8 @@ func (s *Service) late(ctx context.Context, cfg runfile.RunConfig, task runfile.
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
 // try may mend.
-func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p prompt) (events.TurnSampled, *fleet.Answer, error) {
-	offered, err := s.toolDefinitions(cfg)
+func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, p prompt) (events.TurnSampled, *fleet.Answer, error) {
+	offered, err := s.toolDefinitions(cfg, task)
 	if err != nil {
 		return events.TurnSampled{}, nil, err
 	}
@@ -187,6 +190,9 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, r *events.Roll
 		return events.TurnSampled{}, nil, err
 	}
 	t := answer.Turn
+	if len(offered) == 0 {
+		t.ToolCalls = nil // nobody would answer a call of a tool that was not offered
+	}
 	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
 		cfg.Sampling.MaxTokens = answer.MaxTokens
 	}

@@ -116,10 +116,10 @@ func bytesOf(messages []inference.Message) (n int) {
 // finds it there. Where the server takes no request for it, the step or the episode ends as it stands.
 func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
 	summary := events.Summary{}
-	t, answer, err := s.ask(asking, cfg, r, summaryPrompt(cfg, task, r, false))
+	t, answer, err := s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, false))
 	if overflow(err) != nil && len(r.Tools[r.LastTurn().Turn].Results) > 0 {
 		summary.Withheld = true
-		t, answer, err = s.ask(asking, cfg, r, summaryPrompt(cfg, task, r, true))
+		t, answer, err = s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, true))
 	}
 	context.AfterFunc(ctx, answer.Done)
 	var refused *inference.Failure

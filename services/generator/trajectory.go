@@ -83,6 +83,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			}
 			add(m)
 		}
+		say(turn.Turn, told(r, turn.Turn)...)
 	}
 	t.TextOnly = t.TextOnly || len(r.Turns) <= r.Copied // nothing was sampled: not even the first prompt fits
 	if t.TextOnly {

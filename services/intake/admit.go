@@ -67,6 +67,10 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		return s.admitTurn(ctx, fact, p.Turn)
 	case *events.TeacherScored:
 		return s.admitTeacher(ctx, m, cfg, fact, p)
+	case *events.RolloutObserved:
+		return s.admitObserved(ctx, cfg, fact, p)
+	case *events.RolloutRated:
+		return s.admitRated(ctx, cfg, fact, p)
 	}
 	return nil
 }
@@ -154,6 +158,8 @@ func (s *Service) follows(ctx context.Context, fact events.Event, last *events.E
 			return err
 		}
 		return inOrder(fact, &r)
+	case fact.Type == events.RolloutObservedType || fact.Type == events.RolloutRatedType:
+		return s.stillAwaited(ctx, fact, last.Seq)
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 		if err != nil {
 			return nil, stored, err
 		}
+		if err := s.ensureWorkers(ctx, fact.Run, opened.Config); err != nil {
+			return nil, stored, err
+		}
 		return []events.Event{fact}, stored, pipeline.ErrCallAgain
 	}
 	switch {

@@ -93,7 +93,7 @@ const ownOrdinal = "door-"
 
 // happensOnce reports whether an entity has at most one fact of the type.
 func happensOnce(t events.Type) bool {
-	return t.ExternalOnly() && t != events.TurnSampledType || t == events.RunOpenedType || t == events.RunClosedType || t == events.QuerySubmittedType
+	return t.ExternalOnly() && t != events.TurnSampledType || t == events.RolloutRatedType || t == events.RunOpenedType || t == events.RunClosedType || t == events.QuerySubmittedType
 }
 
 // ordinal identifies the fact: by itself where it can happen only once or is counted, else by the sender's id, else by the
@@ -107,6 +107,9 @@ func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
 	}
 	if said, ok := payload.(*events.TeacherScored); ok {
 		return said.Teacher, nil
+	}
+	if said, ok := payload.(*events.RolloutObserved); ok {
+		return events.Ordinal(said.Turn + 1), nil
 	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {

@@ -170,7 +170,7 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 			return nil, stored, err
 		}
 	}
-	if fact.Type == events.TurnSampledType || fact.Type == events.TeacherScoredType { // known by what they say, not by a message id
+	if fact.Type == events.TurnSampledType || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType { // known by what they say, not by a message id
 		stored, found, err := s.onChain(ctx, fact)
 		if err != nil {
 			return nil, stored, err
@@ -224,7 +224,7 @@ func (s *Service) same(fact, stored events.Event) error {
 	switch {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
-	case happensOnce(fact.Type) || fact.Type == events.TeacherScoredType:
+	case happensOnce(fact.Type) || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType:
 		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",

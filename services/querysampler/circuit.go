@@ -30,6 +30,7 @@ var stages = []struct {
 	{events.StageSampler, "d"}, // its deadline passed
 	{events.StageScorer, "s"},
 	{events.StageTools, "t"},
+	{events.StageEnvironment, "n"},
 }
 
 // maxOutcomes bounds how many rollouts the window holds, whatever the group size.

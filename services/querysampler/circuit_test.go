@@ -111,6 +111,12 @@ func TestCircuitBreaker(t *testing.T) {
 			}
 			return events.StageTools, events.ClassSandbox
 		}, 12, events.ClassSandbox, "failed at the stage tools"},
+		"two of three in the environment": {nil, func(i int) (string, string) {
+			if i%3 == 0 {
+				return "", ""
+			}
+			return events.StageEnvironment, events.ClassWorker
+		}, 12, events.ClassWorker, "failed at the stage environment"},
 		"all, at changing stages": {nil, func(i int) (string, string) { return stages[i%3], events.ClassInternal }, 12, events.ClassInternal, "generator 3, scorer 3, tools 3"},
 		"one of three": {nil, func(i int) (string, string) {
 			if i%3 > 0 {

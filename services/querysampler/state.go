@@ -190,7 +190,7 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applyStarted(tx, e)
 	case events.TurnSampledType:
 		return d.applySampled(tx, s, e)
-	case events.ToolsCompletedType:
+	case events.ToolsCompletedType, events.RolloutObservedType:
 		return applyProgress(tx, s, e, events.StageTools)
 	case events.StepScoredType:
 		return applyProgress(tx, s, e, events.StageScorer)

@@ -44,7 +44,7 @@ type Options struct {
 // partsBytes bounds what a scorer keeps on its disk of large changes of workspaces: it reads each several times.
 const partsBytes = 2 << 30
 
-// Service consumes rollout_finished, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
+// Service consumes rollout_finished, rollout_rated, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
 	log      *eventlog.Log
 	opts     Options
@@ -95,11 +95,18 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case events.External(r.ID) && len(task.Steps) > 0 && r.Finished.Workspace != nil:
 		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, fmt.Errorf("task %s has stages, which are scored one by one in Rondo's own rollouts alone", task.Name))
 		return []events.Event{fact}, err
+	case cfg.Scorer.Function != "" && r.Rated == nil:
+		return nil, nil // a user's worker takes it
+	case r.Rated != nil && r.Rated.Failed != "":
+		fact, err := r.Fail(events.StageEnvironment, events.ClassWorker, errors.New(r.Rated.Failed))
+		return []events.Event{fact}, err
+	case (r.Rated != nil || len(r.Observed) > 0) && (!task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil):
+		return byWorkers(cfg, task, &r)
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)
 	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(runfile.FeatureFeedbackRewards):
 		return s.byFeedback(ctx, task, &r) // there is nothing to verify; who made the rollout may still score it first
-	case m.Event.Type != events.RolloutFinishedType:
+	case m.Event.Type != events.RolloutFinishedType && m.Event.Type != events.RolloutRatedType:
 		return nil, nil // a remark: the verifier gives the reward
 	case events.External(r.ID) && r.Finished.Workspace == nil:
 		return nil, nil // there is nothing to verify: who made the rollout scores it
@@ -200,7 +207,7 @@ func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfi
 			return scored, nil, err
 		}
 	}
-	components, err := measure(cfg.Scorer, r, left, outcome.Components)
+	components, err := measure(cfg.Scorer, r, left, withWorkers(outcome.Components, r))
 	if err != nil {
 		return scored, nil, err
 	}

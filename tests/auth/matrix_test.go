@@ -99,6 +99,9 @@ func consumed(add func(string, ...string)) {
 			add(create+"."+f, c.Service)
 			// Who folds runs makes consumers of whole runs under names of his own; which of them are a tool runner's no wildcard can tell.
 			add(create, serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds })...)
+		case c.Service == topology.Environment: // users' workers make none
+			add(create+"."+f, topology.Intake)
+			add(create)
 		default:
 			add(create+"."+f, c.Service)
 			add(create)

@@ -49,13 +49,7 @@ except rondo.ConnectError as error:
 
 // TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers in the inbox that they name.
 func TestPythonClient(t *testing.T) {
-	python := cmp.Or(os.Getenv("RONDO_PYTHON"), "python3")
-	if err := exec.Command(python, "-c", "import nats, nkeys, numpy, pyarrow").Run(); err != nil {
-		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-			t.Fatalf("%s lacks nats-py, nkeys, numpy or pyarrow (RONDO_PYTHON names another one)", python)
-		}
-		t.Skipf("%s lacks nats-py, nkeys, numpy or pyarrow", python)
-	}
+	python := interpreter(t)
 	dir := initKeys(t, "--tls", "127.0.0.1")
 	s := serve(t, dir, auth.ConfigFile, auth.TLSConfigFile)
 	ca := filepath.Join(dir, auth.CAFile)
@@ -71,16 +65,35 @@ func TestPythonClient(t *testing.T) {
 	env := servicetest.Env(t, intakeLog)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
 	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", run)
-	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", "-c", harness)
+	runs(t, python, harness, "stated\nrefused\nrefused\ntold\n", "URL="+s.ClientURL(), "STORE="+store, "CREDS="+creds(dir, "swe"), "CA="+ca)
+}
+
+// interpreter is a Python that has the client's modules.
+func interpreter(t *testing.T) string {
+	t.Helper()
+	python := cmp.Or(os.Getenv("RONDO_PYTHON"), "python3")
+	if err := exec.Command(python, "-c", "import nats, nkeys, numpy, pyarrow").Run(); err != nil {
+		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+			t.Fatalf("%s lacks nats-py, nkeys, numpy or pyarrow (RONDO_PYTHON names another one)", python)
+		}
+		t.Skipf("%s lacks nats-py, nkeys, numpy or pyarrow", python)
+	}
+	return python
+}
+
+// runs runs a program with the client in its path, which must print what is wanted.
+func runs(t *testing.T, python, program, want string, env ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", "-c", program)
 	path, err := filepath.Abs("../../clients/python")
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "URL="+s.ClientURL(), "STORE="+store, "CREDS="+creds(dir, "swe"), "CA="+ca)
+	cmd.Env = append(append(os.Environ(), "PYTHONPATH="+path), env...)
 	var complaints strings.Builder // asyncio says there that it cannot keep a half-closed connection under TLS
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
-	if err != nil || string(out) != "stated\nrefused\nrefused\ntold\n" {
+	if err != nil || string(out) != want {
 		t.Errorf("%v\n%s\n%s", err, out, complaints.String())
 	}
 }

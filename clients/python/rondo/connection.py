@@ -114,6 +114,22 @@ class Link:
         self._waiting[token] = answer
         return f"{self._inbox}.{token}", answer
 
+    async def pull(self, subject: str, body: bytes) -> asyncio.Future[Msg]:
+        """Ask a consumer for a message. It comes under the subject on which it was stored, so nothing but a subscription of its own tells it from others."""
+        inbox = self._nats.new_inbox()
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+
+        async def settle(message: Msg) -> None:
+            if not answer.done():
+                answer.set_result(message)
+
+        answer.add_done_callback(lambda _: (self._waiting.pop(inbox, None), self._asked.pop(inbox, None)))
+        self._waiting[inbox], self._asked[inbox] = answer, subject
+        subscription = await self._nats.subscribe(inbox, cb=settle)
+        await subscription.unsubscribe(limit=1)
+        await self._nats.publish(subject, body, reply=inbox)
+        return answer
+
     async def publish(self, subject: str, body: bytes, reply: str = "", headers: dict[str, str] | None = None) -> None:
         """Send a message."""
         if reply.startswith(self._inbox + "."):

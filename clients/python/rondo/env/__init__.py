@@ -1,0 +1,17 @@
+"""Environments and reward functions of your own: Python that answers the turns of a run's rollouts, or rates them when they have finished.
+
+    from rondo import env
+
+    def exact(rollout):
+        return float(rollout.answer.strip() == rollout.data["answer"])
+
+    env.serve("maths", reward=exact)
+
+Your code runs in this process, never in the plane. Start as many as you like: each takes what the others have not. See `serve`.
+"""
+
+from .environment import Action, Answer, Call, Environment, Step, Task
+from .rating import Rollout
+from .worker import serve, work
+
+__all__ = ["Action", "Answer", "Call", "Environment", "Rollout", "Step", "Task", "serve", "work"]

@@ -1,0 +1,215 @@
+"""One episode of an environment: from a rollout's start, or from where a lost worker left it, to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from ..errors import DoorError
+from ..facts import Fact
+from ..plane import Plane
+from .environment import Action, Adapted, Call, Task
+from .rating import failure
+from .thread import Thread
+
+__all__ = ["Stage", "play"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the episodes of a run are played."""
+
+    plane: Plane
+    run: str
+    tasks: Mapping[str, Mapping[str, Any]]
+    worker: str
+    #: What a step may take.
+    seconds: float
+
+
+#: Seconds behind a rollout's deadline for which a step is still waited for: clocks differ.
+GRACE = 5.0
+
+#: Facts behind which nothing of an environment is awaited.
+_OVER = ("rollout.finished", "rollout.scored", "rollout.failed")
+
+
+async def play(stage: Stage, started: Fact, make: Callable[[], Adapted]) -> None:
+    """Answer a rollout's turns until it is over. What goes wrong in the environment is stated: the rollout fails, and has no reward of 0."""
+    record = _Record(stage.plane, stage.run, started)
+    await record.read()
+    if record.over:
+        return
+    episode = _Episode(stage, _task(stage, started), record)
+    try:
+        await episode.play(make)
+    except DoorError as refused:
+        await record.read()
+        if not record.over and not record.grown:  # refused for what it says, and not since somebody else was faster
+            await episode.fail(failure("intake", refused))
+    finally:
+        episode.end()
+
+
+def _task(stage: Stage, started: Fact) -> Task:
+    name = str(started.data["task"])
+    task = stage.tasks.get(name, {})
+    return Task(name, str(task.get("instruction", "")), task.get("data") or {}, int(started.data["seed"]), stage.run, started.entity)
+
+
+class _Record:
+    """What the log has of a rollout."""
+
+    def __init__(self, plane: Plane, run: str, started: Fact) -> None:
+        self._plane, self._run, self._from = plane, run, started.sequence + 1
+        self._subject = f"rondo.v1.{run}.rollout.{started.entity}.>"
+        deadline = str(started.data["deadline"])
+        self._deadline = datetime.fromisoformat(deadline[:19] + ("+00:00" if deadline.endswith("Z") else deadline[-6:]))
+        self.turns: list[Fact] = []
+        self.observed: list[Fact] = []
+        self.stated = 0  # observations of this worker, which are in `observed` when they have been read
+        self.over = False
+
+    def left(self) -> float:
+        """Seconds until the plane ends the rollout."""
+        return (self._deadline - datetime.now(timezone.utc)).total_seconds()
+
+    @property
+    def grown(self) -> bool:
+        """Whether somebody else has answered what this worker was about to answer."""
+        return len(self.observed) > self.stated
+
+    async def read(self) -> None:
+        """Take in what is there."""
+        while (fact := await self._plane.log.next(self._run, self._subject, self._from)) is not None:
+            self._take(fact)
+
+    async def more(self) -> AsyncGenerator[Fact, None]:
+        """What comes."""
+        async with aclosing(self._plane.log.follow(self._run, self._subject, self._from)) as facts:
+            async for fact in facts:
+                self._take(fact)
+                yield fact
+
+    def _take(self, fact: Fact) -> None:
+        self._from = fact.sequence + 1
+        if fact.type == "rollout.turn_sampled":
+            self.turns.append(fact)
+        elif fact.type == "rollout.observed":
+            self.observed.append(fact)
+        self.over = self.over or fact.type in _OVER
+
+
+class _Episode:
+    def __init__(self, stage: Stage, task: Task, record: _Record) -> None:
+        self._stage, self._task, self._record = stage, task, record
+        self._thread = Thread(f"episode {task.rollout}")
+        self._environment: Adapted | None = None
+        self._broken = False
+
+    async def play(self, make: Callable[[], Adapted]) -> None:
+        record = self._record
+        self._environment = await self._try("environment", make)
+        if self._environment is None:
+            return
+        if record.observed:
+            if not await self._restored(self._environment):
+                return
+        elif not await self._say("reset", -1, lambda e: e.reset(self._task)):
+            return
+        if not await self._answer():
+            return
+        async with aclosing(record.more()) as facts:
+            async for _ in facts:
+                if record.over or record.grown or not await self._answer():
+                    return
+
+    async def _answer(self) -> bool:
+        """Answer the last turn, where it has no answer; whether the episode goes on."""
+        record = self._record
+        if record.over:
+            return False
+        if len(record.turns) < self._record.stated:
+            return True
+        action = _action(record.turns[-1])
+        return await self._say("step", action.turn, lambda e: e.step(action))
+
+    async def _say(self, what: str, turn: int, speak: Callable[[Adapted], dict[str, Any]]) -> bool:
+        began, environment = time.monotonic(), self._environment
+        started = datetime.now(timezone.utc).isoformat()
+        assert environment is not None
+        said = await self._try(what, lambda: speak(environment))
+        if said is None:
+            return False
+        said |= {"turn": turn, "worker": self._stage.worker, "started_at": started, "duration_ms": 1000 * (time.monotonic() - began)}
+        await self._state(said)
+        return not said.get("done", False)
+
+    async def _state(self, said: Mapping[str, Any]) -> None:
+        await self._stage.plane.intake.state(self._stage.run, "rollout.observed", self._task.rollout, said)
+        self._record.stated += 1
+
+    async def _try(self, what: str, function: Callable[[], Any]) -> Any:
+        """What a function of the user's gives; None where it failed, which ends the rollout."""
+        try:
+            return await self._thread.call(function, seconds=min(self._stage.seconds, max(0.0, self._record.left()) + GRACE))
+        except Exception as error:
+            self._broken = isinstance(error, TimeoutError)
+            await self.fail(failure(what, error))
+            return None
+
+    async def fail(self, why: str) -> None:
+        """End the rollout without an outcome."""
+        await self._state({"turn": len(self._record.turns) - 1, "failed": why, "worker": self._stage.worker})
+
+    async def _restored(self, environment: Adapted) -> bool:
+        """Bring a new environment to where the record is: from its state, or by the recorded turns."""
+        record = self._record
+        record.stated = len(record.observed)
+        last = record.observed[-1].data
+        if last.get("done") or last.get("failed"):
+            return False
+        if environment.saves and last.get("state"):
+
+            def load() -> bool:
+                environment.load(self._task, last["state"])
+                return True
+
+            return await self._try("load", load) is not None
+        if not environment.repeats:
+            await self.fail("its worker was lost, and the environment cannot go on elsewhere")
+            return False
+        for number, fact in enumerate(record.observed):
+            again = await self._try("replay", partial(self._again, environment, number))
+            if again is None:
+                return False
+            if not _same(again, fact.data):
+                await self.fail(f"its worker was lost, and in another one the environment did not repeat itself at turn {number - 1}")
+                return False
+        return True
+
+    def _again(self, environment: Adapted, number: int) -> dict[str, Any]:
+        if number == 0:
+            return environment.reset(self._task)
+        return environment.step(_action(self._record.turns[number - 1]))
+
+    def end(self) -> None:
+        """Close the environment, behind what it does now."""
+        self._thread.end(None if self._environment is None or self._broken else self._environment.close)
+
+
+def _action(turn: Fact) -> Action:
+    data = turn.data
+    calls = tuple(Call(str(c["id"]), str(c["name"]), str(c["arguments"])) for c in data.get("tool_calls") or [])
+    thoughts = (data.get("reasoning") or {}).get("text", "")
+    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""))
+
+
+def _same(said: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
+    """Whether an environment says again what it said. Floats of JSON come back as they were."""
+    return all((said.get(name) or None) == (recorded.get(name) or None) for name in ("messages", "reward", "components", "done"))
