@@ -95,6 +95,8 @@ type rerun struct {
 	seq      uint64 // last one on the new log
 	now      time.Time
 	closed   bool
+	before   earlier
+	grown    int64 // bytes since the new run's stream was looked at
 	result   RerunResult
 }
 
@@ -133,10 +135,14 @@ func (w *rerun) open() error {
 		}
 	}
 	slices.SortFunc(w.deciders, func(a, b *redecider) int { return cmp.Compare(a.source, b.source) })
-	return w.Log.EnsureRunFor(w.ctx, w.To, w.Config.Log)
+	if err := w.Log.EnsureRunFor(w.ctx, w.To, w.Config.Log); err != nil {
+		return err
+	}
+	return w.lookBack()
 }
 
 func (w *rerun) close() {
+	w.forget()
 	for _, d := range w.deciders {
 		d.db.Close()
 	}
@@ -171,7 +177,13 @@ func (w *rerun) event(e events.Event) error {
 // append puts a fact on the new log and lets all deciders fold it.
 func (w *rerun) append(e events.Event) (events.Event, error) {
 	e.Prev = w.tails[e.Chain()]
-	stored, _, err := w.Log.Append(w.ctx, e)
+	stored, found, err := w.there(e)
+	if err == nil && !found {
+		stored, _, err = w.Log.Append(w.ctx, e)
+	}
+	if err == nil && !found {
+		err = w.room(stored)
+	}
 	if err != nil {
 		return stored, err
 	}

@@ -18,6 +18,8 @@ func (w *rerun) take(e events.Event) error {
 	switch {
 	case w.again[e.Type], e.Type == eventlog.Unreadable:
 		return nil
+	case e.Type == events.LogPurgedType:
+		return nil // of the recorded run's stream
 	case strings.HasPrefix(e.Source, stuckSource):
 		return nil // who was stuck decides again
 	case e.Type == events.RunOpenedType:

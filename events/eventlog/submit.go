@@ -70,15 +70,24 @@ func (l *Log) Submit(ctx context.Context, s Submission) (events.IntakeAnswer, er
 // core NATS, where a connection that breaks loses them.
 const answerPatience = 5 * time.Second
 
+// duplicatePatience takes the place of answerPatience where the server drops a submission, as it had one of that id a moment ago. Whoever sent that one
+// is answered: another process perhaps, or a call before this one that was refused.
+const duplicatePatience = 250 * time.Millisecond
+
 // ask publishes a submission until the intake answers. It repeats only where a repetition states nothing twice.
 func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
 	for {
-		if err := l.doorPublish(ctx, msg); err != nil {
+		dropped, err := l.doorPublish(ctx, msg)
+		if err != nil {
 			return nil, err
+		}
+		patience := answerPatience
+		if dropped {
+			patience = duplicatePatience
 		}
 		waiting, cancel := ctx, context.CancelFunc(func() {})
 		if repeatable {
-			waiting, cancel = context.WithTimeout(ctx, answerPatience)
+			waiting, cancel = context.WithTimeout(ctx, patience)
 		}
 		answer, err := sub.NextMsgWithContext(waiting)
 		cancel()
@@ -117,17 +126,20 @@ func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) 
 	return msg, nil
 }
 
-// doorPublish repeats until the intake's stream has the message: the stream de-duplicates by the message's ID.
-func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) error {
+// doorPublish repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
+func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err := l.js.PublishMsg(attempt, msg, jetstream.WithExpectStream(events.IntakeStream))
+		ack, err := l.js.PublishMsg(attempt, msg, jetstream.WithExpectStream(events.IntakeStream))
 		cancel()
-		if err == nil || !unknownOutcome(err) || ctx.Err() != nil {
-			return err
+		if err == nil {
+			return ack.Duplicate, nil
+		}
+		if !unknownOutcome(err) || ctx.Err() != nil {
+			return false, err
 		}
 		if !askAgain.Wait(ctx, try) {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 }

@@ -94,6 +94,24 @@ func TestSubmitAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// TestSubmitAgainAtOnce: who was refused, and states the same under the same id at once, is answered at once, although the server drops what has
+// an id that it had a moment ago.
+func TestSubmitAgainAtOnce(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { return &events.IntakeAnswer{Error: "not now"} })
+		began := time.Now()
+		for range 5 {
+			if _, err := log.Submit(t.Context(), consumedStep("a")); !errors.Is(err, eventlog.ErrRefused) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > 4*time.Second { // of virtual time
+			t.Errorf("five answers took %s", took)
+		}
+	})
+}
+
 // A fact without an id could be stated twice: it is never repeated.
 func TestSubmitWithoutIDIsNotRepeated(t *testing.T) {
 	t.Parallel()
