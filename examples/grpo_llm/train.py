@@ -15,18 +15,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
 
 import rondo
 
 
 def logprobs(model, rows, temperature):
     """Log-probabilities of the sampled tokens of some rows, one after the other, under the distribution that they were sampled from."""
-    sampled = rows.loss_mask[:, 1:]
-    with torch.autocast(rows.input_ids.device.type, torch.bfloat16):  # as the engine computes
-        hidden = model.model(input_ids=rows.input_ids, attention_mask=rows.attention_mask).last_hidden_state
-        logits = model.lm_head(hidden[:, :-1][sampled])  # of prompts nothing is asked, and the vocabulary is large
-    return (logits.float() / temperature).log_softmax(-1).gather(-1, rows.input_ids[:, 1:][sampled].unsqueeze(-1)).squeeze(-1)
+    ids, sampled = rows.input_ids, rows.loss_mask
+    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1  # how all prompts begin is computed once: most of the tokens
+    with torch.autocast(ids.device.type, torch.bfloat16):  # as the engine computes
+        begun = model.model(input_ids=ids[:1, :shared], use_cache=True).past_key_values
+        begun.batch_repeat_interleave(len(ids))
+        hidden = model.model(input_ids=ids[:, shared:], attention_mask=rows.attention_mask, past_key_values=begun).last_hidden_state
+        logits = model.lm_head(hidden[:, :-1][sampled[:, shared + 1 :]])  # of prompts nothing is asked, and the vocabulary is large
+    return (logits.float() / temperature).log_softmax(-1).gather(-1, ids[sampled].unsqueeze(-1)).squeeze(-1)
 
 
 def grpo_loss(found, sampler, advantages, low, high):
@@ -39,6 +41,8 @@ class Trainer:
     """The model, its optimiser, and the step that they were trained through."""
 
     def __init__(self, args):
+        from transformers import AutoModelForCausalLM  # here, so that the loss can be tested without it
+
         self.args, self.step = args, 0
         self.model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).to(args.device)
         self.model.get_input_embeddings().requires_grad_(False)  # a quarter of a small model, and hardly any of it is in the batches
@@ -139,7 +143,7 @@ if __name__ == "__main__":
     parser.add_argument("--clip-high", type=float, default=0.3, help="how far it may rise above")
     parser.add_argument("--epochs", type=int, default=1, help="passes over each batch")
     parser.add_argument("--minibatches", type=int, default=2, help="updates in a pass")
-    parser.add_argument("--rows", type=int, default=16, help="samples that are computed at once")
+    parser.add_argument("--rows", type=int, default=32, help="samples that are computed at once")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     arguments.checkpoint = arguments.checkpoint or Path(f"{arguments.run}-{arguments.feed}.pt")
