@@ -103,9 +103,8 @@ def errand(kind: str, chance: random.Random) -> tuple[str, str, Tree, Tree]:
 KINDS = "copy rename delete write append sort count first".split()
 
 
-def write(folder: Path, kind: str, chance: random.Random) -> None:
+def write(folder: Path, instruction: str, command: str, before: Tree, after: Tree) -> None:
     """Write one task."""
-    instruction, command, before, after = errand(kind, chance)
     made = [path for path, content in after.items() if before.get(path) != content]
     files = {
         "task.toml": TASK.format(name=folder.name),
@@ -129,8 +128,12 @@ def main(folder: Path) -> None:
     """Write both packs."""
     chance = random.Random(1)
     for kind in KINDS:
-        for i in range(EACH):
-            write(folder / ("train" if i % 4 else "held-out") / f"{kind}-{i}", kind, chance)
+        errands = {}
+        while len(errands) < EACH:  # no two with the same instruction
+            instruction, *rest = errand(kind, chance)
+            errands.setdefault(instruction, rest)
+        for i, (instruction, rest) in enumerate(errands.items()):
+            write(folder / ("train" if i % 4 else "held-out") / f"{kind}-{i}", instruction, *rest)
 
 
 if __name__ == "__main__":

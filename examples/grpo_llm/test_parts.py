@@ -46,16 +46,27 @@ def test_log_probabilities_are_those_of_the_sampled_tokens():
     torch, train = pytest.importorskip("torch"), pytest.importorskip("train")
     from rondo.tensors import Tensors
 
+    class Cache(list):
+        """What came before, for each row."""
+
+        def batch_repeat_interleave(self, rows):
+            self[0] = self[0].repeat(rows, 1)
+
     class Model:
-        """The next token depends on the last one alone."""
+        """A token's hidden state is that of the mean of all tokens so far."""
 
         table = torch.randn(5, 5, generator=torch.Generator().manual_seed(1))
         lm_head = staticmethod(lambda hidden: hidden)
 
-        def model(self, input_ids, attention_mask):
-            return Tensors(last_hidden_state=self.table[input_ids])
+        def model(self, input_ids, attention_mask=None, past_key_values=None, use_cache=False):
+            whole = torch.cat([*(past_key_values or []), input_ids], 1)
+            means = self.table[whole].cumsum(1) / torch.arange(1, whole.shape[1] + 1)[:, None]
+            return Tensors(last_hidden_state=means[:, whole.shape[1] - input_ids.shape[1] :], past_key_values=Cache([whole]))
 
-    ids, mask = torch.tensor([[1, 2, 3, 4], [4, 3, 0, 0]]), torch.tensor([[False, False, True, True], [False, True, False, False]])
-    found = train.logprobs(Model(), Tensors(input_ids=ids, attention_mask=torch.ones_like(ids), loss_mask=mask), 0.7)
-    wanted = [(Model.table[before] / 0.7).log_softmax(-1)[token] for before, token in ((2, 3), (3, 4), (4, 3))]
-    torch.testing.assert_close(found, torch.stack(wanted))
+    model = Model()
+    for begin in ([], [2], [2, 3, 1]):  # what the rows have in common
+        ids = torch.tensor([[*begin, 1, 2, 3, 4], [*begin, 4, 3, 0, 0]])
+        mask = torch.tensor([[False] * len(begin) + [False, False, True, True], [False] * len(begin) + [False, True, False, False]])
+        found = train.logprobs(model, Tensors(input_ids=ids, attention_mask=torch.ones_like(ids), loss_mask=mask), 0.7)
+        whole = (model.model(ids).last_hidden_state[:, :-1] / 0.7).log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
+        torch.testing.assert_close(found, whole[mask[:, 1:]])

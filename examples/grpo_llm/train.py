@@ -22,10 +22,12 @@ import rondo
 def logprobs(model, rows, temperature):
     """Log-probabilities of the sampled tokens of some rows, one after the other, under the distribution that they were sampled from."""
     ids, sampled = rows.input_ids, rows.loss_mask
-    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1  # how all prompts begin is computed once: most of the tokens
+    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1  # how all prompts begin is computed once: here most of the tokens
     with torch.autocast(ids.device.type, torch.bfloat16):  # as the engine computes
-        begun = model.model(input_ids=ids[:1, :shared], use_cache=True).past_key_values
-        begun.batch_repeat_interleave(len(ids))
+        shared, begun = max(shared, 0), None
+        if shared:
+            begun = model.model(input_ids=ids[:1, :shared], use_cache=True).past_key_values
+            begun.batch_repeat_interleave(len(ids))
         hidden = model.model(input_ids=ids[:, shared:], attention_mask=rows.attention_mask, past_key_values=begun).last_hidden_state
         logits = model.lm_head(hidden[:, :-1][sampled[:, shared + 1 :]])  # of prompts nothing is asked, and the vocabulary is large
     return (logits.float() / temperature).log_softmax(-1).gather(-1, ids[sampled].unsqueeze(-1)).squeeze(-1)
@@ -138,7 +140,7 @@ if __name__ == "__main__":
     parser.add_argument("--feed", default="trainer")
     parser.add_argument("--dir", default=".rondo", help="where `rondo up` runs")
     parser.add_argument("--checkpoint", type=Path, help="file to go on from; RUN-FEED.pt by default")
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--clip-low", type=float, default=0.2, help="how far the ratio of probabilities may fall below 1")
     parser.add_argument("--clip-high", type=float, default=0.3, help="how far it may rise above")
     parser.add_argument("--epochs", type=int, default=1, help="passes over each batch")
