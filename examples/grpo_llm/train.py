@@ -140,7 +140,7 @@ if __name__ == "__main__":
     parser.add_argument("--feed", default="trainer")
     parser.add_argument("--dir", default=".rondo", help="where `rondo up` runs")
     parser.add_argument("--checkpoint", type=Path, help="file to go on from; RUN-FEED.pt by default")
-    parser.add_argument("--learning-rate", type=float, default=5e-5)
+    parser.add_argument("--learning-rate", type=float, default=3e-5)
     parser.add_argument("--clip-low", type=float, default=0.2, help="how far the ratio of probabilities may fall below 1")
     parser.add_argument("--clip-high", type=float, default=0.3, help="how far it may rise above")
     parser.add_argument("--epochs", type=int, default=1, help="passes over each batch")
