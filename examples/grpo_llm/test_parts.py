@@ -64,9 +64,15 @@ def test_log_probabilities_are_those_of_the_sampled_tokens():
             return Tensors(last_hidden_state=means[:, whole.shape[1] - input_ids.shape[1] :], past_key_values=Cache([whole]))
 
     model = Model()
-    for begin in ([], [2], [2, 3, 1]):  # what the rows have in common
-        ids = torch.tensor([[*begin, 1, 2, 3, 4], [*begin, 4, 3, 0, 0]])
-        mask = torch.tensor([[False] * len(begin) + [False, False, True, True], [False] * len(begin) + [False, True, False, False]])
+    differing = [[False, False, True, True], [False, True, False, False]]
+    alike = [[True, True, True, False], [True, True, False, False]]  # answers that begin alike, behind one prompt
+    for begin, rows, sampled in (
+        ([], [[1, 2, 3, 4], [4, 3, 0, 0]], differing),
+        ([2], [[1, 2, 3, 4], [4, 3, 0, 0]], differing),
+        ([2, 3, 1], [[4, 2, 3, 0], [4, 3, 0, 0]], alike),
+        ([2, 3, 1], [[1, 2, 3, 0], [4, 3, 0, 0]], alike),
+    ):
+        ids, mask = torch.tensor([[*begin, *row] for row in rows]), torch.tensor([[False] * len(begin) + row for row in sampled])
         found = train.logprobs(model, Tensors(input_ids=ids, attention_mask=torch.ones_like(ids), loss_mask=mask), 0.7)
         whole = (model.model(ids).last_hidden_state[:, :-1] / 0.7).log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
         torch.testing.assert_close(found, whole[mask[:, 1:]])
