@@ -55,7 +55,7 @@ func TestExcerpts(t *testing.T) {
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
 // others are documents beside the code that they are about.
-var others = []string{"clients/python/README.md", "examples/product/README.md", "examples/torch_grpo/README.md", "schemas/arrow.md", "tests/adapters/README.md", "tests/engines/README.md"}
+var others = []string{"clients/python/README.md", "examples/grpo_llm/README.md", "examples/product/README.md", "examples/torch_grpo/README.md", "schemas/arrow.md", "tests/adapters/README.md", "tests/engines/README.md"}
 
 // TestLinks: links within the repository lead to a file, and to a heading where they name one.
 func TestLinks(t *testing.T) {

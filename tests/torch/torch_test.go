@@ -38,10 +38,12 @@ func example(t *testing.T) (folder, python string) {
 	return filepath.Join(root, "examples/torch_grpo"), python
 }
 
-func TestPartsOfTheExample(t *testing.T) {
+func TestPartsOfTheExamples(t *testing.T) {
 	folder, python := example(t)
-	if out, err := exec.Command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, folder := range []string{folder, filepath.Join(filepath.Dir(folder), "grpo_llm")} { // of the second one `task llm` runs the rest
+		if out, err := exec.Command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
