@@ -2,6 +2,8 @@ package auth
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,13 +35,22 @@ func (u User) Gone(now time.Time) bool {
 	return !u.Revoked.IsZero() || !u.Expires.IsZero() && now.After(u.Expires)
 }
 
-// StoreAccess is a user's access key in an object store: its name and a part of the operator's, as a server's users are those of all planes.
+// StoreAccess is a user's access key in an object store: what it was when it was made, else the beginning of its name and a digest of the name and the
+// operator's key, as a server's users are those of all planes. It is short: a bucket's policy names it many times, and has to fit into 4 KB.
 func (a *Authority) StoreAccess(name string) (string, error) {
-	id, err := a.operator.PublicKey()
+	text, err := os.ReadFile(a.storeAccess(name))
+	if access := strings.TrimSpace(string(text)); err == nil && access != "" {
+		return access, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	operator, err := a.operator.PublicKey()
 	if err != nil {
 		return "", err
 	}
-	return name + "-" + id[2:8], nil
+	digest := sha256.Sum256([]byte(operator + "/" + name))
+	return name[:min(4, len(name))] + "-" + base32.StdEncoding.EncodeToString(digest[:])[:7], nil
 }
 
 // StoreEnv is the file of a user's store keys for a process's environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
@@ -110,10 +121,10 @@ func (a *Authority) HasStoreKeys(name string) bool {
 	return err == nil
 }
 
-// DropStoreKeys forgets a user's keys for the object store; the server knows them until it is told.
+// DropStoreKeys forgets a user's secret for the object store; the server knows it until it is told.
 func (a *Authority) DropStoreKeys(name string) error {
 	var failed []error
-	for _, path := range []string{a.StoreEnv(name), a.storeAccess(name), a.storeSecret(name)} {
+	for _, path := range []string{a.StoreEnv(name), a.storeSecret(name)} {
 		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 			failed = append(failed, err)
 		}
