@@ -178,6 +178,7 @@ func TestHostileColumns(t *testing.T) {
 		}
 	}
 	other := func(m tokenstest.Mixture) *tokenstest.Mixture { return &m }
+	start(t, log, nil)
 	for i, c := range []struct {
 		name    string
 		lack    string
@@ -217,7 +218,6 @@ func TestHostileColumns(t *testing.T) {
 			withColumns(cfg)
 			cfg.TokenColumns.Required, cfg.Limits.Tries = true, 1
 		})
-		stop := start(t, log, nil)
 		turn := turns(t, log, run, 1)[0]
 		_, trajectory := finished(t, log, run)
 		names := map[string]bool{}
@@ -238,6 +238,5 @@ func TestHostileColumns(t *testing.T) {
 				t.Errorf("%s: failed as %+v", c.name, f)
 			}
 		}
-		stop()
 	}
 }

@@ -119,7 +119,7 @@ def test_what_is_not_known_is_not_replayed(store: Store) -> None:
         ({"start": 99}, "does not fit"),
         ({"row": 7}, "does not fit the other rows"),
         ({"object": {"ref": "runs/other/x", "sha256": "0" * 64, "size": 1}}, "no blob"),
-        ({"object": 3}, "token columns of sample"),
+        ({"object": 3}, "reference 3"),
     ],
 )
 def test_what_does_not_fit_is_damaged(store: Store, change: dict[str, Any], why: str) -> None:
