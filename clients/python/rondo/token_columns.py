@@ -105,7 +105,8 @@ def read_column(texts: list[str], offsets: Offsets, name: str, store: Store | No
         (lambda a: a.ndim == 3 and a.dtype.str in _EXPERTS) if name == "routed_experts" else (lambda a: a.ndim == 2 and a.dtype == _TOP)
     )
     count = int(offsets[-1])
-    values, known = None, np.zeros(count, np.bool_)
+    values: Array | None = None
+    known = np.zeros(count, np.bool_)
     for part, array in _arrays(_parts(texts, offsets, name), store):
         if values is None and good(array):
             values = np.zeros((count, *array.shape[1:]), array.dtype)

@@ -37,7 +37,7 @@ def kept(store: Store, array: Any) -> dict[str, Any]:
     return put_blob(store, file.getvalue()).told()
 
 
-def columned(store: Store, change: Callable[[list[dict[str, Any]]], None] | None = None) -> rondo.Batch:
+def columned(store: Store, change: Callable[[list[dict[str, Any]]], Any] | None = None) -> rondo.Batch:
     """The handmade batch with experts for all tokens but the last of each sample, in two objects, and with tops and masks for the sampled ones."""
     rows = handmade.rows()
     for row in rows:
@@ -104,11 +104,11 @@ def test_adapters_pass_experts_and_masks_on(store: Store) -> None:
 
 
 def test_what_is_not_known_is_not_replayed(store: Store) -> None:
-    batch = columned(store, lambda columns: columns.pop(0) and None)
+    batch = columned(store, lambda columns: columns.pop(0))
     assert not batch.routed_experts().whole.all()
     with pytest.raises(ValueError, match="experts are not known"):
         to_slime(batch, experts=True)
-    batch = columned(store, lambda columns: [columns.remove(c) for c in columns if c["name"] == "sampling_mask"] and None)
+    batch = columned(store, lambda columns: [columns.remove(c) for c in columns if c["name"] == "sampling_mask"])
     with pytest.raises(ValueError, match="not known of all sampled"):
         to_slime(batch, masks=True)
 
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_damaged(store: Store, change: dict[str, Any], why:
 
 def test_objects_that_are_no_arrays_are_damaged(store: Store) -> None:
     for array in (np.zeros((3, 2), np.uint8), np.zeros((3, 2, 3), np.float64), np.array([5, 1, 9], np.int32), np.array([{}], object)):
-        batch = columned(store, lambda columns, array=array: [c.update(object=kept(store, array)) for c in columns] and None)  # type: ignore[misc]
+        batch = columned(store, lambda columns, array=array: [c.update(object=kept(store, array)) for c in columns])
         for read in (batch.routed_experts, batch.top_logprobs, batch.sampling_mask):
             with pytest.raises(rondo.Damaged):
                 read()
