@@ -47,7 +47,7 @@ class TokenColumn(NamedTuple):
 
 
 class SamplingMask(NamedTuple):
-    """The tokens that the sampler could choose from: in the place of token t they are ids[starts[t]:starts[t + 1]]; none where it is not known.
+    """The tokens that the sampler could choose from: in the place of token t ids[starts[t]:starts[t + 1]]; none where it is not known.
 
     ids: int32. starts: int64 [N + 1]. known: bool [N]. offsets: int32 [B + 1], where each sample's tokens begin.
     """

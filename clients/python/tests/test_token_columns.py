@@ -38,7 +38,7 @@ def kept(store: Store, array: Any) -> dict[str, Any]:
 
 
 def columned(store: Store, change: Callable[[list[dict[str, Any]]], Any] | None = None) -> rondo.Batch:
-    """The handmade batch with experts for all tokens but the last of each sample, in two objects, and with tops and masks for the sampled ones."""
+    """The handmade batch with experts for all tokens but the last of each sample, and with tops and masks for the sampled ones."""
     rows = handmade.rows()
     for row in rows:
         ids, columns = row["tokens"], []
