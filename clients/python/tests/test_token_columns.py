@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,10 @@ def test_what_is_not_known_is_not_replayed(store: Store) -> None:
     assert not batch.routed_experts().whole.all()
     with pytest.raises(ValueError, match="experts are not known"):
         to_slime(batch, experts=True)
-    batch = columned(store, lambda columns: [columns.remove(c) for c in columns if c["name"] == "sampling_mask"])
+    def unmasked(columns: list[dict[str, Any]]) -> None:
+        columns[:] = [c for c in columns if c["name"] != "sampling_mask"]
+
+    batch = columned(store, unmasked)
     with pytest.raises(ValueError, match="not known of all sampled"):
         to_slime(batch, masks=True)
 
@@ -128,9 +132,15 @@ def test_what_does_not_fit_is_damaged(store: Store, change: dict[str, Any], why:
         batch.routed_experts()
 
 
+def replaced(columns: list[dict[str, Any]], told: dict[str, Any]) -> None:
+    for c in columns:
+        c["object"] = told
+
+
 def test_objects_that_are_no_arrays_are_damaged(store: Store) -> None:
     for array in (np.zeros((3, 2), np.uint8), np.zeros((3, 2, 3), np.float64), np.array([5, 1, 9], np.int32), np.array([{}], object)):
-        batch = columned(store, lambda columns, array=array: [c.update(object=kept(store, array)) for c in columns])
+        told = kept(store, array)
+        batch = columned(store, partial(replaced, told=told))
         for read in (batch.routed_experts, batch.top_logprobs, batch.sampling_mask):
             with pytest.raises(rondo.Damaged):
                 read()
