@@ -58,7 +58,8 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 			return err
 		}
 		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
-			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || s.RolloutSampled != row.RolloutSampled || s.SampleIndex != row.SampleIndex {
+			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || !slices.Equal(s.Columns, row.Columns) ||
+			s.RolloutSampled != row.RolloutSampled || s.SampleIndex != row.SampleIndex {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)
 		}
 		if row.Reward != number32(r.reward) || row.DispatchVersion != r.version || int64(row.Staleness) != version-r.version {

@@ -187,6 +187,8 @@ type TurnSampled struct {
 	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
 	// Lacks names what training needs and the answer did not have: one of the Lack constants each.
 	Lacks []string `json:"lacks,omitempty" jsonschema:"maxItems=16"`
+	// Columns are the token columns that the run asks for: positions count the tokens of the turn's prompt and answer together. Outsiders state none.
+	Columns []storage.TokenColumn `json:"columns,omitempty" jsonschema:"maxItems=4096"`
 	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it. It
 	// is the oldest one of VersionSpans, which are there where tokens of the turn are of several versions.
 	PolicyVersion    int64         `json:"policy_version"`
@@ -211,6 +213,10 @@ const (
 	LackVersions = "weight_versions"
 	// LackAgreement: token ids, log-probabilities and usage contradict each other.
 	LackAgreement = "agreeing_tokens"
+	// The names of token columns that the run asks for and the answer does not have, or not for each of its tokens.
+	LackRoutedExperts = runfile.ColumnRoutedExperts
+	LackTopLogprobs   = runfile.ColumnTopLogprobs
+	LackSamplingMask  = runfile.ColumnSamplingMask
 )
 
 // ToolResult is what one call of a turn answered.

@@ -25,7 +25,7 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 	}
 	return storage.Message{
 		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
-		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask,
+		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask, Columns: t.Columns,
 		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), FinishReason: t.FinishReason,
 		StartedAt: t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
 	}, err

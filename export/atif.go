@@ -171,6 +171,9 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	if spans != nil {
 		s.Extra["version_spans"] = spans
 	}
+	if len(m.Columns) > 0 {
+		s.Extra["token_columns"] = m.Columns
+	}
 	if m.PolicyVersion < 0 && spans == nil && !slices.Contains(m.LossMask, true) { // what was sampled here has a loss, also where its version is unknown
 		s.Copied, s.LLMCalls = true, nil // no model was asked for it here: the rollout is a fork
 	}

@@ -32,3 +32,13 @@ func TestUnknownVersionIsNoCopy(t *testing.T) {
 		})
 	}
 }
+
+// TestTokenColumnsOfSteps: a step of ATIF says where the numbers beside its tokens are, and has none where there are none.
+func TestTokenColumnsOfSteps(t *testing.T) {
+	columns := []storage.TokenColumn{{Name: "routed_experts", Length: 3}}
+	for _, m := range []storage.Message{{Role: "assistant", Columns: columns}, {Role: "assistant"}} {
+		if said, there := agentStep(m, nil, "m").Extra["token_columns"]; there != (m.Columns != nil) || there && len(said.([]storage.TokenColumn)) != 1 {
+			t.Errorf("%v became %v", m.Columns, said)
+		}
+	}
+}

@@ -37,10 +37,14 @@ type Request struct {
 	ReturnPromptTokenIDs bool   `json:"return_prompt_token_ids"`
 	ReturnMetaInfo       bool   `json:"return_meta_info"`
 	ReturnWeightVersions bool   `json:"return_weight_versions"`
+	// ReturnTokensAsIDs has vLLM name the tokens of top_logprobs by their ids.
+	ReturnTokensAsIDs bool `json:"return_tokens_as_token_ids,omitempty"`
 	// AddGenerationPrompt is for renderings alone: false ends them behind the last message.
 	AddGenerationPrompt *bool `json:"add_generation_prompt,omitempty"`
 	// Extra are further fields, those of a run's extra_body.
 	Extra map[string]any `json:"-"`
+	// Columns are what is asked for beside tokens, which each engine calls something else; nil is nothing.
+	Columns *runfile.TokenColumns `json:"-"`
 	// Written are the first so many Messages as AppendMessages writes them, where the caller has kept that: it is sent in their place. Whoever changes Messages leaves it out.
 	Written Written `json:"-"`
 }
@@ -128,6 +132,7 @@ type Description struct {
 type Response struct {
 	arrived        time.Time
 	share          *memory.Share
+	beside         *beside
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`
 	Usage          struct {
@@ -155,6 +160,8 @@ type Choice struct {
 	TokenIDs       tokenIDs        `json:"token_ids"`
 	PromptTokenIDs tokenIDs        `json:"prompt_token_ids"`
 	WeightVersions versionSpans    `json:"weight_versions"`
+	RoutedExperts  packed          `json:"routed_experts"`
+	SamplingMask   lists[int32]    `json:"sampling_mask"`
 	Logprobs       struct {
 		Content []sampledEntry `json:"content"`
 	} `json:"logprobs"`
@@ -162,17 +169,26 @@ type Choice struct {
 		WeightVersion  version      `json:"weight_version"`
 		WeightVersions versionSpans `json:"weight_versions"`
 		// OutputTokenLogprobs are [logprob, token id, text or null].
-		OutputTokenLogprobs []sampledToken `json:"output_token_logprobs"`
+		OutputTokenLogprobs []sampledToken      `json:"output_token_logprobs"`
+		OutputTopLogprobs   lists[sampledToken] `json:"output_top_logprobs"`
+		SamplingMask        lists[int32]        `json:"output_token_sampling_mask"`
+		RoutedExperts       packed              `json:"routed_experts"`
+		RoutedExpertsStart  *int                `json:"routed_experts_start_len"`
 	} `json:"meta_info"`
 }
 
 // sampledEntry is a sampled token's log-probability.
 type sampledEntry struct {
+	Token   string       `json:"token"`
+	TokenID *int32       `json:"token_id"` // of vLLM's path of tokens
+	Logprob *float32     `json:"logprob"`
+	Top     []topLogprob `json:"top_logprobs"`
+}
+
+// topLogprob is a token that was likely in a place.
+type topLogprob struct {
 	Token   string   `json:"token"`
 	TokenID *int32   `json:"token_id"` // of vLLM's path of tokens
+	ID      *int32   `json:"id"`       // of llama.cpp's chats
 	Logprob *float32 `json:"logprob"`
-	Top     []struct {
-		Token   string   `json:"token"`
-		Logprob *float32 `json:"logprob"`
-	} `json:"top_logprobs"`
 }

@@ -75,6 +75,8 @@ type Client struct {
 	APIKey string
 	// MaxTokens is how many tokens are asked for, by which the size of an answer is bounded; 0: as many as any model gives.
 	MaxTokens int
+	// Beside is how many bytes more an answer may have, for token columns.
+	Beside int64
 }
 
 // Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
@@ -182,7 +184,7 @@ func (c *Client) most(request int) int64 {
 	if c.MaxTokens <= 0 {
 		return maxResponse
 	}
-	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request))
+	return min(maxResponse, leastResponse+perToken*int64(c.MaxTokens)+perByte*int64(request)+c.Beside)
 }
 
 // read reads an answer, and has the memory for its text and then for its values before it takes it.

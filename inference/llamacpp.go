@@ -95,13 +95,16 @@ type completion struct {
 	Predicted int     `json:"tokens_predicted"`
 	StopType  string  `json:"stop_type"`
 	Sampled   []struct {
-		ID   int32             `json:"id"`
-		Prob *float64          `json:"prob"`
-		Top  []json.RawMessage `json:"top_probs"`
+		ID   int32    `json:"id"`
+		Prob *float64 `json:"prob"`
+		Top  []struct {
+			ID   *int32   `json:"id"`
+			Prob *float64 `json:"prob"`
+		} `json:"top_probs"`
 	} `json:"completion_probabilities"`
 }
 
-func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most int) (*Response, error) {
+func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*Response, error) {
 	fields := map[string]any{}
 	for name, value := range neutral {
 		fields[name] = value
@@ -111,7 +114,7 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most int) (*Resp
 	}
 	s := t.request.Sample
 	for name, value := range map[string]any{
-		"model": t.request.Model, "prompt": prompt, "n_predict": most, "return_tokens": true, "n_probs": 1, "post_sampling_probs": true, "cache_prompt": true, "stream": false,
+		"model": t.request.Model, "prompt": prompt, "n_predict": most, "return_tokens": true, "n_probs": max(1, t.request.TopLogprobs), "post_sampling_probs": true, "cache_prompt": true, "stream": false,
 		"temperature": s.Temperature, "stop": s.Stop,
 		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop_type", "completion_probabilities"},
 	} {
@@ -158,13 +161,25 @@ func (m completion) response() *Response {
 			choice.Logprobs.Content = nil
 			return r
 		}
-		logprob, id := float32(math.Log(*e.Prob)), e.ID
-		if math.IsInf(float64(logprob), 0) || logprob != logprob {
-			logprob = missing
+		id := e.ID
+		entry := sampledEntry{TokenID: &id, Logprob: logOf(*e.Prob)}
+		for _, other := range e.Top {
+			if other.Prob != nil && *other.Prob > 0 {
+				entry.Top = append(entry.Top, topLogprob{ID: other.ID, Logprob: logOf(*other.Prob)})
+			}
 		}
-		choice.Logprobs.Content = append(choice.Logprobs.Content, sampledEntry{TokenID: &id, Logprob: &logprob})
+		choice.Logprobs.Content = append(choice.Logprobs.Content, entry)
 	}
 	return r
+}
+
+// logOf is a probability's logarithm; that of none is missing.
+func logOf(p float64) *float32 {
+	logprob := float32(math.Log(p))
+	if math.IsInf(float64(logprob), 0) || logprob != logprob {
+		logprob = missing
+	}
+	return &logprob
 }
 
 // mark stands for a message in a rendering that shows what is put before it.

@@ -27,6 +27,7 @@ type parts struct {
 	versions []versionSpan
 	known    bool // the version of some token
 	broken   bool // spans of a part do not fit it
+	beside   beside
 	count    int
 }
 
@@ -40,6 +41,7 @@ func (p *parts) add(r *Response) error {
 		return ErrTokens
 	}
 	p.count++
+	p.beside.follow(r.beside)
 	begin := len(p.ids)
 	p.ids = append(p.ids, ids...)
 	for i := range logprobs {
@@ -67,6 +69,7 @@ func (p *parts) add(r *Response) error {
 func (p *parts) response(prompt []int32, last *Response) *Response {
 	r := &Response{PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].Logprobs.Content = p.entries
+	r.beside = &p.beside
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = len(prompt), len(p.ids)
 	if p.known || p.broken {
 		r.Choices[0].WeightVersions = versionSpans{list: p.versions, broken: p.broken}
@@ -76,14 +79,14 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 
 // whole is an answer to its end: where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that sampled it. An answer that
 // stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
-func whole(ctx context.Context, e engine, base string, prompt []int32, most int, answer *Response) (*Response, error) {
+func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, answer *Response) (*Response, error) {
 	if !answer.Aborted() {
 		return answer, nil
 	}
 	var p parts
 	for rest := partRest; ; rest = min(2*rest, mostPartRest) {
 		if err := p.add(answer); err != nil {
-			return nil, malformed(base, err)
+			return nil, malformed(s.base, err)
 		}
 		left := most - len(p.ids)
 		switch {
@@ -97,24 +100,21 @@ func whole(ctx context.Context, e engine, base string, prompt []int32, most int,
 		}
 		asked := slices.Concat(prompt, p.ids)
 		var err error
-		if answer, err = again(ctx, e, asked, left, rest); err != nil {
+		if answer, err = s.again(ctx, asked, left, p.beside.covered(routed), rest); err != nil {
 			return nil, err
-		}
-		if err := answer.answers(asked, left); err != nil {
-			return nil, malformed(base, err)
 		}
 	}
 }
 
 // again asks for the rest of an answer, and waits for a server that takes no requests for a while.
-func again(ctx context.Context, e engine, prompt []int32, most int, rest time.Duration) (*Response, error) {
+func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (*Response, error) {
 	for until := time.Now().Add(partWait); ; {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(rest):
 		}
-		answer, err := e.sample(ctx, prompt, most)
+		answer, err := s.sample(ctx, prompt, most, routed)
 		var f *Failure
 		if !errors.As(err, &f) || !f.Away && !f.Throttled || time.Now().After(until) {
 			return answer, err

@@ -67,7 +67,7 @@ func (g *generated) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(g))
 }
 
-func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most int) (*Response, error) {
+func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
 	s := t.request.Sample
 	params := map[string]any{
 		"max_new_tokens": most, "temperature": s.Temperature, "skip_special_tokens": false, "spaces_between_special_tokens": false,
@@ -91,6 +91,12 @@ func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most int) (*Res
 	}
 	if _, adapter, found := strings.Cut(t.request.Model, ":"); found { // as in a chat, where the model's name has the adapter
 		fields["lora_path"] = adapter
+	}
+	if from >= 0 {
+		fields["return_routed_experts"], fields["routed_experts_start_len"] = true, from
+	}
+	if want := t.request.Columns; want != nil {
+		fields["top_logprobs_num"], fields["return_sampling_mask"] = want.TopLogprobs, want.SamplingMask
 	}
 	var made generated
 	if err := t.native(ctx, t.root+"/generate", fields, &made); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
@@ -31,6 +32,8 @@ type Conversation struct {
 	// Known are the tokens up to the end of the last sample, which is the last Sampled of them; none where the turn begins a segment.
 	Known   []int32
 	Sampled int
+	// Routed is how many of the known tokens have their experts recorded, from the first one on.
+	Routed int
 	// Unsure: the last sample does not end with a stop token, or perhaps not.
 	Unsure bool
 }
@@ -41,8 +44,8 @@ type engine interface {
 	render(ctx context.Context, messages []Message, prompts bool) ([]int32, error)
 	// end is where in the rendering of a conversation its first so many messages end, the last of which is a sample; ok is false where that is not found.
 	end(ctx context.Context, messages []Message, whole, sample []int32) (end int, ok bool, err error)
-	// sample asks for an answer of most tokens behind a prompt.
-	sample(ctx context.Context, prompt []int32, most int) (*Response, error)
+	// sample asks for an answer of most tokens behind a prompt, and for the experts from one of its tokens on; below 0 for none.
+	sample(ctx context.Context, prompt []int32, most, from int) (*Response, error)
 	// read has the server read the message in what was sampled, unless it has done so.
 	read(ctx context.Context, answer *Response) error
 }
@@ -105,17 +108,52 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if full != nil {
 		return nil, full
 	}
-	answer, err := e.sample(ctx, prompt, most)
+	s := sampler{e, base, conv.Request.Columns, wireWidth(conv)}
+	routed := 0
+	if len(prompt) >= len(conv.Known) && slices.Equal(prompt[:len(conv.Known)], conv.Known) {
+		routed = min(conv.Routed, len(conv.Known)) // nothing is known where a segment begins
+	}
+	answer, err := s.sample(ctx, prompt, most, routed)
+	if err != nil {
+		return nil, err
+	}
+	if answer, err = s.whole(ctx, prompt, most, routed, answer); err != nil || answer.Aborted() {
+		return answer, err
+	}
+	return answer, e.read(ctx, answer)
+}
+
+// sampler asks an engine for answers, and reads what they have beside their tokens.
+type sampler struct {
+	engine
+	base  string
+	want  *runfile.TokenColumns
+	width int // bytes in which the engine writes the number of an expert
+}
+
+// wireWidth is how many bytes an expert's number takes in an answer of a conversation's engine.
+func wireWidth(conv Conversation) int {
+	if want := conv.Request.Columns; conv.Engine != EngineSGLang && want != nil && want.RoutedExperts != nil {
+		return want.RoutedExperts.Width()
+	}
+	return widestExpert
+}
+
+// sample asks for an answer to a prompt, and for the experts behind its first routed tokens.
+func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (*Response, error) {
+	from := -1
+	if s.want != nil && s.want.RoutedExperts != nil {
+		from = expertsFrom(*s.want.RoutedExperts, s.width, routed, len(prompt), most)
+	}
+	answer, err := s.engine.sample(ctx, prompt, most, from)
 	if err != nil {
 		return nil, err
 	}
 	if err := answer.answers(prompt, most); err != nil {
-		return nil, malformed(base, err)
+		return nil, malformed(s.base, err)
 	}
-	if answer, err = whole(ctx, e, base, prompt, most, answer); err != nil || answer.Aborted() {
-		return answer, err
-	}
-	return answer, e.read(ctx, answer)
+	answer.beside = answer.readBeside(asked{s.want, len(prompt), from}, answer.Choices[0].TokenIDs)
+	return answer, nil
 }
 
 // promptOf is the next prompt. It is the tokens known and those of the new messages, as the difference of two renderings: with and

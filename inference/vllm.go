@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -41,8 +42,8 @@ func (t *vllmTurn) end(ctx context.Context, messages []Message, whole, _ []int32
 	return endByRendering(ctx, t, messages, whole)
 }
 
-func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most int) (*Response, error) {
-	if err := t.asks.ask(prompt, most); err != nil {
+func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
+	if err := t.asks.ask(prompt, most, from); err != nil {
 		return nil, malformed(t.base+renderPath, err)
 	}
 	var answer Response
@@ -74,11 +75,18 @@ func (r *rendering) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ask makes the request of a prompt for an answer of most tokens.
-func (r *rendering) ask(prompt []int32, most int) error {
+// expertsStart is the sampling parameter that leaves out the experts of the first tokens of a prompt.
+const expertsStart = "routed_experts_prompt_start"
+
+// ask makes the request of a prompt for an answer of most tokens, and for the experts from one of its tokens on, if the server lists them.
+func (r *rendering) ask(prompt []int32, most, from int) error {
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
 		return errors.New("the rendering has no sampling_params")
+	}
+	delete(params, expertsStart)
+	if from > 0 {
+		params[expertsStart] = json.RawMessage(strconv.Itoa(from))
 	}
 	mode := "tokens"
 	if _, parses := r.fields["parse_context"]; parses {

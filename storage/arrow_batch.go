@@ -11,7 +11,7 @@ const batchKind = "batch"
 
 // sampleRow is a Sample with the JSON texts of the file.
 type sampleRow struct {
-	components, annotations string
+	components, annotations, columns string
 	*Sample
 }
 
@@ -68,10 +68,10 @@ func encodeBatch(b *Batch) ([]byte, error) {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations and reward components", ErrTooLarge, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components and token columns", ErrTooLarge, maxArrowJSON)
 		}
 	}
-	_, columns := batchForm(b.Teachers)
+	_, columns := batchForm(b.Teachers, len(b.columnNames()) > 0)
 	return writeArrow(columns, meta, rows)
 }
 
@@ -92,7 +92,8 @@ func (b *Batch) metadata() (*metadata, error) {
 	low, high := versions.bounds()
 	meta := &metadata{}
 	meta.add("kind", batchKind)
-	schema, _ := batchForm(b.Teachers)
+	named := b.columnNames()
+	schema, _ := batchForm(b.Teachers, len(named) > 0)
 	meta.add("schema_version", schema)
 	meta.addText("run_id", b.Run)
 	meta.addText("feed", b.Feed)
@@ -111,6 +112,9 @@ func (b *Batch) metadata() (*metadata, error) {
 	if len(b.Teachers) > 0 {
 		meta.add(teachersKey, strings.Join(b.Teachers, ","))
 	}
+	if len(named) > 0 {
+		meta.add(columnsKey, strings.Join(named, ","))
+	}
 	return meta, nil
 }
 
@@ -125,12 +129,12 @@ func DecodeBatch(file []byte) (*Batch, error) {
 }
 
 func decodeBatch(file []byte) (*Batch, error) {
-	teachers, err := teachersOf(file)
+	teachers, tokenColumns, err := formOfBatch(file)
 	if err != nil {
 		return nil, err
 	}
 	b := &Batch{Teachers: teachers}
-	schema, columns := batchForm(teachers)
+	schema, columns := batchForm(teachers, tokenColumns)
 	makeRows := func(n int) []sampleRow {
 		rows := make([]sampleRow, n)
 		if n > 0 {
@@ -154,7 +158,7 @@ func decodeBatch(file []byte) (*Batch, error) {
 	size := 0
 	for i := range rows {
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations and reward components", ErrCorrupt, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components and token columns", ErrCorrupt, maxArrowJSON)
 		}
 		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
@@ -195,12 +199,15 @@ func (r *sampleRow) encodeTexts() (err error) {
 		}
 	}
 	if len(r.Annotations) > 0 {
-		r.annotations, err = marshal(r.Annotations)
+		if r.annotations, err = marshal(r.Annotations); err != nil {
+			return err
+		}
 	}
+	r.columns, err = columnsText(r.Columns)
 	return err
 }
 
-func (r *sampleRow) texts() int { return len(r.components) + len(r.annotations) }
+func (r *sampleRow) texts() int { return len(r.components) + len(r.annotations) + len(r.columns) }
 
 func marshal(value any) (string, error) {
 	text, err := json.Marshal(value)
@@ -224,5 +231,7 @@ func (r *sampleRow) decodeTexts() error {
 	if len(r.Annotations) == 0 {
 		r.Annotations = nil
 	}
-	return nil
+	var err error
+	r.Columns, err = parseColumns(r.columns)
+	return err
 }

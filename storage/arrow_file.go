@@ -13,10 +13,11 @@ import (
 // elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
 const (
 	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata. Trajectories with reasoning have the version
-	// ReasonedSchema, those with several policy versions in a message VersionedSchema.
+	// ReasonedSchema, those with several policy versions in a message VersionedSchema, and those with token columns ColumnedSchema.
 	TrajectorySchema = "1"
 	ReasonedSchema   = "2"
 	VersionedSchema  = "3"
+	ColumnedSchema   = "4"
 	BatchSchema      = "2"
 	// MaxArrowFile is the largest file in bytes.
 	MaxArrowFile = 256 << 20

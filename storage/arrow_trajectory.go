@@ -13,6 +13,7 @@ const trajectoryKind = "trajectory"
 // messageRow is a Message with the names that let rows of many files stand in one table.
 type messageRow struct {
 	run, group, rollout, task string
+	columns                   string // in JSON
 	Message
 }
 
@@ -40,15 +41,18 @@ var messageColumns = []column[messageRow]{
 }
 
 // reasonedColumns are those of a trajectory in which a message has reasoning, and versionedColumns of one with tokens of several versions in a
-// message. Others are written as they were before there was any.
+// message, and columnedColumns of one with token columns. Others are written as they were before there was any.
 var (
 	reasonedColumns  = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
 	versionedColumns = append(slices.Clip(reasonedColumns), messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }))
+	columnedColumns  = append(slices.Clip(versionedColumns), stringColumn("token_columns", func(r *messageRow) *string { return &r.columns }))
 )
 
 // form is the version and the columns of the trajectory's file.
 func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
 	switch {
+	case t.HasColumns():
+		return ColumnedSchema, columnedColumns
 	case t.hasVersions():
 		return VersionedSchema, versionedColumns
 	case slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Reasoning != "" }):
@@ -66,6 +70,9 @@ func formOf(file []byte) (schema string, columns []column[messageRow]) {
 	}
 	if _, err := openArrow(versionedColumns, trajectoryKind, file, 1, VersionedSchema); err == nil {
 		return VersionedSchema, versionedColumns
+	}
+	if _, err := openArrow(columnedColumns, trajectoryKind, file, 1, ColumnedSchema); err == nil {
+		return ColumnedSchema, columnedColumns
 	}
 	return schema, columns
 }
@@ -88,9 +95,15 @@ func encodeTrajectory(t *Trajectory) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]messageRow, len(t.Messages))
+	rows, size := make([]messageRow, len(t.Messages)), 0
 	for i := range rows {
 		rows[i] = messageRow{run: t.Run, group: t.Group, rollout: t.Rollout, task: t.Task, Message: t.Messages[i]}
+		if rows[i].columns, err = columnsText(t.Messages[i].Columns); err != nil {
+			return nil, err
+		}
+		if size += len(rows[i].columns); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of token columns", ErrTooLarge, maxArrowJSON)
+		}
 	}
 	_, columns := t.form()
 	return writeArrow(columns, meta, rows)
@@ -157,11 +170,18 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 	if len(rows) > 0 {
 		t.Messages = make([]Message, len(rows))
 	}
+	size := 0
 	for i, row := range rows {
+		if size += len(row.columns); size > maxArrowJSON {
+			return nil, fmt.Errorf("%w: more than %d bytes of token columns", ErrCorrupt, maxArrowJSON)
+		}
 		if row.run != t.Run || row.group != t.Group || row.rollout != t.Rollout || row.task != t.Task {
 			return nil, fmt.Errorf("%w: row %d is of rollout %.80q, the metadata says %.80q", ErrCorrupt, i, row.rollout, t.Rollout)
 		}
 		t.Messages[i] = row.Message
+		if t.Messages[i].Columns, err = parseColumns(row.columns); err != nil {
+			return nil, fmt.Errorf("%w: row %d: %w", ErrCorrupt, i, err)
+		}
 	}
 	if err := t.validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -59,6 +59,7 @@ type Sample struct {
 	Temperature      float32            // that the sampler was asked for
 	Turns            []TurnSpan         // ascending, not overlapping; sampled tokens only
 	Annotations      []Annotation       // JSON array in the file
+	Columns          []TokenColumn      // by name, then ascending, not overlapping; JSON array in the file
 	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token.
 	TeacherLogprobs [][]float32
 }

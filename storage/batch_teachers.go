@@ -13,11 +13,15 @@ import (
 const (
 	// TaughtSchema is the version of a batch file with log-probabilities of teachers.
 	TaughtSchema = "3"
+	// ColumnedBatchSchema is that of one with token columns, whether it has teachers or not.
+	ColumnedBatchSchema = "4"
 	// teacherColumn begins the names of their columns.
 	teacherColumn = "logprobs_"
 	// teachersKey is the metadata that names them, with commas between.
 	teachersKey = "teachers"
 	maxTeachers = 8
+	// columnsKey is the metadata that names token columns, and the name of the column of all of them.
+	columnsKey = "token_columns"
 )
 
 var teacherName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -53,39 +57,43 @@ func (s *Sample) validateTeachers(names []string) error {
 	return nil
 }
 
-// batchForm is the version and the columns of the file of a batch with some teachers. Without any they are what they were before there were teachers.
-func batchForm(teachers []string) (schema string, columns []column[sampleRow]) {
-	if len(teachers) == 0 {
-		return BatchSchema, sampleColumns
+// batchForm is the version and the columns of the file of a batch with some teachers, and with token columns. Without any they are what they were before there were these.
+func batchForm(teachers []string, tokenColumns bool) (schema string, columns []column[sampleRow]) {
+	schema, columns = BatchSchema, slices.Clip(sampleColumns)
+	if len(teachers) > 0 {
+		schema = TaughtSchema
 	}
-	columns = slices.Clip(sampleColumns)
+	if tokenColumns {
+		schema, columns = ColumnedBatchSchema, append(columns, stringColumn(columnsKey, func(r *sampleRow) *string { return &r.columns }))
+	}
 	for i, name := range teachers {
 		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
 	}
-	return TaughtSchema, columns
+	return schema, columns
 }
 
-// teachersOf are those that a file's metadata name. Whether the file is one is checked when it is read.
-func teachersOf(file []byte) (teachers []string, err error) {
+// formOfBatch says which teachers a file's metadata name, and whether they name token columns. Whether the file is one is checked when it is read.
+func formOfBatch(file []byte) (teachers []string, tokenColumns bool, err error) {
 	defer invalid(&err)
 	if len(file) > MaxArrowFile {
-		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
+		return nil, false, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
 	if err := checkArrow(file, 1); err != nil {
-		return nil, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
+		return nil, false, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
 	}
 	reader, err := ipc.NewFileReader(bytes.NewReader(file))
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer reader.Close()
+	_, tokenColumns = reader.Schema().Metadata().GetValue(columnsKey)
 	names, there := reader.Schema().Metadata().GetValue(teachersKey)
 	if !there {
-		return nil, nil
+		return nil, tokenColumns, nil
 	}
 	teachers = strings.Split(names, ",")
 	if err := checkTeachers(teachers); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return teachers, nil
+	return teachers, tokenColumns, nil
 }

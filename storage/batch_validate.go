@@ -67,6 +67,9 @@ func (s *Sample) validate(microBatches int) error {
 	if err := checkAnnotations(s.Annotations, n); err != nil {
 		return err
 	}
+	if err := checkColumns(s.Columns, n); err != nil {
+		return err
+	}
 	if err := checkTokens(s.Tokens); err != nil {
 		return err
 	}

@@ -27,7 +27,9 @@ type Message struct {
 
 	PolicyVersion int64 // version that sampled the message; -1 where nothing was sampled, or nobody reported the version
 	// Versions are those of the message's tokens where they are several; PolicyVersion is the oldest of them then. Stale is not kept.
-	Versions     []VersionSegment
+	Versions []VersionSegment
+	// Columns are further numbers of tokens up to the end of the message. Positions are those of the segment's sample.
+	Columns      []TokenColumn
 	FinishReason string
 	Workspace    string    // key of the workspace's changes after the turn, or ""
 	StartedAt    time.Time // zero when unknown; nanoseconds are kept
@@ -53,7 +55,7 @@ func (t *Trajectory) validate() error {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 	}
-	return nil
+	return t.validateColumns()
 }
 
 func (m *Message) validate(textOnly bool) error {

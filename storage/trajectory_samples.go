@@ -26,6 +26,7 @@ func (t *Trajectory) Samples() []Sample {
 	for i := range samples {
 		samples[i].SamplesInRollout, samples[i].RolloutSampled = int32(len(samples)), sampled
 		samples[i].PromptLength = promptLength(samples[i].LossMask)
+		sortColumns(samples[i].Columns)
 	}
 	return samples
 }
@@ -46,6 +47,7 @@ func (s *Sample) add(m *Message) {
 			s.addSpan(int32(len(s.Tokens)+span[0]), int32(span[1]-span[0]), version, m.Turn)
 		}
 	}
+	s.Columns = addColumns(s.Columns, m.Columns)
 	s.Tokens = append(s.Tokens, m.TokenIDs...)
 	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
 	s.LossMask = append(s.LossMask, m.LossMask...)

@@ -237,3 +237,11 @@ func TestNetworkOfATurn(t *testing.T) {
 		t.Error("a turn without a network shows one")
 	}
 }
+
+// TestColumnsOfATurn: a turn shows what it has beside its tokens, and of how many.
+func TestColumnsOfATurn(t *testing.T) {
+	m := storage.Message{Columns: []storage.TokenColumn{{Name: "routed_experts", Length: 3}, {Name: "routed_experts", Start: 4, Length: 2}, {Name: "top_logprobs", Length: 7}}}
+	if text := columnsOf(m); text != " · routed_experts of 5 · top_logprobs of 7" || columnsOf(storage.Message{}) != "" {
+		t.Errorf("shown as %q", text)
+	}
+}

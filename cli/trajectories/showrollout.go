@@ -164,7 +164,7 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
-	facts += shown.summaryOf(m.Turn)
+	facts += shown.summaryOf(m.Turn) + columnsOf(m)
 	s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf("── turn %d ", m.Turn), Style: app.Bold}, {Text: facts, Style: app.Faint}})
 	reasoning, said := export.Thoughts(m)
 	s.Print(app.Indent(app.Shorten(app.TextRows(reasoning, app.Faint), 12, 4, o.full), app.Span{Text: "┊ ", Style: app.Faint}, s.Width)...)
@@ -178,6 +178,22 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}
+}
+
+// columnsOf names what the server said of the turn's tokens beside their log-probabilities, and of how many.
+func columnsOf(m storage.Message) (text string) {
+	var names []string
+	tokens := map[string]int32{}
+	for _, c := range m.Columns {
+		if tokens[c.Name] == 0 {
+			names = append(names, c.Name)
+		}
+		tokens[c.Name] += c.Length
+	}
+	for _, name := range names {
+		text += fmt.Sprintf(" · %s of %d", name, tokens[name])
+	}
+	return text
 }
 
 // versionsText says which policy versions sampled a turn, in their order. The first so many turns of a fork are copied.

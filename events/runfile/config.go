@@ -67,6 +67,8 @@ type RunConfig struct {
 	// External runs open no groups of their own: all rollouts are submitted to the intake.
 	External bool     `json:"external,omitempty" yaml:"external"`
 	Sampling Sampling `json:"sampling" yaml:"sampling"`
+	// TokenColumns are what the servers are asked for beside tokens and their log-probabilities; nil is nothing.
+	TokenColumns *TokenColumns `json:"token_columns,omitempty" yaml:"token_columns"`
 	// SystemPrompt begins the conversation of the run's own rollouts; {workdir} in it stands for the task's working directory. nil, as in older
 	// runs, is DefaultSystemPrompt, and "" none.
 	SystemPrompt *string `json:"system_prompt,omitempty" yaml:"system_prompt"`
@@ -288,6 +290,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.validateEvaluation()...)
 	check(slices.Contains(Estimators, c.Advantage.Estimator), "advantage.estimator %q: must be one of %v", c.Advantage.Estimator, Estimators)
 	errs = append(errs, c.validateSampling()...)
+	errs = append(errs, c.validateTokenColumns()...)
 	check(c.Limits.Turns >= 1 && c.Limits.Turns <= 10000, "limits.turns %d: must be 1 to 10000", c.Limits.Turns)
 	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
 	check(c.Limits.Context >= 0, "limits.context %d: must not be negative; 0 asks the server", c.Limits.Context)

@@ -249,7 +249,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	asking, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	started := time.Now()
-	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens}
+	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling)}
 	fit := f.fit
 	if c.Tokens != nil {
 		fit = f.fitTokens

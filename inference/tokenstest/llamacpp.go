@@ -125,7 +125,11 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	}
 	for i, id := range ids[:measured] {
 		prob := float32(math.Exp(float64(Logprob(i))))
-		top := []any{map[string]any{"id": id, "token": "", "bytes": []int{}, "prob": prob}}
+		top := []any{}
+		others, logprobs := Tops(id, i, in.Probs)
+		for n := range others {
+			top = append(top, map[string]any{"id": others[n], "token": "", "bytes": []int{}, "prob": float32(math.Exp(float64(logprobs[n])))})
+		}
 		entry := map[string]any{"id": id, "token": s.Tokenizer.Decode(ids[i : i+1]), "bytes": []int{}, "prob": prob, "top_probs": top}
 		if !in.Post {
 			delete(entry, "prob")

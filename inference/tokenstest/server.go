@@ -29,6 +29,9 @@ type Server struct {
 	Adapter string
 	// Silent leaves the context out of the list of models.
 	Silent bool
+	// Mixture is the model's, where its server lists experts; Masks: it lists the tokens that are left in each place.
+	Mixture *Mixture
+	Masks   bool
 
 	t        testing.TB
 	mux      *http.ServeMux
@@ -189,6 +192,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		Params  struct {
 			MaxTokens *int `json:"max_tokens"`
 			Logprobs  *int `json:"logprobs"`
+			Experts   int  `json:"routed_experts_prompt_start"`
 		} `json:"sampling_params"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
@@ -201,6 +205,8 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		return refused("token_ids")
 	case in.Params.MaxTokens == nil || in.Params.Logprobs == nil:
 		return refused("max_tokens or logprobs are missing")
+	case in.Params.Experts < 0 || in.Params.Experts >= len(in.IDs):
+		return refused("routed_experts_prompt_start must be smaller than the prompt")
 	case in.Mode == "derender" && in.Context == nil:
 		return refused("output_mode='derender' requires parse_context on a server with a tool or reasoning parser. Use the one returned by /render.")
 	}
@@ -220,7 +226,16 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil, "weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
 	var entries []any
 	for i, id := range ids {
-		entry := map[string]any{"logprob": Logprob(i), "top_logprobs": []any{}}
+		tops := []any{}
+		list, logprobs := Tops(id, i, *in.Params.Logprobs)
+		for n := range list {
+			if s.Oldest {
+				tops = append(tops, map[string]any{"token": fmt.Sprintf("token_id:%d", list[n]), "logprob": logprobs[n]})
+			} else {
+				tops = append(tops, map[string]any{"token_id": list[n], "logprob": logprobs[n], "rank": n + 1})
+			}
+		}
+		entry := map[string]any{"logprob": Logprob(i), "top_logprobs": tops}
 		switch {
 		case in.Mode == "derender":
 			entry["token"] = s.Tokenizer.Decode(ids[i : i+1])
@@ -232,6 +247,12 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		entries = append(entries, entry)
 	}
 	choice["logprobs"] = map[string]any{"content": entries}
+	if s.Mixture != nil {
+		choice["routed_experts"] = s.Mixture.file(slices.Concat(in.IDs, ids), in.Params.Experts)
+	}
+	if s.Masks {
+		choice["sampling_mask"] = masks(ids)
+	}
 	answer := map[string]any{
 		"request_id": "generate-tokens-1", "model": "m", "output_mode": in.Mode, "choices": []any{choice},
 		"usage": map[string]any{"prompt_tokens": len(in.IDs), "completion_tokens": len(ids)},

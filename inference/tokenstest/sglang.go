@@ -1,8 +1,10 @@
 package tokenstest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +35,10 @@ type sglangRequest struct {
 	} `json:"sampling_params"`
 	Adapter  string            `json:"lora_path"`
 	Logprobs bool              `json:"return_logprob"`
+	Tops     int               `json:"top_logprobs_num"`
+	Masks    bool              `json:"return_sampling_mask"`
+	Experts  bool              `json:"return_routed_experts"`
+	Start    int               `json:"routed_experts_start_len"`
 	Text     string            `json:"text"`
 	Parser   string            `json:"reasoning_parser"`
 	Calls    string            `json:"tool_call_parser"`
@@ -90,6 +96,24 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 	}
 	if in.Logprobs {
 		meta["output_token_logprobs"] = triples
+	}
+	if in.Masks && s.Masks {
+		meta["output_token_sampling_mask"] = masks(ids)
+	}
+	if in.Experts && s.Mixture != nil {
+		meta["routed_experts"] = base64.StdEncoding.EncodeToString(s.Mixture.rows(slices.Concat(in.IDs, ids), in.Start, 4))
+	}
+	if in.Tops > 0 {
+		places := []any{}
+		for i, id := range ids {
+			entries := []any{}
+			list, logprobs := Tops(id, i, in.Tops)
+			for n := range list {
+				entries = append(entries, []any{logprobs[n], list[n], nil})
+			}
+			places = append(places, entries)
+		}
+		meta["output_top_logprobs"] = places
 	}
 	return map[string]any{"text": out, "output_ids": ids, "meta_info": meta}
 }

@@ -166,13 +166,19 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	request := func(model string, most int) inference.Request {
 		sample := inference.NewSample(cfg.Sampling)
 		sample.MaxTokens = most
-		return inference.Request{
+		request := inference.Request{
 			Model: model, Messages: p.messages, Written: p.written, Tools: offered,
 			Sample:   sample,
 			Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
 			Extra:    cfg.Sampling.ExtraBody,
 			Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
+			Columns: cfg.TokenColumns,
 		}
+		if cfg.TokenColumns != nil {
+			request.TopLogprobs = cfg.TokenColumns.TopLogprobs
+			request.ReturnTokensAsIDs = request.TopLogprobs > 0 && cfg.EndpointAPI != runfile.APITokens
+		}
+		return request
 	}
 	call := fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
@@ -203,7 +209,10 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 			t.SegmentCause = segmentCause(r, answer.Prompt)
 		}
 	}
-	if err := s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err != nil {
+	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
+		err = s.keepColumns(ctx, cfg.TokenColumns, &t, answer)
+	}
+	if err != nil {
 		answer.Done()
 		return events.TurnSampled{}, nil, err
 	}

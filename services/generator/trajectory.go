@@ -47,7 +47,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			say(turn.Turn, instruction(task, in))
 		}
 		if i < known {
-			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment, turn.VersionSpans = nil, nil, nil, false, nil
+			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment, turn.VersionSpans, turn.Columns = nil, nil, nil, false, nil, nil
 		}
 		if turn.NewSegment && !anew {
 			segment++
@@ -106,7 +106,7 @@ func textOnly(messages []storage.Message) []storage.Message {
 		if anew {
 			segment++
 		}
-		m.TokenIDs, m.Logprobs, m.LossMask, m.Versions = nil, nil, nil, nil
+		m.TokenIDs, m.Logprobs, m.LossMask, m.Versions, m.Columns = nil, nil, nil, nil, nil
 		m.Index, m.Segment = int32(len(kept)), segment
 		kept = append(kept, m)
 	}

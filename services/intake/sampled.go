@@ -20,6 +20,8 @@ var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "
 // admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
 func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
 	switch {
+	case len(p.Columns) > 0:
+		return refuse("columns: only Rondo's own generator states token columns")
 	case p.Turn >= cfg.Limits.Turns:
 		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
 	case p.After != nil && *p.After >= p.Turn:

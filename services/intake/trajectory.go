@@ -79,6 +79,9 @@ func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (
 		s.logger.Warn("trajectory file refused", "run", run, "key", ref.Key, "error", err)
 		return nil, refuse("trajectory %s: it is no trajectory file; the operator finds what is wrong with it in the intake's log", ref.Key)
 	}
+	if t.HasColumns() { // no event would name their objects
+		return nil, refuse("trajectory %s: it has token columns, which only Rondo's own generator writes", ref.Key)
+	}
 	return t, nil
 }
 

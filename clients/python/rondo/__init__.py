@@ -16,6 +16,7 @@ from .feed import AsyncFeed
 from .gap import LogprobGap
 from .intake import Answer
 from .sync import Client, Feed
+from .token_columns import SamplingMask, TokenColumn
 from .traffic import sampled
 from .trajectory import Message, Trajectory
 from .versions import Version
@@ -40,7 +41,9 @@ __all__ = [
     "PermissionDenied",
     "Ragged",
     "RondoError",
+    "SamplingMask",
     "Spans",
+    "TokenColumn",
     "Trajectory",
     "Version",
     "WeightsRejected",

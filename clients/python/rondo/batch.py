@@ -13,6 +13,8 @@ import pyarrow as pa
 from .columns import Array, Ragged, Spans, dense, ragged, spans
 from .errors import Damaged
 from .gap import LogprobGap, logprob_gap
+from .objects import Store
+from .token_columns import SamplingMask, TokenColumn, read_column, read_mask
 
 if TYPE_CHECKING:
     from .tensors import Tensors
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "open_batch"]
 
 #: Versions of the file's columns that this package reads.
-SCHEMA_VERSIONS = ("2", "3")
+SCHEMA_VERSIONS = ("2", "3", "4")
 
 _TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
 
@@ -32,8 +34,9 @@ class Batch:
     the ones that training needs. Arrays are views of the file's memory, and read-only.
     """
 
-    def __init__(self, record: pa.RecordBatch, metadata: Mapping[str, str], ready: Mapping[str, Any]) -> None:
+    def __init__(self, record: pa.RecordBatch, metadata: Mapping[str, str], ready: Mapping[str, Any], store: Store | None = None) -> None:
         self._record = record
+        self._store = store
         self._columns: dict[str, Any] = {}
         #: The file's metadata.
         self.metadata = metadata
@@ -112,6 +115,38 @@ class Batch:
         if teacher not in self.teachers:
             raise KeyError(f"the batch has log-probabilities of the teachers {self.teachers}, not of {teacher!r}")
         return self._ragged(f"logprobs_{teacher}")
+
+    @property
+    def token_columns(self) -> list[str]:
+        """Names of what the run asked its servers for beside tokens and log-probabilities, and some tokens have; empty for most."""
+        return [name for name in self.metadata.get("token_columns", "").split(",") if name]
+
+    def routed_experts(self) -> TokenColumn:
+        """The experts that a mixture's routers chose for each token: uint8 or uint16 [N, layers, top_k], 0 where not known.
+
+        Read from the object store at each call, which blocks: on asyncio call it in a thread. Layers and top_k are 0 where no token has any.
+        """
+        return read_column(self._told(), self.offsets, "routed_experts", self._store)
+
+    def top_logprobs(self) -> TokenColumn:
+        """The likeliest tokens in the place of each sampled one: [N, k] of id int32 and logprob float32, -1 and -inf where there are fewer.
+
+        Read from the object store at each call, which blocks.
+        """
+        return read_column(self._told(), self.offsets, "top_logprobs", self._store)
+
+    def sampling_mask(self) -> SamplingMask:
+        """The tokens that the sampler's bounds (top_k, top_p, min_p) left in the place of each sampled one.
+
+        Read from the object store at each call, which blocks.
+        """
+        return read_mask(self._told(), self.offsets, self._store)
+
+    def _told(self) -> list[str]:
+        if "token_columns" not in self.names:
+            return [""] * len(self)
+        texts: list[str] = self._record.column("token_columns").to_pylist()
+        return texts
 
     def _ragged(self, name: str) -> Ragged:
         found: Ragged = self.column(name)
@@ -198,10 +233,10 @@ class Batch:
     def select(self, rows: npt.NDArray[np.intp]) -> Batch:
         """A batch of some rows, given by their numbers; neighbours are not copied."""
         if len(rows) == 0:
-            return Batch(self._record.slice(0, 0), self.metadata, self.ready)
+            return Batch(self._record.slice(0, 0), self.metadata, self.ready, self._store)
         if np.all(np.diff(rows) == 1):
-            return Batch(self._record.slice(int(rows[0]), len(rows)), self.metadata, self.ready)
-        return Batch(self._record.take(pa.array(rows)), self.metadata, self.ready)
+            return Batch(self._record.slice(int(rows[0]), len(rows)), self.metadata, self.ready, self._store)
+        return Batch(self._record.take(pa.array(rows)), self.metadata, self.ready, self._store)
 
     def to_torch(self, packed: bool = False, *, device: Any = None, pad_id: int = 0, width: int | None = None) -> Tensors:
         """The batch as torch tensors, by name and as attributes.
@@ -230,8 +265,11 @@ def _numbered(column: pa.Array) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def open_batch(data: bytes, ready: Mapping[str, Any] | None = None) -> Batch:
-    """Open the bytes of a batch file. Damaged when they are none, or one whose columns disagree."""
+def open_batch(data: bytes, ready: Mapping[str, Any] | None = None, *, store: Store | None = None) -> Batch:
+    """Open the bytes of a batch file. Damaged when they are none, or one whose columns disagree.
+
+    store: where the objects of its token columns lie (`open_store`), if these are wanted.
+    """
     try:
         reader = pa.ipc.open_file(pa.py_buffer(data))
         metadata = {k.decode(): v.decode() for k, v in (reader.schema.metadata or {}).items()}
@@ -245,8 +283,10 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None) -> Batch:
             raise Damaged(f"{reader.num_record_batches} record batches, want 1")
         record = reader.get_batch(0)
         teachers = [name for name in metadata.get("teachers", "").split(",") if name]
+        if "token_columns" in metadata and "token_columns" not in record.schema.names:
+            raise Damaged("column token_columns is missing")
         _check(record, {**_TOKEN_COLUMNS, **{f"logprobs_{name}": pa.float32() for name in teachers}})
-        return Batch(record, metadata, ready or {})
+        return Batch(record, metadata, ready or {}, store)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         raise Damaged(f"not a batch file: {error}") from None
 

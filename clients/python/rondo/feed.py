@@ -290,7 +290,7 @@ class AsyncFeed:
                     raise
                 log.warning("%s: trying again: %s", name, error)
                 await asyncio.sleep(0.2 * 2 ** (TRIES - left))
-        return await asyncio.to_thread(open_batch, data, fact.data)
+        return await asyncio.to_thread(open_batch, data, fact.data, store=self._client.objects)
 
 
 def _step(batch: Batch | int) -> int:

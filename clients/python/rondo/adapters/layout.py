@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from ..batch import Batch
 from ..columns import Array, Ragged
+from ..token_columns import TokenColumn
 
-__all__ = ["cut", "left_padded", "one_advantage", "positions", "shifted", "tensors", "whole_rollouts"]
+__all__ = ["cut", "left_padded", "masked_rows", "one_advantage", "positions", "shifted", "tensors", "whole_experts", "whole_rollouts"]
 
 
 def positions(column: Ragged) -> npt.NDArray[np.int64]:
@@ -67,6 +68,35 @@ def whole_rollouts(batch: Batch, trainer: str) -> None:
             f"a rollout of this batch has several samples, and {trainer} would count its reward once for each: "
             "let the trainer use the batch's advantages instead"
         )
+
+
+def whole_experts(batch: Batch) -> TokenColumn:
+    """The experts of a batch whose samples have them for all tokens but the last, which is 0.
+
+    ValueError for another one: a trainer that replays routers would send tokens to experts that they never saw.
+    """
+    experts = batch.routed_experts()
+    lacking = np.flatnonzero(~experts.whole)
+    if len(lacking):
+        raise ValueError(
+            f"sample {lacking[0]} and {len(lacking) - 1} more have tokens whose experts are not known: "
+            "take the others, batch.select(np.flatnonzero(batch.routed_experts().whole)), or let the run require them"
+        )
+    return experts
+
+
+def masked_rows(batch: Batch) -> list[list[npt.NDArray[np.int32]]]:
+    """What the sampler could choose from, for each token from the first sampled one on of each sample; empty where it was not sampled.
+
+    ValueError where that is not known of a sampled token.
+    """
+    mask = batch.sampling_mask()
+    if np.any(batch.loss_mask.values & ~mask.known):
+        raise ValueError("what the sampler could choose from is not known of all sampled tokens: let the run require sampling_mask")
+    rows = []
+    for first, end, skip in zip(mask.offsets[:-1], mask.offsets[1:], batch["prompt_length"], strict=True):
+        rows.append([mask.ids[mask.starts[t] : mask.starts[t + 1]] for t in range(int(first) + int(skip), int(end))])
+    return rows
 
 
 def tensors(told: dict[str, Any]) -> dict[str, Any]:

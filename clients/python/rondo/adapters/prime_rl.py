@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import positions
+from .layout import positions, whole_experts
 
 __all__ = ["to_prime_rl", "to_prime_rl_samples"]
 
 
-def to_prime_rl(batch: Batch, *, reference: str | None = None) -> list[dict[str, Any]]:
+def to_prime_rl(batch: Batch, *, reference: str | None = None, experts: bool = False) -> list[dict[str, Any]]:
     """The micro-batches of this rank, as many as on every other; each has the fields of a MicroBatch, in their order on the wire.
 
     For n tokens of m samples, lists that msgspec can encode: input_ids (integers), loss_mask (booleans), advantages, inference_logprobs,
@@ -23,8 +23,19 @@ def to_prime_rl(batch: Batch, *, reference: str | None = None) -> list[dict[str,
     micro-batch, which only keeps the ranks in step, becomes one token that is not trained on.
 
     reference: a teacher of the batch, whose log-probabilities are ref_logprobs, n floats.
+    experts: routed_experts, (bytes, shape [n, layers, top_k], dtype), for router replay; 0 for each sample's last token.
     """
-    return [_with_reference(_micro_batch(part), part, reference) for part in batch.micro_batches()]
+    return [_with_experts(_with_reference(_micro_batch(part), part, reference), part, experts) for part in batch.micro_batches()]
+
+
+def _packed(rows: Any) -> tuple[bytes, list[int], str]:
+    return np.ascontiguousarray(rows).tobytes(), list(rows.shape), str(rows.dtype)
+
+
+def _with_experts(fields: dict[str, Any], part: Batch, experts: bool) -> dict[str, Any]:
+    if not experts or part.token_count == 0:  # the token of an empty micro-batch has none
+        return fields
+    return {**fields, "routed_experts": _packed(whole_experts(part).values)}
 
 
 def _with_reference(fields: dict[str, Any], part: Batch, reference: str | None) -> dict[str, Any]:
@@ -72,11 +83,12 @@ def _fields(
     }
 
 
-def to_prime_rl_samples(batch: Batch, *, reference: str | None = None) -> list[dict[str, Any]]:
+def to_prime_rl_samples(batch: Batch, *, reference: str | None = None, experts: bool = False) -> list[dict[str, Any]]:
     """The fields of a TrainingSample for each sample, for its own packer: token_ids, mask, logprobs, temperatures, env_name, advantages.
 
-    reference: a teacher of the batch, whose log-probabilities of all tokens are ref_logprobs.
+    reference: a teacher of the batch, whose log-probabilities of all tokens are ref_logprobs. experts: routed_experts, as in to_prime_rl.
     """
+    routed = whole_experts(batch) if experts else None
     rows = zip(batch.tokens.rows(), batch.loss_mask.rows(), batch.sampler_logprobs.rows(), batch.advantages.rows(), strict=True)
     said = None if reference is None else batch.teacher_logprobs(reference)
     temperatures, names = batch["temperature"].tolist(), batch["task"].tolist()
@@ -89,6 +101,7 @@ def to_prime_rl_samples(batch: Batch, *, reference: str | None = None) -> list[d
             "env_name": names[i],
             "advantages": advantages.tolist(),
             **({} if said is None else {"ref_logprobs": said.row(i).tolist()}),
+            **({} if routed is None else {"routed_experts": _packed(routed.row(i)[0])}),
         }
         for i, (ids, mask, logprobs, advantages) in enumerate(rows)
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded, tensors, whole_rollouts
+from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts
 
 __all__ = ["TrajectoryID", "to_skyrl", "to_skyrl_generator"]
 
@@ -52,18 +52,20 @@ def to_skyrl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     })
 
 
-def to_skyrl_generator(batch: Batch, *, step_wise: bool = False) -> dict[str, Any]:
+def to_skyrl_generator(batch: Batch, *, step_wise: bool = False, experts: bool = False) -> dict[str, Any]:
     """A generator's output: lists with one entry for each of B samples. SkyRL's trainer computes advantages from its rewards.
 
     prompt_token_ids, response_ids, loss_masks (integers) and rollout_logprobs of the response; rewards; stop_reasons; trajectory_ids;
     is_last_step: no later sample of the same rollout follows.
 
     step_wise: SkyRL's generator.step_wise_trajectories is on, and it takes the reward of the last sample of each rollout. Where it is off,
-    a rollout of several samples would count as often: ValueError.
+    a rollout of several samples would count as often: ValueError. experts: rollout_expert_indices, an array [tokens, layers, top_k] for each
+    sample, 0 for its last token. They are read from the object store.
     """
     if not step_wise:
         whole_rollouts(batch, "SkyRL without step_wise_trajectories")
     prompts, responses = cut(batch, batch.tokens)
+    routed = whole_experts(batch) if experts else None
     members = [int(rollout.rsplit("-", 1)[1]) for rollout in batch["rollout_id"]]
     return {
         "prompt_token_ids": [row.tolist() for row in prompts.rows()],
@@ -74,4 +76,5 @@ def to_skyrl_generator(batch: Batch, *, step_wise: bool = False) -> dict[str, An
         "rollout_logprobs": [row.tolist() for row in cut(batch, batch.sampler_logprobs)[1].rows()],
         "trajectory_ids": [TrajectoryID(g, m) for g, m in zip(batch["group_id"].tolist(), members, strict=True)],
         "is_last_step": (batch["sample_index"] + 1 == batch["samples_in_rollout"]).tolist(),
+        **({} if routed is None else {"rollout_expert_indices": [routed.row(i)[0] for i in range(len(batch))]}),
     }

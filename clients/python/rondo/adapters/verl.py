@@ -16,13 +16,18 @@ from typing import Any, Literal
 import numpy as np
 
 from ..batch import Batch
-from .layout import cut, left_padded, tensors, whole_rollouts
+from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts
 
 __all__ = ["keep_advantages", "to_verl"]
 
 
 def to_verl(
-    batch: Batch, *, pad_id: int = 0, scores: Literal["advantages", "rewards"] | None = None, reference: str | None = None
+    batch: Batch,
+    *,
+    pad_id: int = 0,
+    scores: Literal["advantages", "rewards"] | None = None,
+    reference: str | None = None,
+    experts: bool = False,
 ) -> dict[str, Any]:
     """torch tensors for `DataProto.from_single_dict`, for B samples, P and R the longest prompt and response.
 
@@ -32,6 +37,8 @@ def to_verl(
     scores: what rm_scores, float32 [B, R], holds. "advantages": the advantage of each token, for the estimator `keep_advantages`.
     "rewards": the reward, on the last token of the response, for an estimator of verl's; ValueError where a rollout has several samples.
     reference: a teacher of the batch, whose log-probabilities of the response are ref_log_prob, float32 [B, R].
+    experts: routed_experts, int16 [B, P + R, layers, top_k], for router replay (R3); 0 for padding and each sample's last token. They are
+    read from the object store.
     """
     before, after = cut(batch, batch.tokens)
     prompts, responses, lengths = left_padded(before, pad_id), after.padded(pad_id), after.lengths
@@ -51,6 +58,8 @@ def to_verl(
         "returns": advantages,
         "uid": batch["group_id"].astype(object),
     }
+    if experts:
+        told["routed_experts"] = _experts(batch, told["input_ids"].shape)
     if reference is not None:
         told["ref_log_prob"] = cut(batch, batch.teacher_logprobs(reference))[1].padded()
     if scores == "advantages":
@@ -63,6 +72,18 @@ def to_verl(
     elif scores is not None:
         raise ValueError(f"scores is {scores!r}: use 'advantages', 'rewards' or None")
     return tensors(told)
+
+
+def _experts(batch: Batch, shape: tuple[int, ...]) -> Any:
+    column = whole_experts(batch)
+    if column.values.size and column.values.max() > np.iinfo(np.int16).max:
+        raise ValueError("verl's routed_experts are int16, and a token of this batch went to an expert beyond that")
+    padded = np.zeros((*shape, *column.values.shape[1:]), np.int16)
+    before = int(batch["prompt_length"].max()) if len(batch) else 0
+    for i, skip in enumerate(batch["prompt_length"].tolist()):
+        rows, _ = column.row(i)
+        padded[i, before - skip : before - skip + len(rows)] = rows
+    return padded
 
 
 def keep_advantages(token_level_rewards: Any, response_mask: Any, **_: Any) -> tuple[Any, Any]:
