@@ -208,7 +208,8 @@ func (i Instance) check() error {
 	case i.EvalScript == "" && i.TestCommand == "":
 		return fmt.Errorf("eval_script and test_cmd: are missing, as they are in published rows: say with --test-cmd, or in a --specs file, how %s %s runs its tests", i.Repo, i.Version)
 	case i.LogParser == "":
-		return fmt.Errorf("log_parser: is missing, as it is in published rows: say with --log-parser, or in a --specs file, which test program %s %s runs: pytest, gotest, unittest, cargo, jest or junit", i.Repo, i.Version)
+		return fmt.Errorf("log_parser: is missing, as it is in published rows: say with --log-parser, or in a --specs file, which test program %s %s runs: "+
+			"pytest, gotest, unittest, cargo, jest or junit", i.Repo, i.Version)
 	case i.Image != "" && !validImage.MatchString(i.Image):
 		return fmt.Errorf("docker_image %.100q: want the name of an image", i.Image)
 	case i.EvalType != "" && i.EvalType != "pass_and_fail" && i.EvalType != "fail_only":
