@@ -88,6 +88,9 @@ func openImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
 		}
 	}
 	image, err := inspect(ctx, name)
+	if err != nil && strings.HasPrefix(name, BuiltImages) {
+		return image, fmt.Errorf("it is built by `rondo tasks build` on a machine with a container engine, and pulled from nowhere: %w", err)
+	}
 	if err != nil {
 		if _, pullErr := docker(ctx, pullTime, "pull", "--quiet", name); pullErr != nil {
 			return image, pullErr

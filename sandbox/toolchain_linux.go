@@ -38,10 +38,19 @@ const warmTime = 15 * time.Minute
 
 // Toolchain answers the mounts and the environment that put a tool chain of the host into a sandbox, at the same path. "go" is the
 // one that the go command on the PATH stands for, with a build cache of the standard packages: built once into cacheDir, which
-// takes half a minute, and shared from then on, each sandbox with its own changes.
+// takes half a minute, and shared from then on, each sandbox with its own changes. "python" and "node" are those that python3 and
+// node on the PATH stand for.
 func Toolchain(ctx context.Context, name, cacheDir string) (mounts []Mount, env map[string]string, err error) {
 	if err := HasToolchain(ctx, name); err != nil {
 		return nil, nil, err
+	}
+	if i, ok := interpreters[name]; ok {
+		prefix, err := i.prefix(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("tool chain %s: %w", name, err)
+		}
+		mounts, env = i.mounts(prefix)
+		return mounts, env, nil
 	}
 	mounts, env, err = goToolchain(ctx, cacheDir)
 	if err != nil {
@@ -52,8 +61,14 @@ func Toolchain(ctx context.Context, name, cacheDir string) (mounts []Mount, env 
 
 // HasToolchain says why the host does not have a tool chain; nil when it has it. It builds nothing.
 func HasToolchain(ctx context.Context, name string) error {
+	if i, ok := interpreters[name]; ok {
+		if _, err := i.prefix(ctx); err != nil {
+			return fmt.Errorf("tool chain %s: %w", name, err)
+		}
+		return nil
+	}
 	if name != "go" {
-		return fmt.Errorf("tool chain %q: only go is known", name)
+		return fmt.Errorf("tool chain %q: only go, python and node are known", name)
 	}
 	if _, err := goRoot(ctx); err != nil {
 		return fmt.Errorf("tool chain go: %w", err)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"maps"
+	"strings"
 )
 
 // Toolchains resolves several toolchains by name into mounts and environment, as Toolchain does for one.
@@ -15,7 +16,19 @@ func Toolchains(ctx context.Context, names []string, cacheDir string) ([]Mount, 
 			return nil, nil, err
 		}
 		mounts = append(mounts, m...)
+		path := joinPaths(e["PATH"], env["PATH"])
 		maps.Copy(env, e)
+		if path != "" {
+			env["PATH"] = path
+		}
 	}
 	return mounts, env, nil
+}
+
+// joinPaths puts the folders of a tool chain before those of the tool chains before it; "" for none.
+func joinPaths(own, before string) string {
+	if before == "" {
+		return own
+	}
+	return strings.TrimSuffix(own, DefaultPath) + before
 }

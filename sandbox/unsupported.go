@@ -62,6 +62,9 @@ func OpenImage(context.Context, string, string, string) (Image, error) {
 	return Image{}, ErrUnsupported
 }
 
+// BuildImage answers ErrUnsupported.
+func BuildImage(context.Context, string, string, fs.FS) (bool, error) { return false, ErrUnsupported }
+
 // Exec answers ErrUnsupported.
 func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}, ErrUnsupported }
 

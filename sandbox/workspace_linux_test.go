@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -165,6 +166,39 @@ func toolchainCache(t *testing.T) string {
 		return t.TempDir() // a user without a home
 	}
 	return folder
+}
+
+// TestInterpreters: Python and Node of the host run in a sandbox, together and with their own libraries, wherever they lie.
+func TestInterpreters(t *testing.T) {
+	sandboxtest.Require(t)
+	names := []string{"node", "python"}
+	for _, name := range names {
+		if err := sandbox.HasToolchain(t.Context(), name); err != nil {
+			if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+	}
+	mounts, env, err := sandbox.Toolchains(t.Context(), names, toolchainCache(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := sandboxtest.New(t, sandbox.Spec{Mounts: mounts, Env: env})
+	for command, want := range map[string]string{
+		`python3 -c 'import json, sqlite3, unittest, sys; print(json.dumps(sys.base_prefix))'`: `python3 -I -c 'import json, sys; print(json.dumps(sys.base_prefix))'`,
+		`node -p 'require("node:path"); JSON.stringify(process.execPath)'`:                     `node -p 'JSON.stringify(process.execPath)'`,
+	} {
+		host := exec.Command("sh", "-c", want)
+		host.Dir = "/"
+		out, err := host.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, sb, command); got != strings.TrimSpace(string(out)) {
+			t.Errorf("%s: %q, and %q on the host", command, got, out)
+		}
+	}
 }
 
 func TestGoToolchain(t *testing.T) {

@@ -3,6 +3,9 @@ package tasks
 import (
 	"io/fs"
 	"maps"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -158,7 +161,10 @@ func TestAttacksOnEveryTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(task.Toolchains) > 0 {
+			switch {
+			case slices.Contains(task.Toolchains, "python"):
+				files = inPython(t, task, everything)
+			case slices.Contains(task.Toolchains, "go"):
 				files = inGo(t, task, `"os/exec"`, "exec.Command(`sh`, `-c`, `"+everything+"`).Run()")
 			}
 			t.Run(task.Name, func(t *testing.T) { attacked(t, task, files) })
@@ -215,6 +221,24 @@ func inGo(t *testing.T, task *Task, imports, attack string) map[string]string {
 	return map[string]string{"main.go": program + "\nfunc init() {\n" + attack + "\n}\n"}
 }
 
+// inPython puts an attack before everything that the modules of a task do.
+func inPython(t *testing.T, task *Task, attack string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(task.Snapshot, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".py" {
+			return err
+		}
+		text, err := fs.ReadFile(task.Snapshot, name)
+		files[name] = "import subprocess\nsubprocess.run([\"sh\", \"-c\", " + strconv.Quote(attack) + "])\n" + string(text)
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d modules, %v", len(files), err)
+	}
+	return files
+}
+
 // attacked scores the workspace with the files in it, which must come to 0.
 func attacked(t *testing.T, task *Task, files map[string]string) {
 	t.Parallel()
@@ -247,7 +271,11 @@ func outcomeOf(t *testing.T, task *Task, files map[string]string) verifier.Outco
 	if p.snapshot, err = sandbox.Pack(workspace); err != nil {
 		t.Fatal(err)
 	}
-	outcome, err := verifier.Run(t.Context(), p.spec(p.stages[0], nil))
+	spec, err := p.spec(t.Context(), p.stages[0], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := verifier.Run(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}

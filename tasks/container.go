@@ -24,15 +24,23 @@ func setImage(task *Task, cfg *config, workspace bool) error {
 	return nil
 }
 
-// OpenImage brings the container image of a task that has one into a folder below cacheDir (see sandbox.OpenImage), and takes from it what
+// OpenImage brings the container images of a task that has some into folders below cacheDir (see sandbox.OpenImage), and takes from them what
 // the task does not say itself: workspace, its path, variables. For tasks without an image it does nothing.
 func (t *Task) OpenImage(ctx context.Context, cacheDir string) error {
+	if err := t.openRoot(ctx, cacheDir); err != nil {
+		return err
+	}
+	return t.openTestsImage(ctx, cacheDir)
+}
+
+// openRoot opens the image whose tree is the agent's root file system.
+func (t *Task) openRoot(ctx context.Context, cacheDir string) error {
 	if t.Image == "" || t.Root != "" {
 		return nil
 	}
-	image, err := sandbox.OpenImage(ctx, t.Image, "", cacheDir)
+	image, err := t.open(ctx, t.Image, cacheDir)
 	if err != nil {
-		return fmt.Errorf("task %s: %w", t.Name, unsupported("environment.docker_image", "%v", err))
+		return err
 	}
 	if err := t.takeFrom(image); err != nil {
 		return fmt.Errorf("task %s: container image %s: %w", t.Name, t.Image, err)

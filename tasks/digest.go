@@ -24,6 +24,7 @@ func digest(task *Task) (string, error) {
 		Env, VerifierEnv              map[string]string
 		MemoryMB                      int
 		Image                         string          `json:",omitempty"` // so that tasks without any keep their digests
+		VerifierImage                 string          `json:",omitempty"`
 		Protected                     []string        `json:",omitempty"`
 		Separate                      bool            `json:",omitempty"`
 		Collect                       []verifier.Hook `json:",omitempty"`
@@ -31,7 +32,7 @@ func digest(task *Task) (string, error) {
 		Steps                         []stageSettings `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.Protected, task.Separate, task.Collect,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.VerifierImage, task.Protected, task.Separate, task.Collect,
 		task.RewardStrategy, settingsOf(task.Stages),
 	})
 	if err != nil {

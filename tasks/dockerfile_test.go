@@ -53,10 +53,11 @@ func TestDockerfileSnapshot(t *testing.T) {
 	}
 }
 
-func TestDockerfileRefusals(t *testing.T) {
+// TestDockerfilesToBuild: what copying files cannot do takes the image, and the reason is kept.
+func TestDockerfilesToBuild(t *testing.T) {
 	more := fstest.MapFS{"t/environment/link": link("repo"), "t/environment/a.tar.gz": file("x"), "t/environment/f": file("x"), "t/environment/d/f/x": file("x")}
 	cases := []struct{ name, dockerfile, want string }{
-		{"a program to run", "FROM x\nRUN apt-get install -y git\nCOPY repo .\n", "line 2: RUN: images are not built here"},
+		{"a program to run", "FROM x\nRUN apt-get install -y git\nCOPY repo .\n", "line 2: RUN: this has to run"},
 		{"hidden in a no-op", "FROM x\nRUN mkdir a; rm -rf b\n", "line 2: RUN"},
 		{"mkdir with a mode", "FROM x\nRUN mkdir -m 0 a\n", "line 2: RUN"},
 		{"folder over a file", "FROM x\nWORKDIR /app\nRUN mkdir -p a/b\nCOPY f ./\nCOPY f a/b\nCOPY f a\nCOPY d a/\n", "is a file and a folder"},
@@ -91,12 +92,12 @@ func TestDockerfileRefusals(t *testing.T) {
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := LoadPack(dockerized(test.dockerfile, more))
-			if err == nil {
-				t.Fatal("loaded")
+			task := load1(t, dockerized(test.dockerfile, more))
+			if len(task.Builds) != 1 || task.Image != task.Builds[0].Image || task.Snapshot != nil {
+				t.Fatalf("image %q, builds %+v, snapshot %v", task.Image, task.Builds, task.Snapshot)
 			}
-			if !strings.Contains(err.Error(), "environment/Dockerfile: ") || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %q lacks %q", err, test.want)
+			if b := task.Builds[0]; b.Field != "environment/Dockerfile" || !strings.Contains(b.Why, test.want) {
+				t.Errorf("%s: %q lacks %q", b.Field, b.Why, test.want)
 			}
 		})
 	}
@@ -122,9 +123,9 @@ func TestRepeatedCopiesAreCounted(t *testing.T) {
 	for i := range 200 {
 		dockerfile.WriteString("COPY repo/many d" + strings.Repeat("i", i) + "\n")
 	}
-	_, err := LoadPack(dockerized(dockerfile.String(), more))
-	if err == nil || !strings.Contains(err.Error(), "copies more than 10000 files") {
-		t.Errorf("error %v", err)
+	task := load1(t, dockerized(dockerfile.String(), more))
+	if len(task.Builds) != 1 || !strings.Contains(task.Builds[0].Why, "copies more than 10000 files") {
+		t.Errorf("builds %+v", task.Builds)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 // image is what the supported instructions of a Dockerfile amount to.
 type image struct {
+	base    string // what FROM names
 	workdir string // "" before the first WORKDIR
 	env     map[string]string
 	args    map[string]string // ARG defaults
@@ -26,8 +27,8 @@ type copying struct {
 }
 
 // readImage interprets a Dockerfile. When prepared is true the pack names a
-// ready snapshot, so only WORKDIR, ENV and ARG matter; otherwise everything
-// must be something that copying files alone can reproduce.
+// ready snapshot, so only WORKDIR, ENV and ARG matter; otherwise it is an error
+// where something is not what copying files alone can reproduce.
 func readImage(text string, prepared bool) (*image, error) {
 	list, err := parseDockerfile(text)
 	if err != nil {
@@ -37,8 +38,13 @@ func readImage(text string, prepared bool) (*image, error) {
 	stages := 0
 	for _, in := range list {
 		if in.name == "FROM" {
-			if stages++; stages > 1 && !prepared {
-				err = errors.New("a second FROM: images of several stages are not supported")
+			stages++
+			switch {
+			case prepared:
+			case stages > 1:
+				err = errors.New("a second FROM: images of several stages have to be built: " + prepare)
+			default:
+				err = img.setBase(in)
 			}
 		} else {
 			err = img.apply(in, prepared)
@@ -50,7 +56,7 @@ func readImage(text string, prepared bool) (*image, error) {
 	return img, nil
 }
 
-const prepare = `prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
+const prepare = "`rondo tasks build` makes the image; or " + `prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
 
 func (img *image) apply(in instruction, prepared bool) error {
 	switch in.name {
@@ -68,7 +74,7 @@ func (img *image) apply(in instruction, prepared bool) error {
 	case "RUN":
 		folders, ok := img.makesFolders(in.args)
 		if !ok && !prepared {
-			return errors.New("images are not built here, so this cannot run: " + prepare)
+			return errors.New("this has to run: " + prepare)
 		}
 		img.folders = append(img.folders, folders...)
 		return nil

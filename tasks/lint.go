@@ -77,6 +77,11 @@ func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 		}
 	}
 	report.OK = len(report.Problems) == 0
+	if report.OK && opts.Repeats >= defaultRepeats {
+		if err := noteProof(opts.CacheDir, task); err != nil {
+			report.warn("that the task is proven cannot be noted: %v", err)
+		}
+	}
 	switch {
 	case report.Verdict != "":
 	case !report.OK:
@@ -160,17 +165,21 @@ func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, erro
 }
 
 // spec describes the tests of a stage, over the snapshot with changes.
-func (p *prover) spec(stage provedStage, changes []byte) verifier.Spec {
-	spec := p.boxes.Verifier(lintName)
+func (p *prover) spec(ctx context.Context, stage provedStage, changes []byte) (verifier.Spec, error) {
+	spec, err := p.boxes.Verifier(ctx, lintName)
 	spec.Snapshot, spec.Changes, spec.Tests = sandbox.Bytes(p.snapshot), sandbox.Bytes(changes), stage.tests
 	spec.Collect, spec.Timeout, spec.Env = stage.Collect, stage.VerifierTimeout, p.boxes.Env(stage.VerifierEnv)
-	return spec
+	return spec, err
 }
 
 // score runs the verifier of a stage over the snapshot with changes.
 func (p *prover) score(ctx context.Context, stage provedStage, changes []byte, want float64) (Attempt, map[string]float64) {
 	begin := time.Now()
-	outcome, err := verifier.Run(ctx, p.spec(stage, changes))
+	spec, err := p.spec(ctx, stage, changes)
+	var outcome verifier.Outcome
+	if err == nil {
+		outcome, err = verifier.Run(ctx, spec)
+	}
 	attempt := Attempt{Duration: time.Since(begin), Changed: len(changes), ExitCode: outcome.ExitCode}
 	if err != nil {
 		attempt.Error, attempt.Class = err.Error(), verifier.ClassSandbox

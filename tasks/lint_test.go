@@ -77,6 +77,7 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 		{"endless", "sleep 1000", "touch fixed", "no score (timeout)"},
 		{"no solution", honest, "", "solution/solve.sh: missing"},
 	}
+	cache := t.TempDir()
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			changes := fstest.MapFS{
@@ -95,7 +96,10 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats})
+			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats, CacheDir: cache})
+			if proven := Unproven(loaded, cache) == 0; proven != report.OK {
+				t.Errorf("proven: %v", proven)
+			}
 			problems := strings.Join(report.Problems, "\n")
 			if report.OK != (test.want == "") || !strings.Contains(problems, test.want) {
 				t.Errorf("ok %v, problems %q, want %q", report.OK, problems, test.want)

@@ -100,9 +100,11 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 // begin makes the workspace that a stage begins with, as the scorer does, and runs the stage's health check there.
 func (p *prover) begin(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
 	if stage.files != nil {
-		spec := p.spec(stage, changes)
+		spec, err := p.spec(ctx, stage, changes)
+		if err != nil {
+			return nil, err
+		}
 		spec.Env = p.boxes.Env(nil)
-		var err error
 		if changes, err = verifier.Apply(ctx, spec, stage.Name, stage.files); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ func (t *Task) Spec() runfile.TaskSpec {
 		Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
 		Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: runfile.Duration(cmp.Or(t.VerifierTimeout, verifier.DefaultTimeout)),
 		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic, AgentTimeout: runfile.Duration(t.AgentTimeout),
-		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
+		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, VerifierImage: t.VerifierImage, VerifierImageID: t.VerifierImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
 	}
 	if t.Separate {
 		spec.Verifier = runfile.VerifierSeparate
@@ -39,12 +39,13 @@ type Sandboxes struct {
 	task       runfile.TaskSpec
 	base       sandbox.Spec      // but for the name and the variables
 	toolchains map[string]string // variables of the toolchains
+	cacheDir   string
 }
 
 // SandboxesOf looks for a task's toolchains and image on this machine. cacheDir is as in sandbox.Toolchain and sandbox.OpenImage, allowInsecure
 // as in sandbox.Spec.
 func SandboxesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, allowInsecure bool) (*Sandboxes, error) {
-	s := &Sandboxes{task: task, base: sandbox.Spec{
+	s := &Sandboxes{task: task, cacheDir: cacheDir, base: sandbox.Spec{
 		Workdir: task.Workdir, Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20}, AllowInsecure: allowInsecure,
 	}}
 	var err error
@@ -79,7 +80,7 @@ func (s *Sandboxes) Agent(name string) sandbox.Spec {
 }
 
 // Verifier describes how the task's tests run. Snapshot, tests and changes are the caller's to fill in.
-func (s *Sandboxes) Verifier(name string) verifier.Spec {
+func (s *Sandboxes) Verifier(ctx context.Context, name string) (verifier.Spec, error) {
 	spec := verifier.Spec{
 		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits, AllowInsecure: s.base.AllowInsecure,
 		Protected: s.task.Protected, Timeout: time.Duration(s.task.VerifierTimeout), Env: s.Env(s.task.VerifierEnv),
@@ -88,5 +89,10 @@ func (s *Sandboxes) Verifier(name string) verifier.Spec {
 	for _, hook := range s.task.Collect {
 		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})
 	}
-	return spec
+	if s.task.VerifierImage == "" {
+		return spec, nil
+	}
+	image, err := sandbox.OpenImage(ctx, s.task.VerifierImage, s.task.VerifierImageID, s.cacheDir)
+	spec.TestsRoot = image.Root
+	return spec, err
 }

@@ -34,7 +34,11 @@ func TestSandboxesOfATaskAreAlike(t *testing.T) {
 		maps.Copy(env, chain)
 		return env
 	}
-	agent, tests := boxes.Agent("g000001-0"), boxes.Verifier("g000001-0")
+	agent := boxes.Agent("g000001-0")
+	tests, err := boxes.Verifier(t.Context(), "g000001-0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, got := range map[string][2]map[string]string{
 		"agent": {agent.Env, want("task")}, "tests": {tests.Env, want("tests")}, "code under test": {tests.UnderTestEnv, want("task")},
 	} {

@@ -9,15 +9,31 @@ import (
 )
 
 // setSnapshot finds the workspace: the folder that [metadata.rondo] names, or
-// what environment/Dockerfile copies, or environment/ as it is.
+// what environment/Dockerfile copies, or environment/ as it is. Where the
+// Dockerfile does more than to copy files, it is in the image that is built of it.
 func setSnapshot(task *Task, folder *node, cfg *config) error {
 	named := cfg.Metadata.Rondo.Snapshot
 	img, err := imageOf(folder, named != "")
+	if why := (*Unsupported)(nil); errors.As(err, &why) && named == "" {
+		return setBuilt(task, folder, cfg, errors.New(why.Why))
+	}
 	if err != nil {
 		return err
 	}
+	environment := folder.child("environment")
+	if img != nil && named == "" {
+		if why := wantsImage(folder, cfg); why != nil {
+			return setBuilt(task, folder, cfg, why)
+		}
+	}
 	if err := setWorkdir(task, cfg, img); err != nil {
 		return err
+	}
+	if img != nil && named == "" {
+		var why error
+		if task.Snapshot, why = copiedSnapshot(environment, img, task.Workdir); why != nil {
+			return setBuilt(task, folder, cfg, why)
+		}
 	}
 	if img != nil {
 		for name, value := range img.env {
@@ -26,7 +42,6 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 			}
 		}
 	}
-	environment := folder.child("environment")
 	if err := setImage(task, cfg, named != "" || img != nil || environment != nil && environment.isDir() && len(environment.children) > 0); err != nil {
 		return err
 	}
@@ -34,7 +49,10 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 	case named != "":
 		task.Snapshot, err = namedSnapshot(folder, named)
 	case img != nil:
-		task.Snapshot, err = copiedSnapshot(environment, img, task.Workdir)
+		if len(img.copies) == 0 {
+			task.Warnings = append(task.Warnings, "environment/Dockerfile: the workspace is empty, and the sandbox has this machine's programs instead of those of "+img.base+
+				": metadata.rondo.image = true takes those, once `rondo tasks build` has made the image")
+		}
 	case task.Image != "" && (environment == nil || len(environment.children) == 0):
 		task.Workdir = cfg.Environment.Workdir // OpenImage finds what lies there
 	default:
@@ -64,6 +82,19 @@ func imageOf(folder *node, prepared bool) (*image, error) {
 		return nil, &Unsupported{Field: "environment/Dockerfile", Why: err.Error()}
 	}
 	return img, nil
+}
+
+// wantsImage says why a task wants the image of its Dockerfile although copying files would do; nil where it does not.
+func wantsImage(folder *node, cfg *config) error {
+	switch {
+	case cfg.Environment.DockerImage != "":
+		return nil
+	case cfg.Metadata.Rondo.Image:
+		return errors.New("metadata.rondo.image asks for its image")
+	case installs(folder.child("tests")):
+		return fmt.Errorf("its image is that of the tests, and tests/test.sh %w", errInstalls)
+	}
+	return nil
 }
 
 func setWorkdir(task *Task, cfg *config, img *image) error {
@@ -106,34 +137,32 @@ func wholeEnvironment(folder *node) (fs.FS, error) {
 	if environment == nil || !environment.isDir() || len(environment.children) == 0 {
 		return nil, errors.New("environment/: missing or empty: it holds the repository that the agent works on")
 	}
-	for _, name := range []string{"docker-compose.yaml", "docker-compose.yml", "compose.yaml"} {
-		if environment.child(name) != nil {
-			return nil, unsupported("environment/"+name, "compose files are not supported: %s", prepare)
-		}
+	if err := refuseCompose(environment); err != nil {
+		return nil, err
 	}
 	return environment.tree("environment")
 }
 
 // copiedSnapshot lays out what COPY and ADD bring into the workspace.
 func copiedSnapshot(environment *node, img *image, workdir string) (fs.FS, error) {
-	if len(img.copies) == 0 {
-		return nil, unsupported("environment/Dockerfile", "copies nothing into the workspace: %s", prepare)
+	if len(img.copies) == 0 && !img.bare() {
+		return nil, fmt.Errorf("copies nothing into the workspace, and %.100q may hold one: %s", img.base, prepare)
 	}
 	l := &layout{root: newDir(path.Base(workdir))}
 	for _, name := range img.folders {
 		if inside, found := below(workdir, name); found {
 			if _, err := l.folder(inside); err != nil {
-				return nil, fmt.Errorf("environment/Dockerfile: RUN mkdir: %w", err)
+				return nil, fmt.Errorf("RUN mkdir: %w", err)
 			}
 		}
 	}
 	for _, c := range img.copies {
 		if err := l.copy(environment, c, workdir); err != nil {
-			return nil, fmt.Errorf("environment/Dockerfile: line %d: %w", c.line, err)
+			return nil, fmt.Errorf("line %d: %w", c.line, err)
 		}
 	}
-	if len(l.root.children) == 0 {
-		return nil, errors.New("environment/Dockerfile: copies empty folders only")
+	if len(img.copies) > 0 && len(l.root.children) == 0 {
+		return nil, errors.New("copies empty folders only")
 	}
 	return l.root.tree("environment")
 }

@@ -185,8 +185,11 @@ func (s *Stage) read(folder *node, table *stageTable, cfg *config, first bool) e
 		tests = tests.under(own)
 	}
 	separate := cfg.Verifier.separate() || table.Verifier.separate()
-	if s.Tests, err = testsIn(tests, separate); err != nil {
+	if s.Tests, err = testsIn(tests); err != nil {
 		return fmt.Errorf("%s/%w", at, err)
+	}
+	if why := ownImage(tests, separate); why != nil {
+		return unsupported(at+"/tests/Dockerfile", "%v: only a task of one stage can have an image for its tests", why)
 	}
 	if s.Solution, err = solutionIn(dir); err != nil {
 		return fmt.Errorf("%s/%w", at, err)

@@ -62,6 +62,13 @@ type Task struct {
 	Image, ImageID, Root string
 	config               *config // what OpenImage has yet to heed
 
+	// VerifierImage is the image whose tree the tests have as their root file system, where that is another one than the agent's. OpenImage sets
+	// VerifierImageID, and adds the image's variables to VerifierEnv.
+	VerifierImage, VerifierImageID string
+
+	// Builds are those of the images that have to be built of the task's files before it can run.
+	Builds []Build
+
 	// Stages are given to the agent one after the other, and RewardStrategy makes one reward of their verdicts. Instruction is the first stage's
 	// then, Tests are the last one's, and Solution is nil.
 	Stages         []Stage
@@ -266,17 +273,17 @@ func dropCanary(text string) string {
 }
 
 func setTests(task *Task, folder *node, cfg *config) (err error) {
-	task.Tests, err = testsIn(folder.child("tests"), cfg.Verifier.separate())
-	return err
+	tests := folder.child("tests")
+	if task.Tests, err = testsIn(tests); err != nil {
+		return err
+	}
+	return setTestsImage(task, tests, cfg.Verifier.separate())
 }
 
-// testsIn checks a folder of tests; separate says that they want an environment of their own.
-func testsIn(tests *node, separate bool) (fs.FS, error) {
+// testsIn checks a folder of tests.
+func testsIn(tests *node) (fs.FS, error) {
 	if tests == nil || !tests.isDir() {
 		return nil, errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
-	}
-	if separate && tests.child("Dockerfile") != nil {
-		return nil, unsupported("verifier.environment_mode", "its image would be built of tests/Dockerfile, and no images are built here: use programs of the system in tests/test.sh")
 	}
 	script, err := tests.readText("test.sh", maxFile)
 	if err != nil {

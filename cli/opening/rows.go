@@ -13,24 +13,24 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // TakeTasks gives the run its tasks: those of a pack, whose files it puts into the store, or those of a file with a line for each. Without files to work on, the default
-// system prompt, which speaks of them, is left out.
-func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (err error) {
+// system prompt, which speaks of them, is left out. pack is what was read of a pack, nil of a file.
+func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (pack []*tasks.Task, err error) {
 	if filepath.Ext(f.TasksDir) == rowsExt {
 		if f.SystemPrompt != nil && *f.SystemPrompt == runfile.DefaultSystemPrompt {
 			f.SystemPrompt = new(string)
 		}
 		f.Tasks, err = ReadRows(f.TasksDir)
-		return err
+		return nil, err
 	}
-	list, err := LoadTasks(f.TasksDir)
-	if err != nil {
-		return err
+	if pack, err = LoadTasks(f.TasksDir); err != nil {
+		return nil, err
 	}
-	f.Tasks, err = PackTasks(ctx, store, list)
-	return err
+	f.Tasks, err = PackTasks(ctx, store, pack)
+	return pack, err
 }
 
 // rowsExt is the ending of files with tasks that have no workspace.

@@ -141,7 +141,7 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 		f.Tasks = cfg.Tasks
 	}
 	if f.TasksDir != "" {
-		if err := f.TakeTasks(ctx, p.Store); err != nil {
+		if _, err := f.TakeTasks(ctx, p.Store); err != nil {
 			return f, err
 		}
 	}

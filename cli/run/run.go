@@ -21,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // New makes the command `rondo run`.
@@ -81,6 +82,9 @@ reward function must know. The run file names one of them: environment: {name: â
 				return app.PrintJSON(cmd.OutOrStdout(), answer)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "run %s is open (%d tasks)\n", args[0], len(f.Tasks))
+			if answer.Unproven > 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d of them are unproven on this machine: `rondo tasks lint %s` shows whether they measure what they should\n", answer.Unproven, f.TasksDir)
+			}
 			return nil
 		},
 	}
@@ -91,20 +95,31 @@ reward function must know. The run file names one of them: environment: {name: â
 	return cmd
 }
 
+// opened is the answer to an opening.
+type opened struct {
+	events.IntakeAnswer
+	Unproven int `json:"unproven,omitempty"` // of the tasks of a pack of the user's own
+}
+
 // openRun packs the tasks, asks servers for their tools and submits the opening.
-func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile, s service.Settings) (events.IntakeAnswer, error) {
+func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile, s service.Settings) (answer opened, err error) {
 	if !events.ValidRun(run) {
-		return events.IntakeAnswer{}, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
+		return answer, fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	if !f.External || f.TasksDir != "" { // outsiders bring their own
-		if err := f.TakeTasks(ctx, p.Store); err != nil {
-			return events.IntakeAnswer{}, err
+		pack, err := f.TakeTasks(ctx, p.Store)
+		if err != nil {
+			return answer, err
+		}
+		if f.TasksDir != "" {
+			answer.Unproven = tasks.Unproven(pack, s.ToolchainCache)
 		}
 	}
 	if err := opening.ListServers(ctx, p, run, f, s); err != nil {
-		return events.IntakeAnswer{}, fmt.Errorf("run %s: %w", run, err)
+		return answer, fmt.Errorf("run %s: %w", run, err)
 	}
-	return opening.OpenPacked(ctx, p, run, f)
+	answer.IntakeAnswer, err = opening.OpenPacked(ctx, p, run, f)
+	return answer, err
 }
 
 func newRunClose(g *app.Global) *cobra.Command {

@@ -19,14 +19,26 @@ func newTasksImport(g *app.Global) *cobra.Command {
 
 func newTasksImportSWEBench(g *app.Global) *cobra.Command {
 	var repos, only []string
+	var specsFile string
+	var given swebench.Spec
 	cmd := &cobra.Command{
 		Use:   "swebench SOURCE DIR",
 		Short: "Make task folders of SWE-bench-style instances",
 		Long: `Make task folders of SWE-bench-style instances: a .json or .jsonl file of them, or a folder with tasks/INSTANCE/task.yaml,
 tests.json, problem_statement.md, gold.patch, test.patch and eval.sh. Nothing is downloaded: --repo names a repository's
-folder, or its Git repository, of which base_commit is taken. The agent sees a repository of one commit. Logs are read of pytest, go test
-and unittest; "rondo tasks lint DIR" then shows whether each task fails without its fix and passes with it on this machine.`,
+folder, or its Git repository, of which base_commit is taken. The agent sees a repository of one commit. Reports are read of pytest,
+unittest, go test, cargo test, jest and JUnit's XML; "rondo tasks lint DIR" then shows whether each task fails without its fix and passes with it on this machine.
+
+Published rows (SWE-bench, SWE-Gym) do not say how their tests are run. --test-cmd and --log-parser say it for all of them, a
+--specs file by repository and version, where "*" stands for all:
+
+  {"psf/requests": {"*": {"log_parser": "pytest"}, "2.4": {"test_cmd": "pytest -rA"}}}
+
+Such a command gets the files of the instance's test patch as arguments. --image, or docker_image in a row or in the file, names the container image
+with the repository in /testbed and what its tests need; {id} in it stands for the instance as SWE-bench's images are named.`,
 		Example: `  rondo tasks import swebench ./instances.jsonl ./my-tasks --repo psf/requests=../requests
+  rondo tasks import swebench ./lite.jsonl ./my-tasks --specs specs.json --image 'swebench/sweb.eval.x86_64.{id}:latest'
+  rondo tasks import swebench ./lite.jsonl ./my-tasks --repo ../requests --test-cmd 'pytest -rA' --log-parser pytest
   rondo tasks import swebench ./sweb ./my-tasks --repo ./repository --instance psf__requests-1142`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,13 +50,17 @@ and unittest; "rondo tasks lint DIR" then shows whether each task fails without 
 			if err != nil {
 				return err
 			}
+			specs, err := specsOf(specsFile, given)
+			if err != nil {
+				return err
+			}
 			written := []string{}
 			var errs []error
 			for _, instance := range list {
 				if len(only) > 0 && !slices.Contains(only, instance.ID) {
 					continue
 				}
-				if err := instance.Write(cmd.Context(), args[1], found); err != nil {
+				if err := instance.Complete(specs).Write(cmd.Context(), args[1], found); err != nil {
 					errs = append(errs, err)
 					continue
 				}
@@ -63,5 +79,21 @@ and unittest; "rondo tasks lint DIR" then shows whether each task fails without 
 	}
 	cmd.Flags().StringArrayVar(&repos, "repo", nil, "PATH of the repository, or OWNER/NAME=PATH; may be repeated")
 	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
+	cmd.Flags().StringVar(&specsFile, "specs", "", "JSON file that says how each repository and version runs its tests")
+	cmd.Flags().StringVar((*string)(&given.TestCommand), "test-cmd", "", "command that runs the tests, where neither row nor --specs says one")
+	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, cargo, jest or junit")
+	cmd.Flags().StringVar(&given.Image, "image", "", "container image with what the tests need, the same; {id} is the instance")
 	return cmd
+}
+
+// specsOf is the table in a file, over what was given for all.
+func specsOf(file string, given swebench.Spec) (swebench.Specs, error) {
+	specs := swebench.Specs{}
+	if file != "" {
+		var err error
+		if specs, err = swebench.ReadSpecs(file); err != nil {
+			return nil, err
+		}
+	}
+	return specs.Else(given), nil
 }

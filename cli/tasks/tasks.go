@@ -4,6 +4,7 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // New makes the command `rondo tasks`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
-	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksImport(g))
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksBuild(g), newTasksImport(g))
 	return cmd
 }
 
@@ -45,8 +46,11 @@ func newTasksLint(g *app.Global) *cobra.Command {
 
 Without DIR it checks the pack small, which the demo trains on.
 
-Images are not built or run here: the tree comes from what environment/Dockerfile copies, or from the folder that
-[metadata.rondo] snapshot names. The verifier always runs in a fresh sandbox of its own, whatever environment_mode says.`,
+Of a task that is not sound, the end of the verifier's log is shown. What is ok or has warnings is noted on this machine as
+proven, until its files change: "rondo run open" tells how many tasks of a run are not.
+
+Images are not built here (see "rondo tasks build"): the tree comes from what environment/Dockerfile copies, from the folder
+that [metadata.rondo] snapshot names, or from the task's image. The verifier always runs in a fresh sandbox of its own.`,
 		Example: `  rondo tasks lint
   rondo tasks lint ./my-tasks --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -105,6 +109,20 @@ func printLint(cmd *cobra.Command, r tasks.Report) {
 	}
 	for _, p := range r.Warnings {
 		fmt.Fprintf(w, "    warning: %s\n", p)
+	}
+	printLog(w, "doing nothing", r.Nothing)
+	printLog(w, "the solution", r.Solution)
+}
+
+// printLog shows what the verifier wrote at the first attempt whose reward is not the wanted one.
+func printLog(w io.Writer, who string, attempts []tasks.Attempt) {
+	i := slices.IndexFunc(attempts, func(a tasks.Attempt) bool { return a.Log != "" })
+	if i < 0 {
+		return
+	}
+	fmt.Fprintf(w, "    the verifier's log (%s, attempt %d):\n", who, i+1)
+	for line := range strings.Lines(strings.TrimRight(app.Clean(attempts[i].Log), "\n")) {
+		fmt.Fprintf(w, "    | %s\n", strings.TrimRight(line, "\n"))
 	}
 }
 
@@ -261,7 +279,10 @@ func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s service.Settings) 
 	if err != nil {
 		return verifier.Outcome{}, err
 	}
-	spec := boxes.Verifier(t.Name)
+	spec, err := boxes.Verifier(ctx, t.Name)
+	if err != nil {
+		return verifier.Outcome{}, err
+	}
 	snapshot, err := sandbox.Pack(tree)
 	if err != nil {
 		return verifier.Outcome{}, err

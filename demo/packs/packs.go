@@ -17,8 +17,8 @@ var embedded embed.FS
 // their verifiers give credit for a part of the repair.
 func Small() fs.FS { return pack("small") }
 
-// Sample has eight small repositories with one bug each, six in POSIX shell and
-// two in Go.
+// Sample has ten small repositories, six in POSIX shell, two in Go and
+// two in Python, whose verifiers give credit for a part of the repair, too.
 func Sample() fs.FS { return pack("sample") }
 
 // Large is a second pack: two repositories of some 190 files each, again with

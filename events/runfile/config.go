@@ -160,6 +160,9 @@ type TaskSpec struct {
 	Image string `json:"image,omitempty"`
 	// ImageID is the image's digest, "sha256:" and 64 hex digits.
 	ImageID string `json:"image_id,omitempty"`
+	// VerifierImage is the image whose root file system the tests have, "" for that of Image; VerifierImageID is its digest.
+	VerifierImage   string `json:"verifier_image,omitempty"`
+	VerifierImageID string `json:"verifier_image_id,omitempty"`
 	// Labels are those that a tool runner must have.
 	Labels []string `json:"labels,omitempty"`
 	// Network is the most that the task wants of the run's network: nothing where it allows nothing. nil is all that the run allows.

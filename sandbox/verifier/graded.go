@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"embed"
 	"encoding/hex"
@@ -104,13 +105,31 @@ func (r reporting) environment(env map[string]string) {
 	env["GOFLAGS"] = strings.TrimSpace(env["GOFLAGS"] + " -exec=" + reportersFolder + "/gotest")
 }
 
+// report reads what the tests reported: over the channel, in a file, or in what they printed.
+func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, result sandbox.Result) (grade.Report, error) {
+	switch {
+	case g.Parser == grade.JUnit:
+		data, err := sb.ReadFile(ctx, LogsFolder+"/"+grade.JUnitFile, grade.MaxReport)
+		if errors.Is(err, sandbox.ErrClosed) {
+			return grade.Report{}, err
+		}
+		if err != nil {
+			return grade.Report{}, fmt.Errorf("%w: %s: %w", grade.ErrNoEvidence, grade.JUnitFile, err)
+		}
+		return grade.ReadJUnit(data)
+	case g.Printed():
+		return g.ReadLog(string(result.Stdout))
+	}
+	return grade.ReadReport(result.Sent, r.nonces)
+}
+
 // graded grades what the tests reported. That a process got away from them does not matter here: the report is one of processes that came to their end,
 // and a second mark in the log is refused.
-func graded(g *grade.Grading, r reporting, result sandbox.Result) (map[string]float64, error) {
+func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (map[string]float64, error) {
 	if dropped := cmp.Or(result.DroppedBytes, result.SentDropped); dropped > 0 {
 		return nil, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
 	}
-	report, err := grade.ReadReport(result.Sent, r.nonces)
+	report, err := r.report(ctx, sb, g, result)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type Spec struct {
 	Name          string
 	Workdir       string
 	Root          string // as in sandbox.Spec
+	TestsRoot     string // the root of the sandbox in which the tests run, where it is another one
 	Snapshot      sandbox.Source
 	From          *sandbox.Snapshot // Snapshot made ready for sandboxes of sandbox.RoleVerifier; nil unpacks it
 	Changes       sandbox.Source
@@ -53,8 +54,12 @@ type Spec struct {
 
 // sandbox describes one of the sandboxes that scoring takes. Its commands bring their variables along.
 func (s Spec) sandbox(role sandbox.Role) sandbox.Spec {
+	root := s.Root
+	if role == sandbox.RoleVerifier {
+		root = cmp.Or(s.TestsRoot, root)
+	}
 	return sandbox.Spec{
-		Name: s.Name, Role: role, Workdir: s.Workdir, Root: s.Root, Mounts: s.Mounts, Limits: s.Limits,
+		Name: s.Name, Role: role, Workdir: s.Workdir, Root: root, Mounts: s.Mounts, Limits: s.Limits,
 		AllowInsecure: s.AllowInsecure, MinIsolation: s.MinIsolation,
 	}
 }
@@ -187,7 +192,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	}
 	outcome, err := score(ctx, sb, spec, result, func() (map[string]float64, error) {
 		if grading != nil {
-			return graded(grading, report, result)
+			return graded(ctx, sb, grading, report, result)
 		}
 		return readReward(ctx, sb, logs, result)
 	})

@@ -276,7 +276,10 @@ func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if err != nil {
 		return verifier.Spec{}, err
 	}
-	spec := boxes.Verifier(rollout)
+	spec, err := boxes.Verifier(ctx, rollout)
+	if err != nil {
+		return spec, err
+	}
 	if s.opts.AllowInsecure { // the run may demand more than the operator does, and never less
 		spec.MinIsolation = cfg.MinIsolation
 	}

@@ -24,6 +24,7 @@ type Instance struct {
 	ID         string `json:"instance_id" yaml:"instance_id"`
 	Repo       string `json:"repo" yaml:"repo"` // "owner/name"
 	BaseCommit string `json:"base_commit" yaml:"base_commit"`
+	Version    string `json:"version" yaml:"version"` // of the repository, as a table of Specs knows it
 	Problem    string `json:"problem_statement" yaml:"-"`
 	Patch      string `json:"patch" yaml:"-"`      // the fix
 	TestPatch  string `json:"test_patch" yaml:"-"` // of the tests that show it
@@ -34,6 +35,8 @@ type Instance struct {
 	EvalScript string `json:"eval_script" yaml:"-"`
 	// TestCommand runs the tests where there is no script.
 	TestCommand string `json:"test_cmd" yaml:"test_cmd"`
+	// Image is a container image with the repository in workdir and what its tests need.
+	Image string `json:"docker_image" yaml:"docker_image"`
 }
 
 // Names is a list of tests, or one in JSON inside of a text, as data sets have it.
@@ -187,6 +190,9 @@ var (
 	validID     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	validRepo   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	validCommit = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+	validImage  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
+	plainWord   = regexp.MustCompile(`^[A-Za-z0-9._/:@%+=,-]+$`)
+	patchedTest = regexp.MustCompile(`(?m)^\+\+\+ b/([^\t\r\n]+)`)
 )
 
 func (i Instance) check() error {
@@ -200,7 +206,12 @@ func (i Instance) check() error {
 	case strings.TrimSpace(i.Problem) == "":
 		return errors.New("problem_statement: is empty")
 	case i.EvalScript == "" && i.TestCommand == "":
-		return errors.New("eval_script: is missing, and so is test_cmd: nothing says how its tests are run")
+		return fmt.Errorf("eval_script and test_cmd: are missing, as they are in published rows: say with --test-cmd, or in a --specs file, how %s %s runs its tests", i.Repo, i.Version)
+	case i.LogParser == "":
+		return fmt.Errorf("log_parser: is missing, as it is in published rows: say with --log-parser, or in a --specs file, which test program %s %s runs: "+
+			"pytest, gotest, unittest, cargo, jest or junit", i.Repo, i.Version)
+	case i.Image != "" && !validImage.MatchString(i.Image):
+		return fmt.Errorf("docker_image %.100q: want the name of an image", i.Image)
 	case i.EvalType != "" && i.EvalType != "pass_and_fail" && i.EvalType != "fail_only":
 		return fmt.Errorf("eval_type %.60q: want pass_and_fail or fail_only", i.EvalType)
 	}
@@ -233,5 +244,5 @@ func (r Repositories) find(repo string) (string, error) {
 	if dir, ok := r[""]; ok {
 		return dir, nil
 	}
-	return "", fmt.Errorf("repo %s: nothing is downloaded: name its folder or Git repository with --repo %s=PATH", repo, repo)
+	return "", fmt.Errorf("repo %s: nothing is downloaded: name its folder or Git repository with --repo %s=PATH, or an image that holds it with --image", repo, repo)
 }

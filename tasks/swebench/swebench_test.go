@@ -133,8 +133,8 @@ func TestRefusals(t *testing.T) {
 	repos := Repositories{"": "testdata/repos/stock"}
 	for want, change := range map[string]func(*Instance){
 		"": func(*Instance) {}, "instance_id": func(i *Instance) { i.ID = "../x" }, "repo ": func(i *Instance) { i.Repo = "b" }, "base_commit": func(i *Instance) { i.BaseCommit = "--output=x" },
-		"problem_statement": func(i *Instance) { i.Problem = " " }, "eval_script": func(i *Instance) { i.TestCommand = "" }, "eval_type": func(i *Instance) { i.EvalType = "other" },
-		"parser": func(i *Instance) { i.LogParser = "parse_log_jest" }, "fail_to_pass": func(i *Instance) { i.FailToPass = nil },
+		"problem_statement": func(i *Instance) { i.Problem = " " }, "--test-cmd": func(i *Instance) { i.TestCommand = "" }, "--log-parser": func(i *Instance) { i.LogParser = "" }, "docker_image": func(i *Instance) { i.Image = "--rm" }, "eval_type": func(i *Instance) { i.EvalType = "other" },
+		"parser": func(i *Instance) { i.LogParser = "parse_log_phpunit" }, "fail_to_pass": func(i *Instance) { i.FailToPass = nil },
 	} {
 		t.Run(want, func(t *testing.T) {
 			one := good

@@ -31,11 +31,11 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 	if err := i.check(); err != nil {
 		return err
 	}
-	files, err := i.files()
-	if err != nil {
+	source, err := repos.find(i.Repo)
+	if err != nil && i.Image == "" {
 		return err
 	}
-	source, err := repos.find(i.Repo)
+	files, err := i.files(source != "")
 	if err != nil {
 		return err
 	}
@@ -57,11 +57,14 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 			return err
 		}
 	}
+	if source == "" {
+		return nil // the image has it
+	}
 	return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
 }
 
-// files are the task's files but the repository.
-func (i Instance) files() (map[string]string, error) {
+// files are the task's files but the repository, which is among them or else in the image.
+func (i Instance) files(repository bool) (map[string]string, error) {
 	grading, err := json.Marshal(grade.Grading{Parser: i.LogParser, FailToPass: i.FailToPass, PassToPass: i.PassToPass, FailOnly: i.EvalType == "fail_only"})
 	if err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func (i Instance) files() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := i.settings(g.Parser)
+	settings, err := i.settings(g.Parser, repository)
 	if err != nil {
 		return nil, err
 	}
@@ -84,16 +87,23 @@ func (i Instance) files() (map[string]string, error) {
 	return files, nil
 }
 
-func (i Instance) settings(parser string) (string, error) {
-	rondo := map[string]any{"snapshot": "environment/repo", "repository": true, "protected": i.protected(parser)}
-	if parser == "gotest" {
+func (i Instance) settings(parser string, repository bool) (string, error) {
+	rondo := map[string]any{"repository": true, "protected": i.protected(parser)}
+	environment := map[string]any{"workdir": workdir, "network_mode": "no-network"}
+	if repository {
+		rondo["snapshot"] = "environment/repo"
+	}
+	switch {
+	case i.Image != "":
+		rondo["image"], environment["docker_image"] = true, i.Image
+	case parser == "gotest":
 		rondo["toolchains"] = []string{"go"}
 	}
 	text, err := toml.Marshal(map[string]any{
 		"schema_version": "1.4",
 		"task":           map[string]any{"name": "swebench/" + i.ID},
 		"metadata":       map[string]any{"repo": i.Repo, "base_commit": i.BaseCommit, "rondo": rondo},
-		"environment":    map[string]any{"workdir": workdir, "network_mode": "no-network"},
+		"environment":    environment,
 		"verifier":       map[string]any{"timeout_sec": 1800.0}, // SWE-bench's
 	})
 	return string(text), err

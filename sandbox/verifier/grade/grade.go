@@ -18,7 +18,7 @@ const File = "grading.json"
 
 // Grading says which tests must pass.
 type Grading struct {
-	// Parser is the test program whose log it is: pytest, gotest or unittest, or SWE-bench's name of one of these.
+	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo or jest, or SWE-bench's name of one of these, or junit for a file.
 	Parser string `json:"parser"`
 	// FailToPass fail before the fix and must pass; a skipped one has not. PassToPass must not fail; one that is skipped has not.
 	FailToPass []string `json:"fail_to_pass"`
@@ -48,7 +48,7 @@ func Read(data []byte) (*Grading, error) {
 		g.Parser = alias
 	}
 	if !programs[g.Parser] {
-		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest and unittest", g.Parser)
+		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest, unittest, cargo, jest and junit", g.Parser)
 	}
 	if len(g.FailToPass) == 0 {
 		return nil, errors.New("fail_to_pass: is empty: nothing would show that the fix is there")
@@ -71,13 +71,14 @@ const (
 	ExitMark  = ">>>>> Test Exit Code: "
 )
 
-// programs are the test programs that report what they run.
-var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true}
+// programs are the test programs whose reports can be read.
+var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "cargo": true, "jest": true, JUnit: true}
 
 // aliases are SWE-bench's names of its parsers.
 var aliases = map[string]string{
 	"parse_log_pytest": "pytest", "parse_log_pytest_v2": "pytest", "parse_log_pytest_options": "pytest", "pytest_v2": "pytest",
 	"parse_log_gotest": "gotest", "go": "gotest", "parse_log_django": "unittest", "django": "unittest", "parse_log_unittest": "unittest",
+	"parse_log_cargo": "cargo", "parse_log_jest": "jest",
 }
 
 // Grade grades a report. Of the log it takes the test program's exit code, which the script wrote; what else the log says counts for nothing. Components

@@ -134,7 +134,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %v", g, err)
 	}
 	for _, bad := range []string{
-		"", "[]", `{"parser": "jest", "fail_to_pass": ["a"]}`, `{"parser": "pytest"}`, `{"parser": "pytest", "fail_to_pass": [""]}`,
+		"", "[]", `{"parser": "phpunit", "fail_to_pass": ["a"]}`, `{"parser": "pytest"}`, `{"parser": "pytest", "fail_to_pass": [""]}`,
 		`{"parser": "pytest", "fail_to_pass": ["a"], "pass": ["b"]}`, `{"parser": "pytest", "fail_to_pass": ["` + strings.Repeat("x", maxName+1) + `"]}`,
 		`{"parser": "pytest", "fail_to_pass": [` + strings.Repeat(`"a",`, maxGraded) + `"a"]}`,
 	} {

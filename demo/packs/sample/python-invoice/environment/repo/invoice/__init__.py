@@ -1,0 +1,1 @@
+"""Invoices of lines with a count, a price and a name."""

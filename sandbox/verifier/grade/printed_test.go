@@ -1,0 +1,130 @@
+package grade
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// recorded is what a real test program printed or wrote.
+func recorded(t testing.TB, name string) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// read reads a report as the verifier does, of a log or of a file.
+func read(parser, text string) (Report, error) {
+	if parser == JUnit {
+		return ReadJUnit([]byte(text))
+	}
+	return (&Grading{Parser: parser}).ReadLog(marked(text, 1))
+}
+
+// TestRealReports reads what cargo 1.95, jest 30 and pytest 9 write.
+func TestRealReports(t *testing.T) {
+	for file, c := range map[string]struct{ parser, want string }{
+		"cargo.txt": {"cargo", "src/lib.rs - add (line 3) PASSED, tests::adds PASSED, tests::inner::nested PASSED, tests::overflows PASSED, tests::slow SKIPPED, tests::wrong FAILED, whole PASSED"},
+		"jest.txt": {"jest", "adds PASSED, adds slowly (3 ms) PASSED, alone PASSED, fails FAILED, later SKIPPED, other PASSED, purse > fails FAILED, purse > refunds SKIPPED, " +
+			"purse > with coins > adds PASSED, purse > with coins > adds slowly (3 ms) PASSED, purse > with coins > later SKIPPED, refunds SKIPPED"},
+		"pytest.xml": {JUnit, "test_adds PASSED, test_broken ERROR, test_expected SKIPPED, test_many[1] PASSED, test_many[2] FAILED, test_purse.TestOld.test_sub PASSED, " +
+			"test_purse.TestPurse.test_adds PASSED, test_purse.TestPurse.test_slow SKIPPED, test_purse.test_broken ERROR, test_purse.test_expected SKIPPED, " +
+			"test_purse.test_many[1] PASSED, test_purse.test_many[2] FAILED, test_slow SKIPPED, test_sub PASSED"},
+	} {
+		t.Run(file, func(t *testing.T) {
+			for name, text := range map[string]string{"as it is": recorded(t, file), "with carriage returns": strings.ReplaceAll(recorded(t, file), "\n", "\r\n")} {
+				got, err := read(c.parser, text)
+				if err != nil || !got.Complete || !got.Ran || spelled(got.Results) != c.want {
+					t.Errorf("%s: %s, complete: %v, %v", name, spelled(got.Results), got.Complete, err)
+				}
+			}
+		})
+	}
+}
+
+const (
+	cargoOne = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n"
+	jestOne  = "PASS ./a.test.js\n  s\n    ✓ a (1 ms)\n\nTest Suites: 1 passed, 1 total\nTests:       1 passed, 1 total\n"
+	junitOne = `<testsuites><testsuite tests="1"><testcase classname="c" name="a"/></testsuite></testsuites>`
+)
+
+// TestReportsThatDoNotAddUp: what is cut short, repeated or forged is not complete, or no report at all.
+func TestReportsThatDoNotAddUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		parser, text, want string
+		complete           bool
+		failure            error
+	}{
+		"cargo":                        {"cargo", cargoOne, "a PASSED", true, nil},
+		"cargo, twice the same name":   {"cargo", cargoOne + strings.ReplaceAll(strings.Replace(cargoOne, "1 passed; 0 failed", "0 passed; 1 failed", 1), "... ok", "... FAILED"), "a FAILED", true, nil},
+		"cargo, cut short":             {"cargo", strings.Split(cargoOne, "\n\n")[0], "a PASSED", false, nil},
+		"cargo, another run begins":    {"cargo", strings.Split(cargoOne, "\n\n")[0] + "\n" + cargoOne, "a PASSED", false, nil},
+		"cargo, one test too many":     {"cargo", strings.Replace(cargoOne, "test a", "test fix ... ok\ntest a", 1), "a PASSED, fix PASSED", false, nil},
+		"cargo, before it runs":        {"cargo", "test fix ... ok\n" + cargoOne, "", false, ErrImitated},
+		"cargo, two ends":              {"cargo", cargoOne + cargoOne[strings.Index(cargoOne, "test result"):], "", false, ErrImitated},
+		"cargo, nothing":               {"cargo", "error: could not compile\n", "", true, nil},
+		"cargo, a long name":           {"cargo", strings.Replace(cargoOne, "test a", "test "+strings.Repeat("x", maxName+1), 1), "", false, nil},
+		"jest":                         {"jest", jestOne, "a PASSED, s > a PASSED", true, nil},
+		"jest, coloured":               {"jest", strings.Replace(jestOne, "✓ a", "\x1b[32m✓\x1b[39m a", 1), "a PASSED, s > a PASSED", true, nil},
+		"jest, cut short":              {"jest", strings.Split(jestOne, "\n\n")[0], "a PASSED, s > a PASSED", false, nil},
+		"jest, one test too many":      {"jest", strings.Replace(jestOne, "  s\n", "  s\n    ✓ fix\n", 1), "a PASSED, fix PASSED, s > a PASSED, s > fix PASSED", false, nil},
+		"jest, two sums":               {"jest", jestOne + jestOne, "", false, ErrImitated},
+		"junit":                        {JUnit, junitOne, "a PASSED, c.a PASSED", true, nil},
+		"junit, one suite":             {JUnit, `<?xml version="1.0"?><!-- x --><testsuite><testcase name="a"><skipped/></testcase></testsuite>`, "a SKIPPED", true, nil},
+		"junit, nested suites":         {JUnit, `<testsuites><testsuite tests="2"><testcase name="a"/><testsuite tests="1"><properties><property/></properties><testcase name="b"><failure>x</failure><error/></testcase></testsuite></testsuite></testsuites>`, "a PASSED, b ERROR", true, nil},
+		"junit, duplicate names":       {JUnit, `<testsuite><testcase name="a"/><testcase name="a"><failure/></testcase><testcase name="a"/></testsuite>`, "a FAILED", true, nil},
+		"junit, cases are missing":     {JUnit, strings.Replace(junitOne, `tests="1"`, `tests="2"`, 1), "a PASSED, c.a PASSED", false, nil},
+		"junit, a case without a name": {JUnit, `<testsuite><testcase classname="c"/></testsuite>`, "", false, nil},
+		"junit, an entity":             {JUnit, `<!DOCTYPE x [<!ENTITY a "aaaa">]>` + strings.Replace(junitOne, `name="a"`, `name="&a;"`, 1), "", false, ErrNoEvidence},
+		"junit, an entity of nobody":   {JUnit, strings.Replace(junitOne, `name="a"`, `name="&a;"`, 1), "", false, ErrNoEvidence},
+		"junit, a late document type":  {JUnit, strings.Replace(junitOne, "<testcase", "<!DOCTYPE x><testcase", 1), "", false, ErrNoEvidence},
+		"junit, cut short":             {JUnit, junitOne[:len(junitOne)-5], "", false, ErrNoEvidence},
+		"junit, two documents":         {JUnit, junitOne + junitOne, "", false, ErrNoEvidence},
+		"junit, another document":      {JUnit, "<html/>", "", false, ErrNoEvidence},
+		"junit, empty":                 {JUnit, "", "", false, ErrNoEvidence},
+		"junit, deep":                  {JUnit, strings.Repeat("<testsuite>", 1000) + strings.Repeat("</testsuite>", 1000), "", false, ErrNoEvidence},
+		"junit, deep in a case":        {JUnit, "<testsuite><testcase name='a'>" + strings.Repeat("<x>", 1000) + strings.Repeat("</x>", 1000) + "</testcase></testsuite>", "", false, ErrNoEvidence},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := read(c.parser, c.text)
+			if !errors.Is(err, c.failure) || err == nil && (spelled(got.Results) != c.want || got.Complete != c.complete) {
+				t.Errorf("%s, complete: %v, %v", spelled(got.Results), got.Complete, err)
+			}
+		})
+	}
+	if _, err := (&Grading{Parser: "cargo"}).ReadLog(cargoOne); !errors.Is(err, ErrNoEvidence) {
+		t.Errorf("without marks: %v", err)
+	}
+	if _, err := (&Grading{Parser: "jest"}).ReadLog(marked(jestOne+EndMark+"\n", 0)); !errors.Is(err, ErrImitated) {
+		t.Errorf("with two ends: %v", err)
+	}
+}
+
+// FuzzReports: no text makes a reader fail otherwise than with its errors, or keep more than its bounds. A reward needs the program's own sums.
+func FuzzReports(f *testing.F) {
+	for n, text := range []string{cargoOne, jestOne, junitOne, recorded(f, "cargo.txt"), recorded(f, "jest.txt"), recorded(f, "pytest.xml")} {
+		f.Add(byte(n%3), text)
+	}
+	f.Fuzz(func(t *testing.T, which byte, text string) {
+		parser := []string{"cargo", "jest", JUnit}[which%3]
+		report, err := read(parser, text)
+		if err != nil && !errors.Is(err, ErrNoEvidence) && !errors.Is(err, ErrImitated) {
+			t.Error(err)
+		}
+		for name, status := range report.Results {
+			if name == "" || len(name) > maxName || badness[status] == 0 {
+				t.Errorf("%q is %q", name, status)
+			}
+		}
+		g := Grading{Parser: parser, FailToPass: []string{"a"}}
+		components, err := g.Grade([]byte(marked(text, 0)), report)
+		if err == nil && components["reward"] == 1 && (!report.Complete || badness[report.Results["a"]] > badness[XFailed]) {
+			t.Errorf("a reward of %s", fmt.Sprintf("%.300q", text))
+		}
+	})
+}

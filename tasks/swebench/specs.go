@@ -1,0 +1,140 @@
+package swebench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Spec says how a version of a repository runs its tests. Published rows do not: their data set's harness holds a table of it.
+type Spec struct {
+	TestCommand Command `json:"test_cmd"`
+	LogParser   string  `json:"log_parser"`
+	Image       string  `json:"docker_image"`
+}
+
+// Command is one command, or several of which each needs the one before.
+type Command string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	var list []string
+	if json.Unmarshal(data, &list) == nil {
+		*c = Command(strings.Join(list, " && "))
+		return nil
+	}
+	return json.Unmarshal(data, (*string)(c))
+}
+
+// over is a spec with another one below it, which says what it leaves open.
+func (s Spec) over(below Spec) Spec {
+	if s.TestCommand == "" {
+		s.TestCommand = below.TestCommand
+	}
+	if s.LogParser == "" {
+		s.LogParser = below.LogParser
+	}
+	if s.Image == "" {
+		s.Image = below.Image
+	}
+	return s
+}
+
+// Specs are specifications by repository and version. The version "*" holds for all versions of a repository, the repository "*" for all of them.
+type Specs map[string]map[string]Spec
+
+// anything is the repository or the version that stands for all.
+const anything = "*"
+
+// ReadSpecs reads a table in JSON: {"owner/name": {"version": {"test_cmd": …, "log_parser": …}}}. Keys beside these are left alone.
+func ReadSpecs(name string) (Specs, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("more than %d bytes", maxFile)
+	}
+	var specs Specs
+	if err == nil {
+		err = json.Unmarshal(data, &specs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return specs, nil
+}
+
+// Else is the table with a spec for whatever it leaves open.
+func (s Specs) Else(spec Spec) Specs {
+	all := maps.Clone(s)
+	versions := maps.Clone(s[anything])
+	if versions == nil {
+		versions = map[string]Spec{}
+	}
+	versions[anything] = versions[anything].over(spec)
+	if all == nil {
+		all = Specs{}
+	}
+	all[anything] = versions
+	return all
+}
+
+// of is what the table says of a version of a repository.
+func (s Specs) of(repo, version string) Spec {
+	var spec Spec
+	for _, versions := range []map[string]Spec{s[repo], s[anything]} {
+		spec = spec.over(versions[version]).over(versions[anything])
+	}
+	return spec
+}
+
+// Complete fills in what the instance's row leaves open of how its tests are run. A command of the table gets the files of the instance's own tests
+// as its arguments, as in the harness of SWE-bench; one of the row is taken as it is.
+func (i Instance) Complete(specs Specs) Instance {
+	spec := specs.of(i.Repo, i.Version)
+	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
+		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")
+	}
+	if i.LogParser == "" {
+		i.LogParser = spec.LogParser
+	}
+	if i.Image == "" {
+		i.Image = strings.ReplaceAll(spec.Image, "{id}", strings.ToLower(strings.ReplaceAll(i.ID, "__", "_1776_")))
+	}
+	return i
+}
+
+// dataFiles are the endings of files in a patch of tests that are no tests.
+var dataFiles = []string{".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"}
+
+// testFiles are the files that the patch of the tests changes or adds, as arguments of a test command: modules, for Django's own runner.
+func (i Instance) testFiles() (files []string) {
+	for _, found := range patchedTest.FindAllStringSubmatch(i.TestPatch, -1) {
+		file := strings.TrimSpace(found[1])
+		if slices.Contains(dataFiles, path.Ext(file)) {
+			continue
+		}
+		if i.Repo == "django/django" {
+			file = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(file, "tests/"), ".py"), "/", ".")
+		}
+		files = append(files, quoted(file))
+	}
+	slices.Sort(files)
+	return slices.Compact(files)
+}
+
+// quoted is a word of a shell's command line.
+func quoted(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
