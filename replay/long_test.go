@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,13 +31,15 @@ type history struct {
 }
 
 // TestReplayManyTimesItsStream: a run whose history is many times as long as its stream is audited, decided again and made again as a new run of that
-// size, and comes out as one of which nothing has left the stream. RONDO_LONG_KILLS=1 makes it 6 GiB on 64 MiB.
+// size, and comes out as one of which nothing has left the stream. RONDO_LONG_HISTORY=96 makes it 6 GiB on 64 MiB.
 func TestReplayManyTimesItsStream(t *testing.T) {
 	h := history{size: 512 << 10, text: 12 << 10, turns: 6, times: 4}
-	if os.Getenv("RONDO_LONG_KILLS") != "" {
-		h = history{size: 64 << 20, text: 96 << 10, turns: 40, times: 96}
+	if times, err := strconv.Atoi(os.Getenv("RONDO_LONG_HISTORY")); err == nil {
+		h = history{size: 64 << 20, text: 96 << 10, turns: 40, times: times}
 	}
-	r := clitest.NewRecordedWith(t, func(cfg *runfile.RunConfig) { cfg.Log = runfile.Log{MaxBytes: h.size, Keep: runfile.KeepOpen} }, clitest.Deciding...)
+	r := clitest.NewRecordedWith(t, func(cfg *runfile.RunConfig) {
+		cfg.Log, cfg.Staleness.Max = runfile.Log{MaxBytes: h.size, Keep: runfile.KeepOpen}, 10_000
+	}, clitest.Deciding...)
 	cfg, err := r.Log.Config(t.Context(), "first")
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +61,7 @@ func TestReplayManyTimesItsStream(t *testing.T) {
 		}
 		forgetEnded(t, r.Log, "first")
 	}
+	t.Logf("%d MiB of history on a stream of %s", bytes>>20, h.size)
 	replay := Options{Run: "first", As: "again", Config: cfg}
 	for _, dies := range []uint64{200, 350} {
 		ctx, die := context.WithCancel(t.Context())
