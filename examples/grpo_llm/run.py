@@ -207,7 +207,7 @@ def main(args: argparse.Namespace) -> None:
     args.url = f"http://127.0.0.1:{args.port}"
     settings = {"policy": args.run, "endpoints": [{"url": f"{args.url}/v1", "slots": 64}], "seed": args.seed, "steps": args.steps}
     os.environ.update(PYTHONPATH=f"{ROOT / 'clients/python'}:{more}", HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
-    os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")  # threads that wait for work must not take others' time: on busy cores that is five times the speed
+    os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")  # threads that wait for work must not take others' time, least of all on busy cores
     plane, programs = Plane(args.rondo, args.dir), Programs(args.dir)
     try:
         programs.keep("plane", *plane.command("up", "--durability", "100ms"))

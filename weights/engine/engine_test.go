@@ -283,7 +283,7 @@ func TestKeep(t *testing.T) {
 			s.Aim(versions[1])
 			synctest.Wait()
 			check(t, f, versions[1])
-			if failed < 20 || failed > 100 {
+			if failed < 240 || failed > 260 {
 				t.Errorf("it was tried %d times in an hour", failed)
 			}
 			s.Aim(versions[2])
@@ -298,6 +298,33 @@ func TestKeep(t *testing.T) {
 			if want := []string{"lost 1", "serves 2", "serves 3", "lost 3", "serves 3"}; !slices.Equal(s.told, want) {
 				t.Errorf("told %q", s.told)
 			}
+		})
+	})
+}
+
+// TestBack: a server that was away for long, and is back, has its version soon.
+func TestBack(t *testing.T) {
+	each(t, func(t *testing.T, f *fake) {
+		v := version(t, 1)
+		synctest.Test(t, func(t *testing.T) {
+			s := sideOf(t, f)
+			ctx, end := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() {
+				s.Keep(ctx)
+				close(ended)
+			}()
+			f.down = true
+			s.Aim(v)
+			time.Sleep(time.Hour)
+			f.mu.Lock()
+			f.down = false
+			f.mu.Unlock()
+			time.Sleep(awayEvery + time.Second)
+			synctest.Wait()
+			check(t, f, v)
+			end()
+			<-ended
 		})
 	})
 }

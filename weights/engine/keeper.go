@@ -16,6 +16,12 @@ const lookEvery = 2 * time.Second
 // heldEvery is how often a server is asked whether its requests have let an adapter go.
 const heldEvery = 5 * time.Second
 
+// awayEvery is how often a server that cannot be asked is asked at least: when it is back it gets no turn before it has its version.
+const awayEvery = 15 * time.Second
+
+// errAway means that a server does not say which version it serves.
+var errAway = errors.New("the server cannot be asked")
+
 // again is how long a server rests that did not take a version up.
 var again = retry.Policy{First: time.Second, Most: 2 * time.Minute}
 
@@ -113,8 +119,12 @@ func (k *Keeper) Keep(ctx context.Context) {
 				failures = 0
 			} else {
 				failures++
-				if wait = again.Delay(failures); errors.Is(err, errHeld) {
+				wait = again.Delay(failures)
+				switch {
+				case errors.Is(err, errHeld):
 					wait = min(wait, heldEvery)
+				case errors.Is(err, errAway):
+					wait = min(wait, awayEvery)
 				}
 				k.Failed(*v, err, wait)
 			}
@@ -174,7 +184,7 @@ func (k *Keeper) lost(ctx context.Context, v Version) error {
 func (k *Keeper) bring(ctx context.Context, v Version) (took time.Duration, err error) {
 	label, err := k.Engine.Label(ctx)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", errAway, err)
 	}
 	if label == v.Label() && k.tells(v) {
 		return 0, nil
