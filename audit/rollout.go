@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -18,6 +19,7 @@ type rolloutState struct {
 	awaiting []string // ids of the calls that the last turn asked for
 	steps    int      // of its task that the agent has ended
 	unscored bool     // the last of them
+	called   string   // the ordinal of a harness's call that is not answered
 	finished bool
 	outcome  events.Type
 	reward   float64
@@ -97,6 +99,8 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 			return err
 		}
 		return r.answered(tools)
+	case events.WorkspaceCalledType, events.WorkspaceAnsweredType:
+		return r.workspace(e)
 	case events.StepFinishedType:
 		ended, err := events.Data[events.StepFinished](e)
 		if err != nil {
@@ -110,7 +114,7 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		}
 		return r.stepScored(scored)
 	case events.RolloutFinishedType:
-		if r.finished || r.awaiting != nil || r.unscored {
+		if r.finished || r.awaiting != nil || r.unscored || r.called != "" {
 			return fmt.Errorf("it ends an episode that is over or waits for tools or for the verdict on a step")
 		}
 		finished, err := events.Data[events.RolloutFinished](e)
@@ -169,6 +173,24 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 	}
 	r.awaiting = nil
 	r.history = append(r.history, digest(tools))
+	return nil
+}
+
+// workspace checks that the calls of a harness, and their answers, come in turn.
+func (r *rolloutState) workspace(e events.Event) error {
+	ordinal := strings.TrimPrefix(e.ID, events.ID(e.Run, e.Type, e.Entity, ""))
+	switch {
+	case !events.External(e.Entity) || r.finished:
+		return fmt.Errorf("only harnesses call on workspaces, while their episode is not over")
+	case e.Type == events.WorkspaceCalledType && r.called != "":
+		return fmt.Errorf("call %q comes before call %q is answered", ordinal, r.called)
+	case e.Type == events.WorkspaceAnsweredType && r.called != ordinal:
+		return fmt.Errorf("it answers call %q, but %q is under way", ordinal, r.called)
+	}
+	r.called = ""
+	if e.Type == events.WorkspaceCalledType {
+		r.called = ordinal
+	}
 	return nil
 }
 

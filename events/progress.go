@@ -43,6 +43,10 @@ func (p *Progress) Apply(e Event) (moved bool) {
 			break
 		}
 		p.handOver(e, StageTools)
+	case WorkspaceCalledType:
+		p.handOver(e, StageTools)
+	case WorkspaceAnsweredType: // the harness goes on, as a generator would
+		p.handOver(e, StageGenerator)
 	case ToolsCompletedType, StepScoredType:
 		p.Answered = true
 		p.handOver(e, StageGenerator)

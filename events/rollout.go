@@ -21,6 +21,9 @@ type Rollout struct {
 	Copied int
 	// Tools holds the answers of the turns that asked for tools, by turn.
 	Tools map[int]ToolsCompleted
+	// Calls are those of a harness on its workspace, and Answers those of them that are answered, in their order.
+	Calls   []Call
+	Answers []WorkspaceAnswered
 	// Steps are those that the agent has ended, of a task that has several.
 	Steps    []EndedStep
 	Finished *RolloutFinished
@@ -80,6 +83,7 @@ func (r *Rollout) Share() Rollout {
 	r.sharesTools = true
 	shared := *r
 	shared.Turns, shared.Steps = slices.Clip(r.Turns), slices.Clone(r.Steps)
+	shared.Calls, shared.Answers = slices.Clip(r.Calls), slices.Clip(r.Answers)
 	return shared
 }
 
@@ -110,6 +114,10 @@ func (r *Rollout) apply(e Event) error {
 		t, err = Data[ToolsCompleted](e)
 		r.answered(t)
 		r.toolTime, r.toolsTimed = r.toolTime+t.took(), len(r.Turns)
+	case WorkspaceCalledType:
+		err = r.called(e)
+	case WorkspaceAnsweredType:
+		err = r.callAnswered(e)
 	case StepFinishedType:
 		err = r.stepFinished(e)
 	case StepScoredType:
@@ -256,9 +264,9 @@ func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error)
 	return e, false, err
 }
 
-// progress grows with every turn and with every end and verdict of a step, so that tries are told apart.
+// progress grows with every turn, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
 func (r *Rollout) progress() int {
-	n := len(r.Turns) + 2*len(r.Steps)
+	n := len(r.Turns) + 2*len(r.Steps) + len(r.Answers)
 	if r.StepToScore() != nil {
 		n--
 	}

@@ -170,7 +170,7 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 			return nil, stored, err
 		}
 	}
-	if fact.Type == events.TurnSampledType || fact.Type == events.TeacherScoredType { // known by what they say, not by a message id
+	if fact.Type == events.TurnSampledType || fact.Type == events.TeacherScoredType || fact.Type == events.WorkspaceCalledType { // what was admitted once is not judged again
 		stored, found, err := s.onChain(ctx, fact)
 		if err != nil {
 			return nil, stored, err
@@ -181,6 +181,11 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 	}
 	if err := s.admit(ctx, m, fact, payload); err != nil {
 		return nil, stored, err
+	}
+	if fact.Type == events.WorkspaceCalledType {
+		if fact.Route, err = s.callRoute(ctx, fact); err != nil {
+			return nil, stored, err
+		}
 	}
 	return s.link(ctx, fact)
 }
