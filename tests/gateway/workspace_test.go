@@ -229,7 +229,7 @@ func TestHostileWorkspace(t *testing.T) {
 			t.Errorf("write %s answered %d: %+v", path, status, said)
 		}
 	}
-	if flood := p.sh(m, "yes | head -c 20000000; yes >&2 | head -c 1"); len(flood.Stdout) > 70<<10 || flood.Dropped < 19_000_000 {
+	if flood := p.sh(m, "yes | head -c 2000000"); len(flood.Stdout) > 70<<10 || flood.Dropped < 1_900_000 {
 		t.Errorf("the flood is %d bytes, %d dropped", len(flood.Stdout), flood.Dropped)
 	}
 	if status, said := p.calls(t.Context(), p.url, m, "exec", "", map[string]any{"command": []string{"sleep", "1000"}, "timeout_s": 0.2}); status != 200 || !said.TimedOut {
@@ -244,7 +244,7 @@ func TestHostileWorkspace(t *testing.T) {
 	if _, got := p.calls(t.Context(), p.url, m, "read", "", map[string]any{"path": "key"}); strings.Contains(got.Content, secret) || got.Size == 0 {
 		t.Errorf("the secret is told: %+v", got)
 	}
-	if got := p.sh(m, "grep -rl 'logs/verifier/reward.json' / --include=test.sh 2>/dev/null; true"); got.Stdout != "" {
+	if got := p.sh(m, "grep -rls 'grep -q two' /tests /logs /app /root /tmp /var; true"); got.Stdout != "" {
 		t.Errorf("the verifier's files are seen: %s", got.Stdout)
 	}
 	p.post("/rollouts/"+m.ID+"/finish", map[string]any{"verify": true}, http.StatusOK, nil)
