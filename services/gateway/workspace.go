@@ -1,12 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -209,7 +210,7 @@ func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *ten
 		}
 		i := ro.call(key)
 		switch {
-		case i >= 0 && !reflect.DeepEqual(ro.Calls[i].WorkspaceCalled, called):
+		case i >= 0 && !sameCall(ro.Calls[i].WorkspaceCalled, called):
 			return nil, problem(http.StatusConflict, "key_used", "%s %s was used for another call of rollout %s", keyHeader, key, ro.ID)
 		case i >= 0 && i < len(ro.Answers):
 			return g.answerOf(ctx, share, ro.Calls[i], ro.Answers[i])
@@ -227,6 +228,13 @@ func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *ten
 			return nil, err
 		}
 	}
+}
+
+// sameCall reports whether two calls ask for the same, as the log has them.
+func sameCall(a, b events.WorkspaceCalled) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // known is load for rollouts that are asked for often: a part that was folded before is not read again.

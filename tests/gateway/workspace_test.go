@@ -134,7 +134,7 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		{"read", map[string]any{"path": "new/c.txt", "offset": 100}, 200, ended{Size: 10}},
 		{"read", map[string]any{"path": "sub/b.bin"}, 200, ended{Base64: base64.StdEncoding.EncodeToString([]byte("\x00\xff\xfe")), Size: 3}},
 		{"write", map[string]any{"path": "d.bin", "base64": "AP8=", "mode": 0o755}, 200, ended{Size: 2}},
-		{"exec", map[string]any{"command": []string{"cat"}, "stdin": "in", "dir": "sub"}, 200, ended{Stdout: "in"}},
+		{"exec", map[string]any{"command": []string{"cat"}, "stdin": "in", "dir": "sub", "env": map[string]string{}}, 200, ended{Stdout: "in"}},
 		{"exec", map[string]any{"command": []string{"sh", "-c", "echo $A; pwd"}, "env": map[string]string{"A": "b"}, "dir": "sub"}, 200, ended{Stdout: "b\n/app/sub\n"}},
 		{"exec", map[string]any{"command": []string{"no-such-program"}}, 200, ended{ExitCode: 127}},
 		{"read", map[string]any{"path": "nothing"}, 422, ended{}},

@@ -110,7 +110,8 @@ class Sandbox:
     ) -> Executed:
         """Run a command for at most `timeout` seconds; a text is a line for sh. A command that fails is no error."""
         words = ["sh", "-c", command] if isinstance(command, str) else list(command)
-        body = {"command": words, "timeout_s": timeout, "dir": dir, "env": dict(env or {}), "stdin": stdin}
+        more = {"dir": dir, "env": dict(env or {}), "stdin": stdin}
+        body = {"command": words, "timeout_s": timeout, **{name: value for name, value in more.items() if value}}
         return Executed(**self._gateway.ask(f"{self._path}/exec", body, named=True, patience=timeout))
 
     def read_bytes(self, path: str) -> bytes:
