@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -22,6 +23,7 @@ type rolloutState struct {
 	// observations counts the words of its environment; rated is what the run's reward function says.
 	observations int
 	rated        *events.RolloutRated
+	called       string // the ordinal of a harness's call that is not answered
 	finished     bool
 	outcome      events.Type
 	reward       float64
@@ -114,6 +116,8 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		}
 		r.rated = &rated
 		return err
+	case events.WorkspaceCalledType, events.WorkspaceAnsweredType:
+		return r.workspace(e)
 	case events.StepFinishedType:
 		ended, err := events.Data[events.StepFinished](e)
 		if err != nil {
@@ -127,7 +131,7 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		}
 		return r.stepScored(scored)
 	case events.RolloutFinishedType:
-		if r.finished || r.awaiting != nil || r.unscored {
+		if r.finished || r.awaiting != nil || r.unscored || r.called != "" {
 			return fmt.Errorf("it ends an episode that is over or waits for tools or for the verdict on a step")
 		}
 		finished, err := events.Data[events.RolloutFinished](e)
@@ -201,6 +205,24 @@ func (r *rolloutState) observed(o events.RolloutObserved) error {
 	r.awaiting = nil
 	r.observations++
 	r.history = append(r.history, digest(o))
+	return nil
+}
+
+// workspace checks that the calls of a harness, and their answers, come in turn.
+func (r *rolloutState) workspace(e events.Event) error {
+	ordinal := strings.TrimPrefix(e.ID, events.ID(e.Run, e.Type, e.Entity, ""))
+	switch {
+	case !events.External(e.Entity) || r.finished:
+		return fmt.Errorf("only harnesses call on workspaces, while their episode is not over")
+	case e.Type == events.WorkspaceCalledType && r.called != "":
+		return fmt.Errorf("call %q comes before call %q is answered", ordinal, r.called)
+	case e.Type == events.WorkspaceAnsweredType && r.called != ordinal:
+		return fmt.Errorf("it answers call %q, but %q is under way", ordinal, r.called)
+	}
+	r.called = ""
+	if e.Type == events.WorkspaceCalledType {
+		r.called = ordinal
+	}
 	return nil
 }
 

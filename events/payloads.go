@@ -296,6 +296,8 @@ type RolloutFinished struct {
 	UnknownVersions int `json:"unknown_versions,omitempty" jsonschema:"minimum=0"`
 	// Steps is how many steps of its task the agent was in, of a task that has several.
 	Steps int `json:"steps,omitempty"`
+	// Verify is set of a harness's rollout that its task's verifier scores, over the workspace or, where that is absent, over the task's snapshot.
+	Verify bool `json:"verify,omitempty"`
 }
 
 // RolloutScored is the verifier's verdict.

@@ -46,6 +46,10 @@ func (p *Progress) Apply(e Event) (moved bool) {
 	case ToolsCompletedType, StepScoredType, RolloutObservedType:
 		p.Answered = p.Answered || e.Type != RolloutObservedType // an opening answers nothing
 		p.handOver(e, StageGenerator)
+	case WorkspaceCalledType:
+		p.handOver(e, StageTools)
+	case WorkspaceAnsweredType: // the harness goes on, as a generator would
+		p.handOver(e, StageGenerator)
 	case StepFinishedType:
 		p.handOver(e, StageScorer)
 	case RolloutFinishedType:

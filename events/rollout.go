@@ -23,6 +23,9 @@ type Rollout struct {
 	Tools map[int]ToolsCompleted
 	// Observed is what its environment has said: the opening, and an answer to each turn. Rollouts without one have none.
 	Observed []RolloutObserved
+	// Calls are those of a harness on its workspace, and Answers those of them that are answered, in their order.
+	Calls   []Call
+	Answers []WorkspaceAnswered
 	// Steps are those that the agent has ended, of a task that has several.
 	Steps    []EndedStep
 	Finished *RolloutFinished
@@ -84,6 +87,7 @@ func (r *Rollout) Share() Rollout {
 	r.sharesTools = true
 	shared := *r
 	shared.Turns, shared.Steps, shared.Observed = slices.Clip(r.Turns), slices.Clone(r.Steps), slices.Clip(r.Observed)
+	shared.Calls, shared.Answers = slices.Clip(r.Calls), slices.Clip(r.Answers)
 	return shared
 }
 
@@ -120,6 +124,10 @@ func (r *Rollout) apply(e Event) error {
 		r.observed(o)
 	case RolloutRatedType:
 		r.Rated, err = data[RolloutRated](e)
+	case WorkspaceCalledType:
+		err = r.called(e)
+	case WorkspaceAnsweredType:
+		err = r.callAnswered(e)
 	case StepFinishedType:
 		err = r.stepFinished(e)
 	case StepScoredType:
@@ -268,9 +276,9 @@ func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error)
 	return e, false, err
 }
 
-// progress grows with every turn and with every end and verdict of a step, so that tries are told apart.
+// progress grows with every turn, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
 func (r *Rollout) progress() int {
-	n := len(r.Turns) + 2*len(r.Steps)
+	n := len(r.Turns) + 2*len(r.Steps) + len(r.Answers)
 	if r.StepToScore() != nil {
 		n--
 	}

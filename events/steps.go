@@ -110,6 +110,9 @@ func (r *Rollout) WasLaid() bool {
 
 // Workspace is the change against the snapshot that the workspace is now, nil for none.
 func (r *Rollout) Workspace() *storage.Ref {
+	if n := len(r.Answers); n > 0 {
+		return r.Answers[n-1].Workspace
+	}
 	if laid := r.Laid(len(r.Turns)); laid != nil {
 		return laid
 	}

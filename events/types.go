@@ -36,6 +36,8 @@ const (
 	RolloutForkedType      Type = "rollout.forked"
 	RolloutCopiedType      Type = "rollout.copied"
 	TeacherScoredType      Type = "rollout.teacher_scored"
+	WorkspaceCalledType    Type = "rollout.workspace_called"
+	WorkspaceAnsweredType  Type = "rollout.workspace_answered"
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
@@ -108,6 +110,8 @@ var Definitions = map[Type]definition{
 	RolloutForkedType:      {payload: payload[RolloutForked], Outside: true},
 	RolloutCopiedType:      {payload: payload[RolloutCopied]},
 	TeacherScoredType:      {payload: payload[TeacherScored], Outside: true},
+	WorkspaceCalledType:    {payload: payload[WorkspaceCalled], routed: true, Outside: true, external: true},
+	WorkspaceAnsweredType:  {payload: payload[WorkspaceAnswered]},
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},

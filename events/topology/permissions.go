@@ -54,8 +54,8 @@ var Participants = []ParticipantSpec{
 	{Name: Policy, States: []events.Type{events.WeightsActivatedType}, Follows: []events.Type{events.WeightsPublishedType}, Purpose: "serves the built-in policy"},
 	{Name: Trainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType, events.BatchRewoundType, events.WeightsSubmittedType},
 		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
-	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.RolloutFinishedType, events.RolloutScoredType, events.RolloutFailedType},
-		Purpose: "records what foreign harnesses do"},
+	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
+		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
 }
 
 // anyRun stands for every run in a subject; it also matches the catalogue.
@@ -297,7 +297,7 @@ type RoleSpec struct {
 var Roles = []RoleSpec{
 	{Role: RoleTrainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType, events.BatchRewoundType, events.WeightsSubmittedType}, Feed: true,
 		Policy: true, Purpose: "takes batches of its feed and submits weights of its policy"},
-	{Role: RoleHarness, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.RolloutFinishedType,
+	{Role: RoleHarness, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType,
 		events.RolloutScoredType, events.RolloutFailedType, events.RolloutAnnotatedType}, Purpose: "brings rollouts that ran elsewhere"},
 	{Role: RoleProduct, States: []events.Type{events.QuerySubmittedType, events.FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
 	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},

@@ -74,7 +74,7 @@ func numbered(lines []string, from, to int, tellRest bool) string {
 
 // fileRefusal says which file, and why not, in the model's words; what is not its doing stays an error.
 func fileRefusal(action, name string, err error) (observation, error) {
-	if why := insideFault(err); why != "" {
+	if why := InsideFault(err); why != "" {
 		return refusal("%s %s: %s", action, name, why), nil
 	}
 	return observation{}, err

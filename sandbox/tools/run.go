@@ -208,14 +208,14 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 	if err == nil {
 		return seen, nil
 	}
-	if why := insideFault(err); why != "" && ctx.Err() == nil {
+	if why := InsideFault(err); why != "" && ctx.Err() == nil {
 		return refusal("%s", why), nil
 	}
 	return observation{}, err
 }
 
-// insideFault reports whether an error is the doing of what runs in the sandbox, and says it in the model's words.
-func insideFault(err error) string {
+// InsideFault reports whether an error is the doing of what runs in the sandbox, and says it in the model's words.
+func InsideFault(err error) string {
 	var errno syscall.Errno
 	switch {
 	case fault.Of(fault.In(err)) == "":

@@ -70,7 +70,7 @@ func leftShell(ctx context.Context, sb *sandbox.Sandbox) (left *events.ShellStat
 	data, err := readLeft(ctx, sb)
 	removed := sb.Remove(ctx, leftBehind)
 	for _, err := range []error{err, removed} {
-		if err != nil && (insideFault(err) == "" || ctx.Err() != nil) {
+		if err != nil && (InsideFault(err) == "" || ctx.Err() != nil) {
 			return nil, "", err
 		}
 	}

@@ -16,13 +16,15 @@ import (
 
 // finishAsk is the body of POST /rollouts/{id}/finish.
 type finishAsk struct {
-	// Reward; nil leaves it to feedback.
-	Reward     *float64           `json:"reward"`
-	Components map[string]float64 `json:"components"`
+	// Reward; nil leaves it to feedback, or to the verifier.
+	Reward     *float64           `json:"reward,omitempty"`
+	Components map[string]float64 `json:"components,omitempty"`
+	// Verify lets the task's verifier decide the reward, over the workspace that the rollout's calls have left.
+	Verify bool `json:"verify,omitempty"`
 	// StopReason is why the episode ended; "" follows from its turns.
-	StopReason string `json:"stop_reason"`
+	StopReason string `json:"stop_reason,omitempty"`
 	// Failure is what went wrong, in place of a reward: an infrastructure failure is not a reward of 0.
-	Failure string `json:"failure"`
+	Failure string `json:"failure,omitempty"`
 }
 
 // Bounds of what a harness says of its rollout, the same as the intake's.
@@ -33,8 +35,10 @@ const (
 
 func (a *finishAsk) check() error {
 	switch {
-	case a.Failure != "" && (a.Reward != nil || len(a.Components) > 0 || a.StopReason != ""):
-		return problem(http.StatusBadRequest, "invalid_request_error", "failure: a rollout that failed has no reward, components or stop_reason")
+	case a.Failure != "" && (a.Reward != nil || len(a.Components) > 0 || a.StopReason != "" || a.Verify):
+		return problem(http.StatusBadRequest, "invalid_request_error", "failure: a rollout that failed has no reward, components or stop_reason, and is not verified")
+	case a.Verify && (a.Reward != nil || len(a.Components) > 0):
+		return problem(http.StatusBadRequest, "invalid_request_error", "verify: the task's verifier gives the reward, so state none")
 	case len(a.Failure) > maxFailure:
 		return problem(http.StatusBadRequest, "invalid_request_error", "failure: %d bytes, at most %d", len(a.Failure), maxFailure)
 	case a.Reward == nil && len(a.Components) > 0:
@@ -66,6 +70,9 @@ func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
 	// A gateway that died may have submitted either of the two facts. The intake refuses a second one: the recorded fact decides.
 	const facts = 2
 	for try := 0; ; try++ {
+		if err = g.answered(r.Context(), ro, a.Failure != ""); err != nil {
+			return err
+		}
 		if ro, err = g.load(r.Context(), ro.Run, ro.ID, t); err != nil {
 			return err
 		}
@@ -103,6 +110,9 @@ func (g *Gateway) end(ctx context.Context, t *tenant, ro *rollout, a finishAsk) 
 	if ro.Failed != nil {
 		return ro.open()
 	}
+	if ro.Finished != nil && ro.Finished.Verify != a.Verify && (a.Verify || a.Reward != nil) {
+		return problem(http.StatusConflict, "rollout_over", "rollout %s is finished already, with verify %t", ro.ID, ro.Finished.Verify)
+	}
 	if ro.Scored != nil && a.Reward != nil && *a.Reward != ro.Scored.Reward {
 		return problem(http.StatusConflict, "rollout_over", "rollout %s is scored already, with reward %g", ro.ID, ro.Scored.Reward)
 	}
@@ -114,6 +124,9 @@ func (g *Gateway) end(ctx context.Context, t *tenant, ro *rollout, a finishAsk) 
 		f, err := g.episode(ctx, ro, a.StopReason)
 		if err != nil {
 			return err
+		}
+		if a.Verify {
+			f.Verify, f.Workspace = true, ro.Workspace()
 		}
 		finished = &f
 		if err := g.state(ctx, t, ro.Run, events.RolloutFinishedType, ro.ID, rand.Text(), f); err != nil {
@@ -172,14 +185,18 @@ type report struct {
 	Tokens   int       `json:"tokens"`  // sampled ones
 	TextOnly bool      `json:"text_only"`
 	Deadline time.Time `json:"deadline"`
+	Calls    int       `json:"calls"` // on its workspace
 	Reward   *float64  `json:"reward,omitempty"`
-	Failure  string    `json:"failure,omitempty"`
+	// Components are those of the verdict; Forfeit says what the agent did that left the verifier without one.
+	Components map[string]float64 `json:"components,omitempty"`
+	Forfeit    string             `json:"forfeit,omitempty"`
+	Failure    string             `json:"failure,omitempty"`
 }
 
 func (r *rollout) report() report {
 	p := report{
 		ID: name(r.Run, r.ID), Run: r.Run, Rollout: r.ID, Task: r.Started.Task, State: r.outcome(),
-		Turns: len(r.Turns), Samples: len(newTree(r.Turns).segments), Deadline: r.Started.Deadline,
+		Turns: len(r.Turns), Samples: len(newTree(r.Turns).segments), Calls: len(r.Calls), Deadline: r.Started.Deadline,
 	}
 	if p.State == "" {
 		p.State = "open"
@@ -189,7 +206,10 @@ func (r *rollout) report() report {
 		p.TextOnly = p.TextOnly || t.TextOnly
 	}
 	if r.Scored != nil {
-		p.Reward = &r.Scored.Reward
+		p.Reward, p.Components = &r.Scored.Reward, r.Scored.Components
+		if r.Scored.Forfeit != nil {
+			p.Forfeit = r.Scored.Forfeit.Class + ": " + r.Scored.Forfeit.Message
+		}
 	}
 	if r.Failed != nil {
 		p.Failure = r.Failed.Class + ": " + r.Failed.Message

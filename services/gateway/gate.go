@@ -145,30 +145,44 @@ type locks struct {
 }
 
 type lock struct {
-	sync.Mutex
+	turn  chan struct{} // of one place: who fills it has the lock
 	users int
 }
 
 // take locks a name until the function that it returns is called.
 func (l *locks) take(name string) (release func()) {
+	release, _ = l.wait(context.Background(), name)
+	return release
+}
+
+// wait is take for somebody who may leave before his turn comes.
+func (l *locks) wait(ctx context.Context, name string) (release func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {
 		l.held = map[string]*lock{}
 	}
 	k := l.held[name]
 	if k == nil {
-		k = &lock{}
+		k = &lock{turn: make(chan struct{}, 1)}
 		l.held[name] = k
 	}
 	k.users++
 	l.mu.Unlock()
-	k.Lock()
-	return func() {
-		k.Unlock()
+	leave := func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if k.users--; k.users == 0 {
 			delete(l.held, name)
 		}
 	}
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+	return func() {
+		<-k.turn
+		leave()
+	}, nil
 }

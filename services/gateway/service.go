@@ -66,16 +66,13 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(),
 	}
 	g.mux.HandleFunc("GET /healthz", g.health)
-	g.handle("POST /rollouts", chatDialect{}, g.start)
-	g.handle("GET /rollouts/{id}", chatDialect{}, g.show)
-	g.handle("POST /rollouts/{id}/finish", chatDialect{}, g.finish)
-	g.handle("GET /rollouts/{id}/v1/models", chatDialect{}, g.models)
-	for path, d := range map[string]dialect{"chat/completions": chatDialect{}, "messages": messagesDialect{}, "responses": responsesDialect{}} {
-		g.handle("POST /rollouts/{id}/v1/"+path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
+	g.mux.HandleFunc("GET /openapi.json", describe)
+	for _, e := range g.endpoints() {
+		g.handle(e.pattern, e.dialect, e.serve)
 	}
 	g.handle("/", chatDialect{}, func(_ *stream, r *http.Request, _ *tenant) error {
-		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: there are POST /rollouts, GET /rollouts/ID, POST /rollouts/ID/finish, and below "+
-			"/rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
+		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID, "+
+			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
 	})
 	return g, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/memory"
 )
 
 // startAsk is the body of POST /rollouts.
@@ -97,7 +98,12 @@ func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 func (g *Gateway) settings(w *stream, r *http.Request, t *tenant, into any) error {
 	share := g.memory.Share(t.Name)
 	defer share.End()
-	text, err := body(w, r, share, maxSettings)
+	return readStrictly(w, r, share, maxSettings, into)
+}
+
+// readStrictly reads a request that has one JSON value of known fields.
+func readStrictly(w *stream, r *http.Request, share *memory.Share, most int64, into any) error {
+	text, err := body(w, r, share, most)
 	if err != nil {
 		return err
 	}

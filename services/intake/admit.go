@@ -149,11 +149,7 @@ func (s *Service) follows(ctx context.Context, fact events.Event, last *events.E
 	case last != nil && last.Type == events.RunClosedType:
 		return refuse("run %s is closed", fact.Run)
 	case fact.Type.ExternalOnly():
-		links, err := s.log.History(ctx, fact.Run, last.Seq)
-		if err != nil {
-			return err
-		}
-		r, err := events.FoldRollout(links)
+		r, err := s.log.Rollout(ctx, fact.Run, fact.Entity)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,8 @@ func (s *Service) admitExternal(ctx context.Context, m pipeline.Message, cfg run
 	switch p := payload.(type) {
 	case *events.TurnSampled:
 		return s.admitSampled(ctx, cfg, &r, p)
+	case *events.WorkspaceCalled:
+		return s.admitCalled(ctx, cfg, &r, p)
 	case *events.RolloutFinished:
 		return s.admitFinished(ctx, cfg, &r, p)
 	case *events.RolloutScored:
@@ -203,6 +205,9 @@ func (s *Service) admitScored(ctx context.Context, r *events.Rollout, p *events.
 			return err
 		}
 	}
+	if r.Finished.Verify {
+		return refuse("reward: the verifier of task %q scores rollout %s, as its %s says", r.Started.Task, r.ID, events.RolloutFinishedType)
+	}
 	if p.Trajectory != r.Finished.Trajectory || p.TextOnly != r.Finished.TextOnly {
 		return refuse("trajectory: repeat trajectory and text_only of the rollout's %s: %s", events.RolloutFinishedType, r.Finished.Trajectory.Key)
 	}
@@ -252,8 +257,10 @@ func inOrder(fact events.Event, r *events.Rollout) error {
 		return refuse("rollout %s has failed already: %s: %s: %s", r.ID, r.Failed.Stage, r.Failed.Class, r.Failed.Message)
 	case r.Scored != nil:
 		return refuse("rollout %s is scored already, with reward %g", r.ID, r.Scored.Reward)
-	case r.Finished != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.TurnSampledType):
+	case r.Finished != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.TurnSampledType || fact.Type == events.WorkspaceCalledType):
 		return refuse("rollout %s is finished already, with %s", r.ID, r.Finished.Trajectory.Key)
+	case r.CallUnderWay() != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.WorkspaceCalledType):
+		return refuse("rollout %s: its call %.40q is not answered yet, and the next one comes behind it", r.ID, r.CallUnderWay().Key)
 	case fact.Type == events.RolloutScoredType && r.Finished == nil:
 		return refuse("rollout %s is not finished: state %s first", r.ID, events.RolloutFinishedType)
 	case fact.Type == events.TurnSampledType && fact.ID != events.ID(fact.Run, fact.Type, fact.Entity, events.Ordinal(len(r.Turns))):

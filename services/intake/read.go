@@ -62,7 +62,7 @@ func (s *Service) read(ctx context.Context, from sender, m pipeline.Message) (fa
 		}
 	}
 	if t.Routed() {
-		fact.Route = runfile.RouteFinal // who made it runs its tools
+		fact.Route = runfile.RouteFinal // who made it runs its tools; a call on a workspace gets its route when it is admitted
 	}
 	return fact, payload, nil
 }
@@ -93,7 +93,13 @@ const ownOrdinal = "door-"
 
 // happensOnce reports whether an entity has at most one fact of the type.
 func happensOnce(t events.Type) bool {
-	return t.ExternalOnly() && t != events.TurnSampledType || t == events.RolloutRatedType || t == events.RunOpenedType || t == events.RunClosedType || t == events.QuerySubmittedType
+	switch t {
+	case events.RolloutRatedType, events.RunOpenedType, events.RunClosedType, events.QuerySubmittedType:
+		return true
+	case events.TurnSampledType, events.WorkspaceCalledType:
+		return false
+	}
+	return t.ExternalOnly()
 }
 
 // ordinal identifies the fact: by itself where it can happen only once or is counted, else by the sender's id, else by the

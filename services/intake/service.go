@@ -170,7 +170,8 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 			return nil, stored, err
 		}
 	}
-	if fact.Type == events.TurnSampledType || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType { // known by what they say, not by a message id
+	switch fact.Type { // known by what they say, not by a message id: what was admitted once is not judged again
+	case events.TurnSampledType, events.TeacherScoredType, events.RolloutObservedType, events.WorkspaceCalledType:
 		stored, found, err := s.onChain(ctx, fact)
 		if err != nil {
 			return nil, stored, err
@@ -181,6 +182,11 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 	}
 	if err := s.admit(ctx, m, fact, payload); err != nil {
 		return nil, stored, err
+	}
+	if fact.Type == events.WorkspaceCalledType {
+		if fact.Route, err = s.callRoute(ctx, fact); err != nil {
+			return nil, stored, err
+		}
 	}
 	return s.link(ctx, fact)
 }

@@ -64,6 +64,12 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 	if err := s.admitVersion(ctx, cfg, "max_version", p.MaxVersion); err != nil {
 		return err
 	}
+	if err := s.admitVerify(ctx, r, p); err != nil {
+		return err
+	}
+	if len(r.Answers) > 0 {
+		return nil // a tool runner made the workspace
+	}
 	return s.admitBlob(ctx, harness(r.Run), "workspace", p.Workspace, maxWorkspace)
 }
 

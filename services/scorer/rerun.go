@@ -48,7 +48,7 @@ func recorded(_ context.Context, _ runfile.RunConfig, _ runfile.TaskSpec, r *eve
 
 // verifiable is ErrNothingToVerify where a verifier has nothing to look at.
 func verifiable(task runfile.TaskSpec, r *events.Rollout) error {
-	if r.Finished == nil || !task.HasVerifier() || events.External(r.ID) && (r.Finished.Workspace == nil || len(task.Steps) > 0) {
+	if r.Finished == nil || !task.HasVerifier() || unverified(r) || events.External(r.ID) && len(task.Steps) > 0 {
 		return fmt.Errorf("rollout %s: %w", r.ID, ErrNothingToVerify)
 	}
 	return nil

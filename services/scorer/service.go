@@ -104,14 +104,19 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		return byWorkers(cfg, task, &r)
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return s.byFeedback(ctx, task, &r)
-	case events.External(r.ID) && r.Finished.Workspace == nil && cfg.Has(runfile.FeatureFeedbackRewards):
+	case unverified(&r) && cfg.Has(runfile.FeatureFeedbackRewards):
 		return s.byFeedback(ctx, task, &r) // there is nothing to verify; who made the rollout may still score it first
 	case m.Event.Type != events.RolloutFinishedType && m.Event.Type != events.RolloutRatedType:
 		return nil, nil // a remark: the verifier gives the reward
-	case events.External(r.ID) && r.Finished.Workspace == nil:
+	case unverified(&r):
 		return nil, nil // there is nothing to verify: who made the rollout scores it
 	}
 	return s.verify(ctx, task, &r)
+}
+
+// unverified reports whether a harness has ended its rollout without anything for the verifier.
+func unverified(r *events.Rollout) bool {
+	return events.External(r.ID) && r.Finished.Workspace == nil && !r.Finished.Verify
 }
 
 // verify states the verifier's verdict.

@@ -29,6 +29,11 @@ func wayOut(gateway *egress.Gateway, cfg runfile.RunConfig, task runfile.TaskSpe
 			session.Used += done.Network.Received + done.Network.Sent
 		}
 	}
+	for _, answer := range r.Answers {
+		if answer.Network != nil {
+			session.Used += answer.Network.Received + answer.Network.Sent
+		}
+	}
 	return &way{gateway, session}
 }
 

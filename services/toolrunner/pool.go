@@ -31,18 +31,22 @@ const DefaultCapacity = 128
 // state is how a turn left a workspace.
 type state struct {
 	turn      int    // -1 before the first
+	calls     int    // of a harness that were answered
 	laid      bool   // the files of the step that begins with this turn are laid, and it has not run
 	workspace string // digest of the change against the snapshot, "" for none
 }
 
 // stateOf is the workspace as the log has it.
 func stateOf(r *events.Rollout) state {
+	if n := len(r.Answers); n > 0 {
+		return stateAfterCall(n, r.Answers[n-1].Workspace)
+	}
 	for turn := len(r.Turns) - 1; turn >= 0; turn-- {
 		if done, ok := r.Tools[turn]; ok {
 			return stateAfter(turn, done.Workspace)
 		}
 		if laid := r.Laid(turn); laid != nil {
-			return state{turn, true, laid.SHA256}
+			return state{turn: turn, laid: true, workspace: laid.SHA256}
 		}
 	}
 	return state{turn: -1}
@@ -52,7 +56,14 @@ func stateAfter(turn int, workspace *storage.Ref) state {
 	if workspace == nil {
 		return state{turn: turn}
 	}
-	return state{turn, false, workspace.SHA256}
+	return state{turn: turn, workspace: workspace.SHA256}
+}
+
+// stateAfterCall is how the n-th call of a harness left a workspace.
+func stateAfterCall(n int, workspace *storage.Ref) state {
+	left := stateAfter(-1, workspace)
+	left.calls = n
+	return left
 }
 
 // leased is a sandbox that belongs to a rollout.

@@ -107,9 +107,9 @@ func TestStateOf(t *testing.T) {
 	}{
 		{r, nil, state{turn: -1}, nil},
 		{r, map[int]events.ToolsCompleted{0: {}}, state{turn: 0}, nil},
-		{r, map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1, Workspace: ref}}, state{1, false, "abc"}, ref},
-		{with, nil, state{2, true, "laid"}, laid},
-		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}}, state{2, true, "laid"}, laid},
+		{r, map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1, Workspace: ref}}, state{turn: 1, workspace: "abc"}, ref},
+		{with, nil, state{turn: 2, laid: true, workspace: "laid"}, laid},
+		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}}, state{turn: 2, laid: true, workspace: "laid"}, laid},
 		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}, 2: {Turn: 2}}, state{turn: 2}, nil},
 	} {
 		c.r.Tools = c.tools

@@ -53,7 +53,7 @@ type Options struct {
 // partsBytes bounds what a runner keeps on its disk of large changes of workspaces: rollouts of a group share much of theirs.
 const partsBytes = 2 << 30
 
-// Service consumes turn_sampled, and emits tools_completed, rollout_retried and rollout_failed.
+// Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed.
 type Service struct {
 	log        *eventlog.Log
 	opts       Options
@@ -143,7 +143,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		s.held.release(r.Run, r.ID)
 		return nil, nil
 	}
-	if !r.AwaitsTools() {
+	called := m.Event.Type == events.WorkspaceCalledType
+	if called && r.CallUnderWay() == nil || !called && !r.AwaitsTools() {
 		return nil, nil
 	}
 	cfg, err := s.log.Config(ctx, r.Run)
@@ -157,6 +158,9 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	}
 	if err != nil {
 		return nil, err
+	}
+	if called {
+		return s.call(ctx, cfg, task, &r)
 	}
 	done, err := s.work(ctx, cfg, task, &r)
 	if err == nil {
@@ -172,33 +176,26 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(lost.Turn), lost)
 		return []events.Event{fact}, err
 	}
-	fact, final, retryErr := r.Retry(cfg.Limits, events.StageTools, class(err), err)
-	if retryErr != nil || final {
-		return []events.Event{fact}, retryErr
+	return again(cfg, &r, err)
+}
+
+// again states a failed try, or the failure when tries are used up.
+func again(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+	fact, final, err := r.Retry(cfg.Limits, events.StageTools, class(cause), cause)
+	if err != nil || final {
+		return []events.Event{fact}, err
 	}
-	return []events.Event{fact}, pipeline.RetryAfter(err, pipeline.NextTry.Delay(r.Tries+1))
+	return []events.Event{fact}, pipeline.RetryAfter(cause, pipeline.NextTry.Delay(r.Tries+1))
 }
 
 // work runs the turn's calls and stores the workspace's change. With an error it tells the kind of the sandbox, where there was one.
 func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (done events.ToolsCompleted, err error) {
 	last := r.LastTurn()
-	box, err := s.held.take(ctx, cfg, task, r)
+	box, err := s.lease(ctx, cfg, task, r)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
-	if cfg.MinIsolation != "" {
-		if err := sandbox.RequireIsolation(box.Isolation(), cfg.MinIsolation); err != nil {
-			box.end()
-			return events.ToolsCompleted{}, fmt.Errorf("sandbox of %s on %s: %w by min_isolation of the run", r.ID, s.runner, err)
-		}
-	}
-	defer func() {
-		if done.Lost != "" {
-			box.end()
-		} else {
-			s.held.put(box)
-		}
-	}()
+	defer func() { s.giveBack(box, done.Lost) }()
 	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode()}
 	set, err := s.tools.Of(cfg)
 	if err != nil {
@@ -243,6 +240,28 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	}
 	box.left = stateAfter(done.Turn, done.Workspace)
 	return done, nil
+}
+
+// lease is the rollout's sandbox, if it is as isolated as the run demands.
+func (s *Service) lease(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
+	box, err := s.held.take(ctx, cfg, task, r)
+	if err != nil || cfg.MinIsolation == "" {
+		return box, err
+	}
+	if err := sandbox.RequireIsolation(box.Isolation(), cfg.MinIsolation); err != nil {
+		box.end()
+		return nil, fmt.Errorf("sandbox of %s on %s: %w by min_isolation of the run", r.ID, s.runner, err)
+	}
+	return box, nil
+}
+
+// giveBack keeps a sandbox for the rollout's next turn or call, unless what it did is lost.
+func (s *Service) giveBack(box *leased, lost string) {
+	if lost != "" {
+		box.end()
+		return
+	}
+	s.held.put(box)
 }
 
 // stated are the results as they are recorded: where the run wants that, without secrets, and the state, too.

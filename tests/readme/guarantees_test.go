@@ -72,6 +72,7 @@ var guarantees = []struct {
 		{"`rondo doctor --endpoint` finds each lack of an inference server before a run does.", names("TestServer TestDoctorOfAnEndpoint")},
 		{"A server gets no more requests than its ramp allows. A run survives a server that fails half of its calls, limits the rest and restarts cold.", names("TestRamp TestOneBackend TestThreeBackends")},
 		{"A harness never sees a turn that is not recorded.", names("TestNothingIsSeenThatIsNotRecorded TestKilledGatewayLosesNoAnswer TestAnotherGatewayGoesOn")},
+		{"What a harness was answered of its workspace is on the log, done once, and what its verifier sees, whoever dies. Its agent has nothing of the verifier's.", names("TestWorkspaceOfAHarness TestCallsOutliveProcesses TestTwoClients TestHostileWorkspace TestForgedEnds")},
 		{"Answers of inference servers take at most 320 MiB of live memory in a process, and requests at the gateway at most 384 MiB.", names("TestAnswersAreHeldToTheirMemory TestMemoryOfRequests TestAllThatHoldAndWait")},
 		{"A client that sends or reads slowly holds no slot, and its memory for two minutes at most.", names("TestSlowRequestsHoldNoSlot TestSlowBodies TestBodyThatNobodyReads TestSlowReader")},
 	}},

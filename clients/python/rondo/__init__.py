@@ -5,15 +5,16 @@
             feed.consumed(batch)
             …
 
-`Feed` and `Client` block; `AsyncFeed` and `AsyncClient` are the same on asyncio. See Feed for how a trainer resumes.
+`rollout` gives a harness of one's own a model, a workspace and a verdict. `Feed` and `Client` block; `AsyncFeed` and `AsyncClient` are the same on asyncio. See Feed for how a trainer resumes.
 """
 
 from .batch import Batch, open_batch
 from .client import AsyncClient
 from .columns import Ragged, Spans
-from .errors import ConnectError, Damaged, DoorError, Failed, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
+from .errors import ConnectError, Damaged, DoorError, Failed, GatewayError, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
 from .feed import AsyncFeed
 from .gap import LogprobGap
+from .harness import Executed, Rollout, Sandbox, Verdict, rollout
 from .intake import Answer
 from .sync import Client, Feed
 from .token_columns import SamplingMask, TokenColumn
@@ -32,21 +33,27 @@ __all__ = [
     "ConnectError",
     "Damaged",
     "DoorError",
+    "Executed",
     "Failed",
     "Feed",
+    "GatewayError",
     "LogprobGap",
     "Message",
     "NotFound",
     "NotTaken",
     "PermissionDenied",
     "Ragged",
+    "Rollout",
     "RondoError",
     "SamplingMask",
+    "Sandbox",
     "Spans",
     "TokenColumn",
     "Trajectory",
+    "Verdict",
     "Version",
     "WeightsRejected",
     "open_batch",
+    "rollout",
     "sampled",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
+__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "GatewayError", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
 
 
 class RondoError(Exception):
@@ -35,6 +35,14 @@ class Damaged(RondoError):
 
 class DoorError(RondoError):
     """The intake refused a fact. Stating it again unchanged is of no use."""
+
+
+class GatewayError(RondoError):
+    """The gateway refused a request, or gave no answer: status is that of HTTP, 0 for no answer, and code names the reason."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
 
 
 class WeightsRejected(RondoError):

@@ -1,0 +1,93 @@
+"""A harness of one's own: a model, a workspace and a verdict by the task's verifier."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rondo
+
+from .conftest import ROOT, Plane
+from .scripted import MEND, gateway, model, open_run
+
+
+@pytest.fixture(scope="module")
+def live(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Plane, str]]:
+    with gateway(binary, tmp_path_factory.mktemp("harness")) as served:
+        yield served
+
+
+def say(rollout: rondo.Rollout, text: str) -> str:
+    """One turn, without a client's library."""
+    headers = {"Authorization": f"Bearer {rollout.api_key}", "Content-Type": "application/json"}
+    body: dict[str, Any] = {"model": rollout.model, "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(rollout.base_url + "/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return str(json.load(answer)["choices"][0]["message"]["content"])
+
+
+def test_rollout(live: tuple[Plane, str]) -> None:
+    plane, url = live
+    with model(lambda _: MEND) as served:
+        open_run(plane, "mended", served)
+        with rondo.rollout("mended", "shell-slugify", gateway=url, dir=plane.dir) as r:
+            assert "slugify" in r.instruction
+            assert r.sandbox.exec(["sh", "test.sh"]).exit_code == 1
+            done = r.sandbox.exec(say(r, r.instruction))
+            assert (done.exit_code, done.stderr) == (0, "")
+            r.sandbox.write("notes/a.bin", b"\x00\xff")
+            assert r.sandbox.read_bytes("notes/a.bin") == b"\x00\xff"
+            r.sandbox.write("notes/b.txt", "ä\n", mode=0o600)
+            assert r.sandbox.read("notes/b.txt") == "ä\n"
+            assert r.sandbox.exec("cat; pwd; echo $A", stdin="in ", dir="lib", env={"A": "b"}).stdout == "in /app/lib\nb\n"
+            assert r.sandbox.exec("sleep 100", timeout=0.2).timed_out
+            with pytest.raises(rondo.GatewayError, match="no such file") as refused:
+                r.sandbox.read("nothing")
+            assert (refused.value.status, refused.value.code) == (422, "not_done")
+        assert r.verdict().reward == 1
+        with pytest.raises(rondo.GatewayError) as over:
+            r.sandbox.exec("true")
+        assert over.value.code == "rollout_over"
+
+
+def test_unmended_and_failed(live: tuple[Plane, str]) -> None:
+    plane, url = live
+    with model(lambda _: "I give up.") as served:
+        open_run(plane, "unmended", served)
+        with rondo.rollout("unmended", "shell-slugify", gateway=url, dir=plane.dir) as r:
+            say(r, "Mend it.")
+        assert r.verdict().reward == 0
+        with pytest.raises(KeyError), rondo.rollout("unmended", "shell-slugify", gateway=url, dir=plane.dir) as r:
+            raise KeyError("what the harness knows")
+        with pytest.raises(rondo.Failed, match="the harness raised KeyError$"):
+            r.verdict()
+
+
+def test_keys(live: tuple[Plane, str], tmp_path: Path) -> None:
+    _, url = live
+    with pytest.raises(rondo.GatewayError) as denied:
+        rondo.rollout("mended", "shell-slugify", gateway=url, key="sk-not-for-you", dir=tmp_path)
+    assert denied.value.status == 401 and "sk-not-for-you" not in str(denied.value)
+    with pytest.raises(rondo.GatewayError) as gone:
+        rondo.rollout("mended", "shell-slugify", gateway="http://127.0.0.1:9", key="sk-not-for-you", timeout=0.1)
+    assert gone.value.status == 0 and "sk-not-for-you" not in str(gone.value)
+
+
+def test_guide(live: tuple[Plane, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/guide/harnesses.md shows runs as it is written there."""
+    pytest.importorskip("openai")
+    plane, url = live
+    shown = re.search(r"```python\n(import openai\n.*?)```", (ROOT / "docs/guide/harnesses.md").read_text(), re.DOTALL)
+    assert shown is not None
+    monkeypatch.setenv("RONDO_GATEWAY", url)
+    with model(lambda messages: MEND if len(messages) == 1 else "Done.") as served:
+        open_run(plane, "theirs", served)
+        found: dict[str, Any] = {}
+        exec(shown[1].replace("/srv/rondo", str(plane.dir)), found)
+    assert found["verdict"].reward == 1
