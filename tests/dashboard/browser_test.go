@@ -94,7 +94,7 @@ func (r *run) step(n int64) {
 // rollout lets one rollout make two calls beside each other and end.
 func (r *run) rollout(id string, version int64, reward float64) {
 	r.Helper()
-	began := time.Now().UTC()
+	began := time.Now().UTC().Add(-1700 * time.Millisecond) // what took this long is over
 	r.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: events.GroupOf(id), Task: "mend-clamp", PolicyVersion: version, Deadline: began.Add(time.Hour)})
 	calls := []events.ToolCall{{ID: "a", Name: "search_replace", Arguments: `{"file_path":"clamp.sh","old_string":"if [ $1 -lt $2 ]","new_string":"if [ \"$1\" -gt \"$2\" ]"}`},
 		{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"sh test.sh"}`}}
