@@ -33,7 +33,7 @@ FROM busybox:${BUSYBOX}-musl AS rondo
 RUN echo 'rondo:x:10001:10001::/var/lib/rondo:/bin/false' >> /etc/passwd \
  && mkdir -p /var/lib/rondo /auth/nats /auth/tls /auth/s3 \
  && for user in intake querysampler generator toolrunner scorer advantagecalculator trainerfeeder weightpublisher archiver deadletters indexupdater teacher \
-        policy trainer gateway admin; do mkdir -p /auth/users/$user; done \
+        policy trainer gateway dashboard admin; do mkdir -p /auth/users/$user; done \
  && chown -R 10001:10001 /var/lib/rondo /auth
 # For inference servers and buckets behind TLS.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

@@ -81,7 +81,7 @@ var runners = []string{topology.ToolRunner, topology.Scorer}
 func TestOneContainerForEachService(t *testing.T) {
 	services := compose(t, "demo,gateway")
 	rondo := program.Binary(t)
-	names := []string{"policy", "trainer", "gateway"}
+	names := []string{"policy", "trainer", "gateway", "dashboard"}
 	for _, s := range topology.Services {
 		names = append(names, s.Name)
 	}

@@ -19,11 +19,13 @@ type Ledger struct {
 	// PolicyVersion is the last one that the run was told of, or the one that it pins.
 	PolicyVersion int64
 	// Continues is what the run has taken along of another one.
-	Continues *events.Continued
-	LastSeq   uint64
-	rollouts  map[string]*Rollout
-	order     []string // rollouts in the order of their starts
-	feeds     map[string]*feed
+	Continues  *events.Continued
+	LastSeq    uint64
+	rollouts   map[string]*Rollout
+	order      []string // rollouts in the order of their starts
+	groups     map[string]*Group
+	groupOrder []string // groups in the order of their openings
+	feeds      map[string]*feed
 }
 
 type feed struct {
@@ -45,7 +47,7 @@ type drop struct {
 
 // New makes an empty ledger.
 func New(run string) *Ledger {
-	return &Ledger{Run: run, rollouts: map[string]*Rollout{}, feeds: map[string]*feed{}}
+	return &Ledger{Run: run, rollouts: map[string]*Rollout{}, groups: map[string]*Group{}, feeds: map[string]*feed{}}
 }
 
 // Apply folds the next event of the run's stream.
@@ -70,7 +72,7 @@ func (l *Ledger) Apply(e events.Event) error {
 	case events.RunClosedType:
 		l.Closed = true
 	case events.GroupOpenedType:
-		l.Groups++
+		err = l.opened(e)
 	case events.GroupCompletedType:
 		err = l.completed(e)
 	case events.GroupDroppedType:
@@ -93,9 +95,11 @@ func (l *Ledger) Apply(e events.Event) error {
 
 func (l *Ledger) completed(e events.Event) error {
 	completed, err := events.Data[events.GroupCompleted](e)
+	g := l.group(e.Entity)
+	g.Completed, g.Estimator, g.Mean = true, completed.Estimator, completed.Mean
 	for _, m := range completed.Members {
 		r := l.rollout(m.Rollout)
-		r.masked, r.Stage = m.Failed, events.StageFeed
+		r.masked, r.Stage, r.Advantage = m.Failed, events.StageFeed, m.Advantage
 	}
 	return err
 }

@@ -18,8 +18,9 @@ type Rollout struct {
 	Summaries              int // turns in which it summed its work up
 	StopReason             string
 	Reward                 float64
-	Forfeit                string // class of events.Forfeit, "" for none
-	TaskDigest             string // of the task as it was scored
+	Advantage              float64 // of a member of a completed group that is not masked
+	Forfeit                string  // class of events.Forfeit, "" for none
+	TaskDigest             string  // of the task as it was scored
 	FailedStage, Class     string
 	events.Progress
 
@@ -71,6 +72,8 @@ func (l *Ledger) started(e events.Event) error {
 	r.Progress.Apply(e)
 	l.rollouts[e.Entity] = r
 	l.order = append(l.order, e.Entity)
+	g := l.group(r.Group)
+	g.Members = append(g.Members, e.Entity)
 	return err
 }
 

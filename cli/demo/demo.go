@@ -69,8 +69,8 @@ func New(g *app.Global) *cobra.Command {
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
 		Long: `Demo starts a whole plane in one process: the log, the store, every service, the built-in policy behind an
-OpenAI-compatible endpoint, and the reference trainer. It opens a run on eight small tasks and shows the first repair and
-the rising reward. At the end it names the commands to try next.
+OpenAI-compatible endpoint, the reference trainer, and the dashboard, whose address it prints first. It opens a run on eight
+small tasks and shows the first repair and the rising reward. At the end it names the commands to try next.
 
 With --nats and --store it uses a plane that runs elsewhere. It opens the run demo-SEED there, unless that run exists, and
 follows it to its end.
@@ -116,6 +116,7 @@ tool codebase_search, because neither a listing nor grep finds the fault. Compar
 	}
 	s.AddFlags(cmd)
 	f := cmd.Flags()
+	s.Dashboard.AddFlags(f, "127.0.0.1:0")
 	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
 	f.StringVar(&o.tasks, "tasks", "", "train on a pack of your own: a folder of Harbor task folders")
@@ -164,6 +165,14 @@ func demo(ctx context.Context, g *app.Global, o demoOptions, s service.Settings)
 	defer p.Close()
 	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
 		return demoResult{}, err
+	}
+	pages, err := s.Dashboard.Listen()
+	if err != nil {
+		return demoResult{}, err
+	}
+	defer s.Dashboard.Close()
+	if pages != "" {
+		show.Line("dashboard: %s", pages)
 	}
 	partsCtx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/cli/app"
-	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/trajectories"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -21,7 +20,7 @@ type repairs struct {
 
 // take adds an event, and answers the rows to show when it is the verdict on the first repair.
 func (r *repairs) take(e events.Event) []app.Row {
-	if r.shown != "" || e.Type.Kind() != plane.RolloutKind {
+	if r.shown != "" || e.Type.Kind() != events.RolloutStartedType.Kind() {
 		return nil
 	}
 	if r.chains == nil {

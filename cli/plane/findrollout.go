@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/export/episode"
 )
 
 // FindRollout reads a rollout's chain from its run's stream or archive. Without a run's name, the one run that has the rollout is meant.
@@ -53,12 +53,12 @@ func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Ro
 // rolloutLinks reads a rollout's chain, nothing where the run has no such rollout.
 func rolloutLinks(ctx context.Context, log *eventlog.Log, run, rollout string) ([]events.Event, error) {
 	if _, err := log.Incarnation(ctx, run); errors.Is(err, eventlog.ErrNotFound) {
-		chains, err := ChainsOf(ctx, log, run, rollout) // of its archive
-		return chains[RolloutKind], err
+		chains, err := episode.ChainsOf(ctx, log, run, rollout) // of its archive
+		return chains[episode.RolloutKind], err
 	} else if err != nil {
 		return nil, err
 	}
-	last, err := log.Last(ctx, run, RolloutKind, rollout)
+	last, err := log.Last(ctx, run, episode.RolloutKind, rollout)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return nil, nil
 	}
@@ -98,89 +98,4 @@ func TaskOf(ctx context.Context, log *eventlog.Log, r *events.Rollout) (runfile.
 		return query.TaskSpec(e.Entity, task), nil
 	}
 	return task, err
-}
-
-// The kinds of entity that tell of a rollout.
-var (
-	RolloutKind  = events.RolloutStartedType.Kind()
-	GroupKind    = events.GroupOpenedType.Kind()
-	FeedbackKind = events.FeedbackRecordedType.Kind()
-	BatchKind    = events.BatchReadyType.Kind()
-)
-
-// ChainsOf reads the chains of a rollout, its group and its feedback, and the batches that hold its group, by kind, from the run's
-// stream or, when that is gone, from its archive.
-func ChainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[string][]events.Event, error) {
-	group := events.GroupOf(rollout)
-	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout}
-	chains := map[string][]events.Event{}
-	if _, err := log.Incarnation(ctx, run); err != nil {
-		if !errors.Is(err, eventlog.ErrNotFound) {
-			return nil, err
-		}
-		for e, err := range log.All(ctx, run, 1) {
-			if err != nil {
-				return nil, err
-			}
-			if kind := e.Type.Kind(); entities[kind] == e.Entity && e.Entity != "" || holds(e, group) {
-				chains[kind] = append(chains[kind], e)
-			}
-		}
-		return chains, nil
-	}
-	for kind, entity := range entities {
-		last, err := log.Last(ctx, run, kind, entity)
-		if errors.Is(err, eventlog.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if chains[kind], err = log.History(ctx, run, last.Seq); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	chains[BatchKind], err = batchesOf(ctx, log, run, chains[GroupKind])
-	return chains, err
-}
-
-// holds reports whether an event is a batch with a group. An event that cannot be read has none; its reader reports the error.
-func holds(e events.Event, group string) bool {
-	if e.Type != events.BatchReadyType {
-		return false
-	}
-	ready, err := events.Data[events.BatchReady](e)
-	return err != nil || slices.Contains(ready.Groups, group)
-}
-
-// batchesOf reads the batches that hold a group, of which the links are given.
-func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []events.Event) (found []events.Event, err error) {
-	at := slices.IndexFunc(links, func(e events.Event) bool { return e.Type == events.GroupCompletedType })
-	if at < 0 {
-		return nil, nil
-	}
-	completed := links[at]
-	last, err := log.LastOfType(ctx, run, events.BatchReadyType, "*")
-	if errors.Is(err, eventlog.ErrNotFound) || err == nil && last.Seq < completed.Seq {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	errEnd := errors.New("read to the end")
-	filter := events.Event{Run: run, Type: events.BatchReadyType, Entity: "*"}.Subject()
-	err = log.Follow(ctx, run, completed.Seq, filter, func(e events.Event) error {
-		if holds(e, completed.Entity) {
-			found = append(found, e)
-		}
-		if e.Seq >= last.Seq {
-			return errEnd
-		}
-		return nil
-	})
-	if !errors.Is(err, errEnd) {
-		return nil, err
-	}
-	return found, nil
 }

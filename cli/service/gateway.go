@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/events/yamltext"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/gateway"
@@ -51,9 +52,11 @@ func (s *gatewaySettings) AddFlags(cmd *cobra.Command, listen string) {
 	f.IntVar(&s.slots, "gateway-slots", s.slots, "harnesses' calls that are at the inference servers at once")
 }
 
-// EveryPart is what `up` and `demo` run: the gateway only where it is told to listen.
+// EveryPart is what `up` and `demo` run: gateway and dashboard only where they are told to listen.
 func EveryPart(s Settings) []string {
-	return slices.DeleteFunc(partNames(), func(name string) bool { return name == gatewayPart && s.Gateway.listen == "" })
+	return slices.DeleteFunc(partNames(), func(name string) bool {
+		return name == gatewayPart && s.Gateway.listen == "" || name == topology.Dashboard && s.Dashboard.listen == ""
+	})
 }
 
 // serveGateway serves harnesses until the context ends.

@@ -61,6 +61,7 @@ type Settings struct {
 	ToolchainCache string
 	Trainer        policy.Options
 	Gateway        gatewaySettings
+	Dashboard      dashboardSettings
 	EndpointKeys   string          // a file
 	servers        *fleet.Fleet    // which generator and gateway share
 	Health         *health.Monitor // of log and store; nil: nobody watches
@@ -171,10 +172,11 @@ var parts = map[string]part{
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys})
 	},
-	topology.Teacher: func(ctx context.Context, env pipeline.Env, s Settings) error { return teacher.Run(ctx, env, s.keys) },
-	policyPart:       servePolicy,
-	TrainerPart:      train,
-	gatewayPart:      serveGateway,
+	topology.Teacher:   func(ctx context.Context, env pipeline.Env, s Settings) error { return teacher.Run(ctx, env, s.keys) },
+	policyPart:         servePolicy,
+	TrainerPart:        train,
+	gatewayPart:        serveGateway,
+	topology.Dashboard: serveDashboard,
 }
 
 // checkRunner checks what a tool runner can be told.
@@ -289,7 +291,7 @@ func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NAME...",
 		Short: "Run chosen services against an external NATS server and store",
-		Long:  "Run chosen services, or the built-in policy, the reference trainer and the gateway for harnesses: " + fmt.Sprint(partNames()) + ".",
+		Long:  "Run chosen services, or the built-in policy, the reference trainer, the gateway for harnesses and the dashboard: " + fmt.Sprint(partNames()) + ".",
 		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
   rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service toolrunner --allow-network pypi,npm --registry pypi=https://mirror.example.org/simple/ --nats nats://nats:4222 --store /srv/rondo
@@ -328,6 +330,7 @@ func New(g *app.Global) *cobra.Command {
 	}
 	s.AddFlags(cmd)
 	s.Gateway.AddFlags(cmd, "127.0.0.1:8790")
+	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:8780")
 	cmd.Flags().StringVar(&s.Builtin, "builtin-endpoint", s.Builtin, "where the generator finds the built-in policy")
 	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", s.PolicyListen, "where the built-in policy listens")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz, for example :9100")

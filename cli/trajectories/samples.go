@@ -17,7 +17,7 @@ var causeText = map[string]string{
 
 // causeOf is why a turn begins a segment, "" where nobody recorded it.
 func (s *shownRollout) causeOf(turn int32) string {
-	for _, t := range s.rollout.Turns {
+	for _, t := range s.Rollout.Turns {
 		if t.Turn == int(turn) {
 			return t.SegmentCause
 		}
@@ -29,7 +29,7 @@ func (s *shownRollout) causeOf(turn int32) string {
 // one sample, or none.
 func (s *shownRollout) samples() string {
 	n, causes := 0, map[string]int{}
-	for _, t := range s.rollout.Turns {
+	for _, t := range s.Rollout.Turns {
 		if !t.NewSegment {
 			continue
 		}
@@ -64,7 +64,7 @@ func (s *shownRollout) samples() string {
 
 // summaryOf says of a turn that it is a summary; "" of another one.
 func (s *shownRollout) summaryOf(turn int32) string {
-	for _, t := range s.rollout.Turns {
+	for _, t := range s.Rollout.Turns {
 		if t.Turn != int(turn) || t.Summary == nil {
 			continue
 		}

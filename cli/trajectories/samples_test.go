@@ -6,14 +6,15 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/storage"
 )
 
 // TestSamplesAreExplained: a rollout of several samples says how many they are and why the later ones began.
 func TestSamplesAreExplained(t *testing.T) {
-	s := &shownRollout{trajectory: &storage.Trajectory{Rollout: "g1-0"}}
+	s := &shownRollout{&episode.Episode{Trajectory: &storage.Trajectory{Rollout: "g1-0"}}}
 	for i, cause := range []string{"", events.CauseThoughts, "-", events.CauseDrift, events.CauseThoughts} {
-		s.rollout.Turns = append(s.rollout.Turns, events.TurnSampled{Turn: i, NewSegment: cause != "-", SegmentCause: strings.Trim(cause, "-")})
+		s.Rollout.Turns = append(s.Rollout.Turns, events.TurnSampled{Turn: i, NewSegment: cause != "-", SegmentCause: strings.Trim(cause, "-")})
 	}
 	if text := fmt.Sprint(s.header()); !strings.Contains(text, "4: new ones began as prompts did not repeat thoughts 2, drift 1") {
 		t.Errorf("the header is %s", text)
@@ -21,14 +22,14 @@ func TestSamplesAreExplained(t *testing.T) {
 	if s.causeOf(3) != events.CauseDrift || s.causeOf(9) != "" {
 		t.Errorf("turn 3 began a segment by %q", s.causeOf(3))
 	}
-	s.rollout.Turns = append(s.rollout.Turns, events.TurnSampled{Turn: 5, Summary: &events.Summary{Calls: 2, Withheld: true}}, events.TurnSampled{Turn: 6, NewSegment: true, SegmentCause: events.CauseSummary})
+	s.Rollout.Turns = append(s.Rollout.Turns, events.TurnSampled{Turn: 5, Summary: &events.Summary{Calls: 2, Withheld: true}}, events.TurnSampled{Turn: 6, NewSegment: true, SegmentCause: events.CauseSummary})
 	if text := fmt.Sprint(s.header()); !strings.Contains(text, "5: new ones began behind 1 summary, as prompts did not repeat thoughts 2, drift 1") {
 		t.Errorf("the header is %s", text)
 	}
 	if text := s.summaryOf(5); text != " · summary (2 tool calls not run) (without the last answers of tools)" || s.summaryOf(4) != "" {
 		t.Errorf("turn 5 is%s", text)
 	}
-	s.rollout.Turns = s.rollout.Turns[:1]
+	s.Rollout.Turns = s.Rollout.Turns[:1]
 	if text := fmt.Sprint(s.header()); strings.Contains(text, "samples") {
 		t.Errorf("the header of one sample is %s", text)
 	}

@@ -2,17 +2,14 @@ package trajectories
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
-	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/export/episode"
 )
 
 // showOptions say how much of a rollout is shown.
@@ -51,7 +48,7 @@ A rollout that failed or is not finished has no trajectory file. Show then print
 				return err
 			}
 			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), shown.trajectory)
+				return app.PrintJSON(cmd.OutOrStdout(), shown.Trajectory)
 			}
 			return (&view{s}).rollout(shown, o)
 		},
@@ -65,179 +62,17 @@ A rollout that failed or is not finished has no trajectory file. Show then print
 	return cmd
 }
 
-// shownRollout is what the log and the store have about one rollout.
-type shownRollout struct {
-	rollout    events.Rollout
-	trajectory *storage.Trajectory // made of the log where there is no file
-	recorded   bool                // there is a file
-	spelled    bool                // the built-in policy sampled it, whose tokens have texts
-	began      time.Time
-	last       time.Time // of the outcome, or of the last link
-	retried    []events.RolloutRetried
-	remarks    []string // invalidations, annotations and feedback
-	member     *events.Member
-	dropped    []events.GroupDropped
-	batches    []inBatch
-}
+// shownRollout is a rollout as it is shown.
+type shownRollout struct{ *episode.Episode }
 
-// inBatch is a place in a batch.
-type inBatch struct {
-	feed   string
-	step   int64
-	masked string // why it is not trained on; "": it is
-}
-
-// gather reads a rollout's chains and its trajectory file.
+// gather reads what log and store have about a rollout.
 func gather(ctx context.Context, p *plane.Plane, run, rollout string) (*shownRollout, error) {
 	if err := p.MustRun(ctx, run); err != nil {
 		return nil, err
 	}
-	unknown := fmt.Errorf("run %s has no rollout %s; `rondo trajectories list %s` lists those that have a trajectory", run, app.Line(rollout, 80), run)
-	if !runfile.ValidToken(rollout) {
-		return nil, unknown
+	e, err := episode.Read(ctx, p.Log, run, rollout, episode.Bounds{})
+	if errors.Is(err, episode.ErrUnknown) {
+		return nil, fmt.Errorf("run %s has no rollout %s; `rondo trajectories list %s` lists those that have a trajectory", run, app.Line(rollout, 80), run)
 	}
-	links, err := plane.ChainsOf(ctx, p.Log, run, rollout)
-	if err != nil {
-		return nil, err
-	}
-	if len(links[plane.RolloutKind]) == 0 {
-		return nil, unknown
-	}
-	s := &shownRollout{}
-	if s.rollout, err = events.FoldRollout(links[plane.RolloutKind]); err != nil {
-		return nil, err
-	}
-	if err := s.readChains(links); err != nil {
-		return nil, err
-	}
-	cfg, err := p.Log.RecordedConfig(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	s.spelled = cfg.Endpoint == runfile.BuiltinEndpoint
-	if f := s.rollout.Finished; f != nil {
-		s.recorded = true
-		data, err := storage.GetBlob(ctx, p.Store, f.Trajectory)
-		if err == nil {
-			s.trajectory, err = storage.DecodeTrajectory(data)
-		}
-		return s, err
-	}
-	s.trajectory = s.unfinished(cfg)
-	return s, nil
-}
-
-// readChains notes what is not part of the folded rollout.
-func (s *shownRollout) readChains(chains map[string][]events.Event) error {
-	for _, e := range slices.Concat(chains[plane.RolloutKind], chains[plane.FeedbackKind], chains[plane.GroupKind], chains[plane.BatchKind]) {
-		var err error
-		switch e.Type {
-		case events.RolloutRetriedType:
-			var r events.RolloutRetried
-			r, err = events.Data[events.RolloutRetried](e)
-			s.retried = append(s.retried, r)
-		case events.RolloutInvalidatedType:
-			var v events.RolloutInvalidated
-			v, err = events.Data[events.RolloutInvalidated](e)
-			s.remarks = append(s.remarks, "invalidated: "+app.Line(v.Reason, 300))
-		case events.RolloutAnnotatedType:
-			var a events.RolloutAnnotated
-			a, err = events.Data[events.RolloutAnnotated](e)
-			s.remarks = append(s.remarks, annotation(a))
-		case events.RolloutForkedType:
-			var f events.RolloutForked
-			f, err = events.Data[events.RolloutForked](e)
-			s.remarks = append(s.remarks, fmt.Sprintf("forked behind turn %d, %d times", f.Turn, f.Count))
-		case events.FeedbackRecordedType:
-			var f events.FeedbackRecorded
-			f, err = events.Data[events.FeedbackRecorded](e)
-			s.remarks = append(s.remarks, feedback(f))
-		case events.GroupDroppedType:
-			var d events.GroupDropped
-			d, err = events.Data[events.GroupDropped](e)
-			s.dropped = append(s.dropped, d)
-		case events.GroupCompletedType:
-			err = s.readMember(e)
-		case events.BatchReadyType:
-			err = s.readBatch(e)
-		default:
-			s.readTime(e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readTime takes the rollout's bounds from the links of its episode.
-func (s *shownRollout) readTime(e events.Event) {
-	if e.Type.Kind() != plane.RolloutKind {
-		return
-	}
-	if s.began.IsZero() {
-		s.began = e.Time
-	}
-	s.last = e.Time
-}
-
-func (s *shownRollout) readMember(e events.Event) error {
-	completed, err := events.Data[events.GroupCompleted](e)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(completed.Members, func(m events.Member) bool { return m.Rollout == s.rollout.ID })
-	if at >= 0 {
-		s.member = &completed.Members[at]
-	}
-	return nil
-}
-
-func (s *shownRollout) readBatch(e events.Event) error {
-	ready, err := events.Data[events.BatchReady](e)
-	if err != nil {
-		return err
-	}
-	// Where a batch holds the group, its drop by the same feed is void.
-	s.dropped = slices.DeleteFunc(s.dropped, func(d events.GroupDropped) bool { return d.Feed == e.Entity })
-	if masked := ready.Masked[s.rollout.ID]; masked != "" || slices.Contains(ready.Rollouts, s.rollout.ID) {
-		s.batches = append(s.batches, inBatch{e.Entity, ready.Step, masked})
-	}
-	return nil
-}
-
-// unfinished lays out what the log has of a rollout that has no trajectory file.
-func (s *shownRollout) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
-	r := &s.rollout
-	t := &storage.Trajectory{Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task, DispatchVersion: r.Started.PolicyVersion}
-	if task, err := cfg.Task(r.Started.Task); err == nil {
-		t.Messages = append(t.Messages, storage.Message{Role: "user", Content: task.Instruction, PolicyVersion: -1})
-	}
-	segment := int32(-1)
-	for i, turn := range r.Turns {
-		if turn.NewSegment {
-			segment++
-		}
-		m := storage.Message{
-			Turn: int32(turn.Turn), Segment: max(segment, 0), Role: "assistant", Content: turn.Content, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs,
-			LossMask: slices.Repeat([]bool{true}, len(turn.TokenIDs)), PolicyVersion: turn.PolicyVersion, Versions: turn.RowVersions(), FinishReason: turn.FinishReason,
-			StartedAt: turn.StartedAt, Duration: time.Duration(turn.LatencyMS * float64(time.Millisecond)), ToolCalls: callsText(turn.ToolCalls),
-		}
-		if turn.Reasoning != nil {
-			m.Reasoning = turn.Reasoning.Text
-		}
-		if i < r.Copied {
-			m.PolicyVersion = -1
-			events.PromptTokens(&m, turn.TokenIDs)
-		}
-		t.Messages = append(t.Messages, m)
-		for _, result := range r.Tools[turn.Turn].Results {
-			t.Messages = append(t.Messages, storage.Message{Turn: m.Turn, Segment: m.Segment, Role: "tool", Name: result.Name, ToolCallID: result.CallID, Content: result.Content,
-				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: time.Duration(result.DurationMS * float64(time.Millisecond))})
-		}
-	}
-	for i := range t.Messages {
-		t.Messages[i].Index = int32(i)
-	}
-	return t
+	return &shownRollout{e}, err
 }

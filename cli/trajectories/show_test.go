@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/export/episode"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -60,34 +61,34 @@ const evil = "\x1b[2J\x1b]0;x\x07\u202e\u009b1m\r\b"
 func TestHostileRollout(t *testing.T) {
 	arguments, _ := json.Marshal(map[string]string{"file_path" + evil: evil, "old_string": evil + "\nb", "new_string": evil + "\nc", "path": evil, "command": evil, "patch": "+" + evil, "contents": evil, "long": strings.Repeat(evil, 20)})
 	code := 1
-	shown := &shownRollout{
-		recorded: true, spelled: true, remarks: []string{annotation(events.RolloutAnnotated{Text: evil}), feedback(events.FeedbackRecorded{Signal: evil, Text: evil})},
-		retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}}, dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
-		batches: []inBatch{{evil, 1, ""}, {evil, 1, evil}},
-		rollout: events.Rollout{
+	calls, _ := json.Marshal([]events.ToolCall{{ID: "a", Name: evil, Arguments: string(arguments)}, {ID: "b", Name: evil, Arguments: evil}, {ID: "c"}})
+	shown := &shownRollout{&episode.Episode{
+		Recorded: true, Spelled: true, Remarks: []string{"annotation: " + evil, "feedback: " + evil},
+		Retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}}, Dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
+		Batches: []episode.InBatch{{Feed: evil, Step: 1}, {Feed: evil, Step: 1, Masked: evil}},
+		Rollout: events.Rollout{
 			Failed: &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
 			Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
 				Requests: 9, Refused: 1, Fetches: []events.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
 			}}},
 		},
-		trajectory: &storage.Trajectory{Rollout: "g000001-0", Task: evil, StopReason: evil, Messages: []storage.Message{
+		Trajectory: &storage.Trajectory{Rollout: "g000001-0", Task: evil, StopReason: evil, Messages: []storage.Message{
 			{Role: "user" + evil, Name: evil, Content: evil}, {Role: "tool", Name: evil, Content: evil},
-			{Role: "assistant", Content: "<think>" + evil + "</think>" + evil, FinishReason: evil, ToolCalls: callsText([]events.ToolCall{
-				{ID: "a", Name: evil, Arguments: string(arguments)}, {ID: "b", Name: evil, Arguments: evil}, {ID: "c"}}),
+			{Role: "assistant", Content: "<think>" + evil + "</think>" + evil, FinishReason: evil, ToolCalls: string(calls),
 				TokenIDs: []int32{27, 7, 155, 10, 9}, Logprobs: make([]float32, 5), LossMask: []bool{true, true, true, true, false}},
 			{Role: "tool", ToolCallID: "a", Name: evil, Content: evil}, {Role: "tool", ToolCallID: "z", Name: evil, Content: evil},
 			{Role: "prompt", Segment: 1}, {Role: "assistant", ToolCalls: "[" + evil, Turn: 1, Segment: 1},
 		}},
-	}
+	}}
 	for _, width := range []int{0, 30, 200} {
 		for _, color := range []bool{false, true} {
 			for _, failed := range []bool{false, true} {
-				copied := *shown
+				copied := *shown.Episode
 				if !failed {
-					copied.rollout.Failed = nil
+					copied.Rollout.Failed = nil
 				}
 				var out strings.Builder
-				if err := (&view{&app.Screen{W: &out, Color: color, Width: width}}).rollout(&copied, showOptions{turn: -1, full: color, logprobs: true}); err != nil {
+				if err := (&view{&app.Screen{W: &out, Color: color, Width: width}}).rollout(&shownRollout{&copied}, showOptions{turn: -1, full: color, logprobs: true}); err != nil {
 					t.Fatal(err)
 				}
 				text := out.String()

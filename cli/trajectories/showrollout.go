@@ -1,7 +1,6 @@
 package trajectories
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ type view struct{ *app.Screen }
 
 // rollout prints a rollout.
 func (s *view) rollout(shown *shownRollout, o showOptions) error {
-	t := shown.trajectory
+	t := shown.Trajectory
 	turns := 0
 	found := false
 	for _, m := range t.Messages {
@@ -56,7 +55,7 @@ func (s *view) rollout(shown *shownRollout, o showOptions) error {
 
 // header says what the rollout was and what became of it.
 func (s *shownRollout) header() []app.Row {
-	r, t := &s.rollout, s.trajectory
+	r, t := &s.Rollout, s.Trajectory
 	tokens, sampled := 0, 0
 	turns := map[int32]bool{}
 	for _, m := range t.Messages {
@@ -87,28 +86,28 @@ func (s *shownRollout) header() []app.Row {
 	if t.TextOnly {
 		size += ", text only"
 	}
-	if !s.began.IsZero() {
-		size += fmt.Sprintf(", %s from %s", s.last.Sub(s.began).Round(100*time.Millisecond), s.began.UTC().Format(time.DateTime))
+	if !s.Began.IsZero() {
+		size += fmt.Sprintf(", %s from %s", s.Last.Sub(s.Began).Round(100*time.Millisecond), s.Began.UTC().Format(time.DateTime))
 	}
 	fact("size", size, app.Plain)
 	if text := s.samples(); text != "" {
 		fact("samples", text, app.Plain)
 	}
-	for _, retry := range s.retried {
+	for _, retry := range s.Retried {
 		fact("retried", fmt.Sprintf("%s, %s: %s", app.Line(retry.Stage, 40), app.Line(retry.Class, 40), app.Line(retry.Message, 200)), app.Yellow)
 	}
-	for _, remark := range s.remarks {
-		fact("remark", remark, app.Yellow)
+	for _, remark := range s.Remarks {
+		fact("remark", app.Line(remark, 400), app.Yellow)
 	}
 	return rows
 }
 
 // outcome tells how it ended and what the feeds made of it.
 func (s *shownRollout) outcome(fact func(name, text string, st app.Style)) {
-	r := &s.rollout
+	r := &s.Rollout
 	stopped := ""
-	if s.recorded {
-		stopped = " (" + app.Line(s.trajectory.StopReason, 40) + ")"
+	if s.Recorded {
+		stopped = " (" + app.Line(s.Trajectory.StopReason, 40) + ")"
 	}
 	switch {
 	case r.Failed != nil:
@@ -123,7 +122,7 @@ func (s *shownRollout) outcome(fact func(name, text string, st app.Style)) {
 		for _, name := range app.SortedKeys(r.Scored.Components) {
 			text += fmt.Sprintf("  %s %.6g", app.Line(name, 40), r.Scored.Components[name])
 		}
-		if m := s.member; m != nil && !m.Failed {
+		if m := s.Member; m != nil && !m.Failed {
 			text += fmt.Sprintf("  advantage %+.4g", m.Advantage)
 		}
 		fact("reward", text, app.Bold)
@@ -134,14 +133,14 @@ func (s *shownRollout) outcome(fact func(name, text string, st app.Style)) {
 			fact("flag", app.Line(flag, 300), app.Yellow)
 		}
 	}
-	for _, b := range s.batches {
-		if text := fmt.Sprintf("feed %s, step %d", app.Line(b.feed, 40), b.step); b.masked == "" {
+	for _, b := range s.Batches {
+		if text := fmt.Sprintf("feed %s, step %d", app.Line(b.Feed, 40), b.Step); b.Masked == "" {
 			fact("trained", text, app.Plain)
 		} else {
-			fact("masked", text+": "+app.Line(b.masked, 60), app.Yellow)
+			fact("masked", text+": "+app.Line(b.Masked, 60), app.Yellow)
 		}
 	}
-	for _, d := range s.dropped {
+	for _, d := range s.Dropped {
 		text := fmt.Sprintf("feed %s does not train on its group: %s", app.Line(d.Feed, 40), d.Reason)
 		if d.Reason == events.DropStale {
 			text += fmt.Sprintf(", %d versions old", d.Staleness)
@@ -160,7 +159,7 @@ func (s *view) message(m storage.Message, full bool) {
 
 // turn prints one generation and what its calls answered.
 func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Message, o showOptions) {
-	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m, shown.rollout.Copied), len(m.TokenIDs), seconds(m.Duration.Seconds()))
+	facts := fmt.Sprintf("%s · %d tokens · %s", versionsText(m, shown.Rollout.Copied), len(m.TokenIDs), seconds(m.Duration.Seconds()))
 	if m.FinishReason != "" {
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
@@ -170,11 +169,11 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	s.Print(app.Indent(app.Shorten(app.TextRows(reasoning, app.Faint), 12, 4, o.full), app.Span{Text: "┊ ", Style: app.Faint}, s.Width)...)
 	s.Print(app.TextRows(said, app.Plain)...)
 	if o.logprobs {
-		s.Print(app.Indent(tokenRows(m, shown.spelled), app.Span{Text: "  ", Style: app.Plain}, s.Width)...)
+		s.Print(app.Indent(tokenRows(m, shown.Spelled), app.Span{Text: "  ", Style: app.Plain}, s.Width)...)
 	}
-	calls, left := export.PairCalls(export.Calls(m), answers, shown.rollout.Tools[int(m.Turn)].Results)
+	calls, left := export.PairCalls(export.Calls(m), answers, shown.Rollout.Tools[int(m.Turn)].Results)
 	s.calls(calls, o.full)
-	s.Print(networkRows(shown.rollout.Tools[int(m.Turn)].Network, o.full)...)
+	s.Print(networkRows(shown.Rollout.Tools[int(m.Turn)].Network, o.full)...)
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}
@@ -249,34 +248,4 @@ func (s *view) calls(calls []export.Call, full bool) {
 		s.Print(app.Beside(blocks, column, gap)...)
 		calls = calls[n:]
 	}
-}
-
-func callsText(calls []events.ToolCall) string {
-	if len(calls) == 0 {
-		return ""
-	}
-	text, _ := json.Marshal(calls) // texts are always JSON
-	return string(text)
-}
-
-func annotation(a events.RolloutAnnotated) string {
-	text := "annotation"
-	if a.Turn != nil {
-		text += fmt.Sprintf(" of turn %d", *a.Turn)
-	}
-	if a.Reward != nil {
-		text += fmt.Sprintf(", reward %g", *a.Reward)
-	}
-	return text + ": " + app.Line(a.Text, 300)
-}
-
-func feedback(f events.FeedbackRecorded) string {
-	text := "feedback: " + app.Line(f.Signal, 40)
-	if reward, ok := f.Score(); ok {
-		text += fmt.Sprintf(", reward %g", reward)
-	}
-	if f.Text != "" {
-		text += ": " + app.Line(f.Text, 300)
-	}
-	return text
 }

@@ -25,6 +25,7 @@ func New(g *app.Global) *cobra.Command {
 		Short: "Run all services with an embedded log and store, until interrupted",
 		Example: `  rondo up
   rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
+  rondo up --dashboard-listen 127.0.0.1:8780
   rondo up --gateway-listen 127.0.0.1:8790`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +46,7 @@ func New(g *app.Global) *cobra.Command {
 	}
 	s.AddFlags(cmd)
 	s.Gateway.AddFlags(cmd, "")
+	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:0")
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
 		"then take of the facts; no run that was answered as open is lost")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
@@ -70,6 +72,11 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string) 
 	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
 		return err
 	}
-	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin)
+	pages, err := s.Dashboard.Listen()
+	if err != nil {
+		return err
+	}
+	defer s.Dashboard.Close()
+	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
 	return service.RunParts(ctx, service.EveryPart(s), p.Log, p.Dir, l, registry, s)
 }

@@ -25,10 +25,10 @@ type ObjectSpec struct {
 // Objects is the table of places.
 var Objects = []ObjectSpec{
 	{Prefix: "blobs/", Writes: []string{Anybody}, Purpose: "large bodies of facts, workspaces, logs, submitted weights, by digest"},
-	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, Gateway}, Reads: []string{TrainerFeeder, Intake, Teacher}, RoleWrites: []Role{RoleHarness},
+	{Prefix: "runs/<run>/trajectories/", Writes: []string{Generator, Gateway}, Reads: []string{TrainerFeeder, Intake, Teacher, Dashboard}, RoleWrites: []Role{RoleHarness},
 		RoleReads: []Role{RoleTeacher, RoleWorker}, Purpose: "a file for each rollout"},
 	{Prefix: "runs/<run>/batches/<feed>/", Writes: []string{TrainerFeeder}, Reads: []string{Trainer}, RoleReads: []Role{RoleTrainer}, Purpose: "what a trainer takes"},
-	{Prefix: "runs/<run>/log/", Writes: []string{Archiver}, Reads: []string{Intake, QuerySampler, Generator, ToolRunner, Scorer, AdvantageCalculator, TrainerFeeder, DeadLetters, Gateway},
+	{Prefix: "runs/<run>/log/", Writes: []string{Archiver}, Reads: []string{Intake, QuerySampler, Generator, ToolRunner, Scorer, AdvantageCalculator, TrainerFeeder, DeadLetters, Gateway, Dashboard},
 		Purpose: "a run's archive, in which services read what has left the run's stream"},
 	{Prefix: "runs/<run>/tools/", Writes: []string{ToolRunner}, Purpose: "cached answers of tools, shared by the tool runners"},
 	{Prefix: "weights/<policy>/", Writes: []string{WeightPublisher}, Reads: []string{Policy, Trainer}, RoleReads: []Role{RoleTrainer, RoleServer},

@@ -35,6 +35,8 @@ const (
 	Policy  = "policy"
 	Trainer = "trainer"
 	Gateway = "gateway"
+	// Dashboard is the pages in a browser.
+	Dashboard = "dashboard"
 	// Admin is the command line.
 	Admin = "admin"
 )
@@ -46,6 +48,8 @@ type ParticipantSpec struct {
 	States []events.Type
 	// Follows are the types of facts that it follows.
 	Follows []events.Type
+	// Folds: it reads and follows whole runs.
+	Folds   bool
 	Purpose string
 }
 
@@ -56,6 +60,8 @@ var Participants = []ParticipantSpec{
 		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
 	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
 		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
+	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType}, Folds: true,
+		Purpose: "shows runs on pages, and pauses, resumes and cancels them for who shows its token"},
 }
 
 // anyRun stands for every run in a subject; it also matches the catalogue.
@@ -242,6 +248,9 @@ func ServicePermissions(name string) (Permissions, error) {
 }
 
 func (g *grants) participates(p ParticipantSpec) {
+	if p.Folds {
+		g.follows(anyRun, "")
+	}
 	for _, t := range p.States {
 		run := anyRun
 		if t.CatalogueOnly() {

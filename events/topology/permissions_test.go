@@ -32,7 +32,7 @@ func TestServicePermissions(t *testing.T) {
 			t.Errorf("%s cannot hear answers: %q", name, p.Subscribe)
 		}
 	}
-	if _, err := ServicePermissions("dashboard"); err == nil {
+	if _, err := ServicePermissions("painter"); err == nil {
 		t.Error("a service that there is not has permissions")
 	}
 	now, err := ServicePermissions(DeadLetters)

@@ -98,7 +98,7 @@ func consumed(add func(string, ...string)) {
 		case c.Type.Routed():
 			add(create+"."+f, c.Service)
 			// Who folds runs makes consumers of whole runs under names of his own; which of them are a tool runner's no wildcard can tell.
-			add(create, serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds })...)
+			add(create, append(serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds }), topology.Dashboard)...)
 		case c.Service == topology.Environment: // users' workers make none
 			add(create+"."+f, topology.Intake)
 			add(create)
@@ -132,7 +132,7 @@ func managed(add func(string, ...string)) {
 			deletes, reads = []string{topology.DeadLetters}, []string{topology.DeadLetters}
 		case events.DeadStream:
 		default:
-			reads = append(serviceNames(func(topology.ServiceSpec) bool { return true }), topology.Policy, topology.Trainer, topology.Gateway)
+			reads = append(serviceNames(func(topology.ServiceSpec) bool { return true }), topology.Policy, topology.Trainer, topology.Gateway, topology.Dashboard)
 		}
 		add("$JS.API.STREAM.MSG.DELETE."+stream, deletes...)
 		add("$JS.API.STREAM.MSG.GET."+stream, reads...)

@@ -11,7 +11,7 @@ import (
 )
 
 // services are all that a deployment runs.
-var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "teacher", "advantagecalculator", "trainerfeeder", "weightpublisher", "indexupdater", "deadletters"}
+var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "teacher", "advantagecalculator", "trainerfeeder", "weightpublisher", "indexupdater", "deadletters", "dashboard"}
 
 // TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
 // directories, and kills one of them for good half way.
@@ -31,7 +31,7 @@ func TestTwoOfEveryService(t *testing.T) {
 	plane := []string{"--nats", server.URL(), "--store", "s3://rondo?endpoint=" + s3 + "&create=true"}
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := func(dir string, names ...string) []string {
-		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint", "http://"+policy+"/v1", "--policy-listen", policy)
+		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint", "http://"+policy+"/v1", "--policy-listen", policy, "--dashboard-listen", "127.0.0.1:0")
 	}
 	start(t, args(t.TempDir(), "policy", "trainer")...)
 	first := start(t, args(t.TempDir(), services...)...)

@@ -1,0 +1,130 @@
+// What a page does by itself: it draws its curves and takes up what changes. Without this program all but the curves works.
+"use strict";
+(() => {
+  // The parts of a page that are taken from a newer copy of it.
+  const parts = ["live", "rollouts", "groups", "books", "behaviour"];
+
+  let asking = null;
+  async function refresh() {
+    if (asking || document.hidden) return;
+    asking = new AbortController();
+    try {
+      const answer = await fetch(location.href, { signal: asking.signal });
+      if (!answer.ok) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      for (const id of parts) {
+        const now = document.getElementById(id), next = page.getElementById(id);
+        // What somebody reads with the keyboard or has unfolded stays until they leave it.
+        if (!now || !next || now.contains(document.activeElement) || now.querySelector("details[open]")) continue;
+        if (now.innerHTML !== next.innerHTML) now.replaceChildren(...next.childNodes);
+      }
+      const slider = document.getElementById("at"), last = page.getElementById("at");
+      if (slider && last && slider !== document.activeElement) {
+        slider.max = last.max;
+        slider.value = last.value;
+        slider.previousElementSibling.replaceChildren(...last.previousElementSibling.childNodes);
+      }
+      await draw();
+    } catch {
+      // The plane is away; the next change, or the next beat, asks again.
+    } finally {
+      asking = null;
+    }
+  }
+
+  // Curves.
+  const charts = document.querySelector("[data-curves]");
+  const drawn = new Map();
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function options(box, chart) {
+    const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
+    return {
+      width: Math.max(200, box.clientWidth), height: 190, scales: { x: { time: !!chart.time } }, axes: [axis, axis], legend: { live: true },
+      series: [{ label: chart.time ? "time" : "step" }, ...chart.series.map((s, i) => ({
+        label: s.name, stroke: colour("--c" + (i % 5 + 1)), width: 2, dash: [[], [6, 3], [2, 3], [10, 4], [1, 2]][i % 5], points: { show: chart.x.length < 40 },
+      }))],
+    };
+  }
+
+  let last = null;
+  async function draw() {
+    if (!charts || typeof uPlot === "undefined") return;
+    const answer = await fetch(charts.dataset.curves);
+    if (!answer.ok) return;
+    last = await answer.json();
+    show(false);
+  }
+
+  function show(anew) {
+    if (!last) return;
+    for (const box of charts.querySelectorAll("[data-chart]")) {
+      const chart = last[box.dataset.chart];
+      if (!chart || !chart.x || !chart.x.length) continue;
+      const data = [chart.x, ...chart.series.map((s) => s.values)];
+      const plot = drawn.get(box);
+      if (plot && !anew) {
+        plot.setData(data);
+      } else {
+        if (plot) plot.destroy();
+        drawn.set(box, new uPlot(options(box, chart), data, box));
+      }
+      box.dataset.points = chart.x.length;
+    }
+  }
+
+  // What tells a page that there is something new.
+  const live = document.getElementById("live");
+  let source = null;
+  function listen() {
+    if (live && live.dataset.live && !source) {
+      source = new EventSource(live.dataset.live);
+      source.addEventListener("change", refresh);
+    }
+  }
+  // A page in the background lets go of its line.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      if (source) source.close();
+      source = null;
+    } else {
+      listen();
+      refresh();
+    }
+  });
+  addEventListener("pagehide", () => { if (source) source.close(); source = null; });
+  addEventListener("pageshow", listen);
+  if (live && live.dataset.every) setInterval(refresh, Number(live.dataset.every));
+
+  // The slider shows where it would go, and goes there.
+  const slider = document.getElementById("at");
+  if (slider) {
+    slider.addEventListener("input", () => { document.getElementById("at-value").textContent = slider.value; });
+    slider.addEventListener("change", () => slider.form.requestSubmit());
+  }
+
+  // Light and dark: as the system says, until somebody says otherwise here.
+  const root = document.documentElement, button = document.getElementById("theme");
+  const dark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  function theme(name) {
+    if (name) root.dataset.theme = name;
+    button.textContent = dark() ? "Light" : "Dark";
+    show(true);
+  }
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const name = dark() ? "light" : "dark";
+    try { localStorage.setItem("theme", name); } catch { /* it holds for this page */ }
+    theme(name);
+  });
+  let stored = null;
+  try { stored = localStorage.getItem("theme"); } catch { /* none is kept */ }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => theme());
+
+  let width = innerWidth;
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; show(true); } });
+
+  theme(stored === "dark" || stored === "light" ? stored : "");
+  listen();
+  draw();
+})();

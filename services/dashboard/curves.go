@@ -1,0 +1,106 @@
+package dashboard
+
+import (
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// maxPoints bounds the points of a curve over time: where there would be more, two neighbours become one.
+const maxPoints = 240
+
+// flow is what happened in a run in a part of its time, and how many rollouts each stage had at the end of it.
+type flow struct {
+	Started, Scored, Failed int
+	Sampled                 int64 // tokens
+	Backlog                 [stages]int
+}
+
+// The stages whose backlog is drawn.
+const (
+	atModel = iota
+	atTools
+	atVerifier
+	atGroup
+	atFeed
+	stages
+)
+
+var stageOf = map[string]int{
+	events.StageGenerator: atModel, events.StageTools: atTools, events.StageScorer: atVerifier, events.StageGroup: atGroup, events.StageFeed: atFeed,
+}
+
+// flows are a run's curves over time.
+type flows struct {
+	began   time.Time
+	width   time.Duration
+	points  []flow
+	backlog [stages]int
+	where   map[string]int // rollouts in the backlog → their stage
+}
+
+func newFlows() *flows { return &flows{width: time.Second, where: map[string]int{}} }
+
+// at gives the point of a moment, the last one there is for a clock that goes back.
+func (f *flows) at(now time.Time) *flow {
+	if f.began.IsZero() {
+		f.began = now
+	}
+	i := int(now.Sub(f.began) / f.width)
+	for i >= maxPoints {
+		f.halve()
+		i = int(now.Sub(f.began) / f.width)
+	}
+	for len(f.points) <= i {
+		f.points = append(f.points, flow{Backlog: f.backlog})
+	}
+	return &f.points[len(f.points)-1]
+}
+
+// halve makes one point of each two.
+func (f *flows) halve() {
+	half := f.points[:0]
+	for i := 0; i < len(f.points); i += 2 {
+		p := f.points[i]
+		if i+1 < len(f.points) {
+			next := f.points[i+1]
+			p.Started, p.Scored, p.Failed, p.Sampled = p.Started+next.Started, p.Scored+next.Scored, p.Failed+next.Failed, p.Sampled+next.Sampled
+			p.Backlog = next.Backlog
+		}
+		half = append(half, p)
+	}
+	f.points, f.width = half, 2*f.width
+}
+
+// count counts an event, as the books have it.
+func (f *flows) count(e events.Event) error {
+	p := f.at(e.Time)
+	switch e.Type {
+	case events.RolloutStartedType:
+		p.Started++
+	case events.RolloutScoredType:
+		p.Scored++
+	case events.RolloutFailedType:
+		p.Failed++
+	case events.RolloutFinishedType:
+		finished, err := events.Data[events.RolloutFinished](e)
+		p.Sampled += int64(finished.Sampled)
+		return err
+	}
+	return nil
+}
+
+// place notes the stage that has a rollout now; "" is none.
+func (f *flows) place(rollout, stage string) {
+	if i, ok := f.where[rollout]; ok {
+		f.backlog[i]--
+		delete(f.where, rollout)
+	}
+	if i, ok := stageOf[stage]; ok {
+		f.backlog[i]++
+		f.where[rollout] = i
+	}
+	if n := len(f.points); n > 0 {
+		f.points[n-1].Backlog = f.backlog
+	}
+}

@@ -1,0 +1,199 @@
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/services/servicetest"
+)
+
+// follower is an open page.
+type follower struct {
+	cancel context.CancelFunc
+	lines  chan string // closed at the end
+}
+
+// follow opens a page's line to a server.
+func follow(t *testing.T, base, run string) *follower {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/runs/"+run+"/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("answered %d, %s", answer.StatusCode, answer.Header)
+	}
+	f := &follower{cancel, make(chan string, 1000)}
+	go func() {
+		defer close(f.lines)
+		defer answer.Body.Close()
+		for s := bufio.NewScanner(answer.Body); s.Scan(); {
+			f.lines <- s.Text()
+		}
+	}()
+	t.Cleanup(cancel)
+	return f
+}
+
+// hears waits until the page was told of a sequence.
+func (f *follower) hears(t *testing.T, seq uint64) {
+	t.Helper()
+	for line := range f.lines {
+		if line == fmt.Sprintf("data: %d", seq) {
+			return
+		}
+	}
+	t.Fatalf("the line ended before event %d", seq)
+}
+
+// working counts the goroutines that run this package's code, beside that of the test.
+func working() (n int) {
+	stacks := make([]byte, 4<<20)
+	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "services/dashboard.(*book") || strings.Contains(stack, "services/dashboard.(*Dashboard).live") {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPagesShareAFollower: any number of open pages of a run follow it once, hear what happens, and free everything when they are closed. The one who
+// comes next goes on where they stopped.
+func TestPagesShareAFollower(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	server := httptest.NewServer(d.d)
+	t.Cleanup(server.Close)
+	var pages []*follower
+	for range 5 {
+		pages = append(pages, follow(t, server.URL, "live"))
+	}
+	started := servicetest.StartRollout(t, d.log, "live", "g000001-0", "fix")
+	for _, p := range pages {
+		p.hears(t, started.Seq)
+	}
+	d.d.shelf.mu.Lock()
+	b := d.d.shelf.books[place{"live", 0}]
+	if len(d.d.shelf.books) != 1 || b.holders != 5 {
+		t.Errorf("%d books, held by %d", len(d.d.shelf.books), b.holders)
+	}
+	d.d.shelf.mu.Unlock()
+	if n := strings.Count(stacksOf(t), "(*book[...]).follow("); n != 1 {
+		t.Errorf("%d goroutines follow the run", n)
+	}
+	for _, p := range pages {
+		p.cancel()
+	}
+	natstest.Eventually(t, "closed pages leave nothing behind", func() bool { return working() == 0 })
+	d.state(events.RunPausedType, "live", "p", events.RunPaused{})
+	d.has("/runs/live", "paused", "g000001-0")
+	natstest.Eventually(t, "nor does a page that was asked for", func() bool { return working() == 0 })
+	if len(b.waiting) != 0 {
+		t.Errorf("%d still wait", len(b.waiting))
+	}
+}
+
+func stacksOf(t *testing.T) string {
+	t.Helper()
+	stacks := make([]byte, 4<<20)
+	return string(stacks[:runtime.Stack(stacks, true)])
+}
+
+// TestLinesEndWithTheService: a service that ends keeps no page waiting.
+func TestLinesEndWithTheService(t *testing.T) {
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "live", servicetest.Config("fix"))
+	ctx, stop := context.WithCancel(t.Context())
+	d, err := New(ctx, servicetest.Env(t, log), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	f := follow(t, server.URL, "live")
+	f.hears(t, 1)
+	stop()
+	for range f.lines {
+	}
+}
+
+// TestReplacedRun: a run that is deleted and made again is folded anew.
+func TestReplacedRun(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	servicetest.StartRollout(t, d.log, "live", "g000001-0", "fix")
+	d.has("/runs/live", "g000001-0")
+	if err := d.log.DeleteRun(t.Context(), "live"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.log.EnsureRun(t.Context(), "live"); err != nil {
+		t.Fatal(err)
+	}
+	d.state(events.RunOpenedType, "live", "0", events.RunOpened{Config: servicetest.Config("fix")})
+	servicetest.StartRollout(t, d.log, "live", "g000007-0", "fix")
+	natstest.Eventually(t, "the new run is shown", func() bool {
+		page := d.show("/runs/live")
+		return strings.Contains(page, "g000007-0") && !strings.Contains(page, "g000001-0")
+	})
+}
+
+// TestBooksArePutAway: books that nobody holds are kept within bounds, the ones that were used last.
+func TestBooksArePutAway(t *testing.T) {
+	d := newDesk(t)
+	d.openRun()
+	for range 3 * maxBooks {
+		servicetest.StartRollout(t, d.log, "live", events.RolloutID(events.GroupID(1), d.count()), "fix")
+	}
+	for at := range 2 * maxBooks {
+		d.show(fmt.Sprintf("/runs/live?at=%d", at+1))
+	}
+	d.d.shelf.mu.Lock()
+	defer d.d.shelf.mu.Unlock()
+	if n := len(d.d.shelf.books); n > maxBooks+1 {
+		t.Errorf("%d books are kept", n)
+	}
+	if d.d.shelf.books[place{"live", 2 * maxBooks}] == nil {
+		t.Error("the last one is not")
+	}
+}
+
+// count is how many events the run has.
+func (d *desk) count() int {
+	in, err := d.log.Incarnation(d.Context(), "live")
+	if err != nil {
+		d.Fatal(err)
+	}
+	return int(in.LastSeq)
+}
+
+// TestFlowsAreBounded: however long a run is, its curves have a bounded number of points, and lose nothing that they count.
+func TestFlowsAreBounded(t *testing.T) {
+	f := newFlows()
+	began := servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{}).Time
+	for i := range 10_000 {
+		if err := f.count(events.Event{Type: events.RolloutScoredType, Time: began.Add(time.Duration(i) * 7 * time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scored := 0
+	for _, p := range f.points {
+		scored += p.Scored
+	}
+	if len(f.points) > maxPoints || len(f.points) < maxPoints/2 || scored != 10_000 {
+		t.Errorf("%d points, %d scored", len(f.points), scored)
+	}
+}

@@ -1,0 +1,46 @@
+package dashboard
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const lettersPage = 25
+
+// plane shows what outlives runs: weights and the servers that have them, indexes, and dead letters.
+func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
+	b, release := d.catalogue.hold()
+	defer release()
+	if err := d.caughtUp(r.Context(), b); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	c := b.state
+	pager, err := paged(r, "page", len(c.letters), lettersPage)
+	letters := slices.Clone(c.letters)
+	slices.Reverse(letters)
+	var policies []served
+	for _, name := range c.names {
+		p := *c.policies[name]
+		p.Versions, p.Replicas = slices.Clone(p.Versions), slices.Clone(p.Replicas)
+		slices.Reverse(p.Versions)
+		p.Versions = p.Versions[:min(len(p.Versions), shownPublished)]
+		slices.SortFunc(p.Replicas, func(a, b replica) int { return strings.Compare(a.Name, b.Name) })
+		policies = append(policies, p)
+	}
+	slices.SortFunc(policies, func(a, b served) int { return strings.Compare(a.Name, b.Name) })
+	policies = policies[:min(len(policies), maxPolicies)]
+	repos, lettered := slices.Clone(c.repos), c.lettered
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.page(w, http.StatusOK, "plane", map[string]any{"Title": "Plane", "Here": "plane", "Policies": policies, "Repos": repos, "Letters": letters[pager.From:pager.To],
+		"Lettered": lettered, "Pager": pager})
+}
+
+const (
+	shownPublished = 10 // versions of a policy
+	maxPolicies    = 100
+)

@@ -1,0 +1,355 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/evaluation/behaviour"
+	"github.com/rondo-rl/rondo/ledger"
+)
+
+// shownVersions bounds the rows of the behaviour table.
+const shownVersions = 12
+
+// runPage is what the page of a run shows. All of it is as of one sequence.
+type runPage struct {
+	Title, Here, Run string
+	Past             bool
+	Seq, Last        uint64 // as of, and of the log
+	Behind           bool   // the log is still being folded
+	Wrong            string // why it cannot be
+	At               time.Time
+	State, Reason    string
+	Policy           string
+	Version          int64
+	Tasks            int
+	Groups, Events   int64
+	Continues        string
+	Feeds            []feedBooks
+	Endings          []counted
+	Forfeits         []counted
+	Behaviour        []behaviour.Line
+	Versions         []string
+	GroupRows        []groupRow
+	GroupPager       pager
+	Rollouts         []rolloutRow
+	RolloutPager     pager
+	Outcome          string   // that is selected, "" for all
+	Outcomes         []choice // to select
+	Live, Curves     string   // addresses
+}
+
+type feedBooks struct {
+	ledger.Balance
+	Name    string
+	Reasons []ledger.Row
+	Tasks   []ledger.Row
+	More    int // tasks that are not shown
+}
+
+type counted struct {
+	Name string
+	N    int
+}
+
+type choice struct {
+	Name, Address string
+	Here          bool
+}
+
+type groupRow struct {
+	ledger.Group
+	Rewards []rolloutRow
+}
+
+type rolloutRow struct {
+	ledger.Rollout
+	Outcome ledger.Outcome
+	Reason  string
+	Step    int64
+}
+
+// run shows a run.
+func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
+	b, release, err := d.open(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p := &runPage{Title: "Run " + b.run, Here: "runs", Run: b.run, Past: b.until > 0}
+	if in, err := d.log.Incarnation(r.Context(), b.run); err == nil {
+		p.Last = in.LastSeq
+	}
+	b.mu.Lock()
+	err = p.fill(r, b)
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return d.page(w, http.StatusOK, "run", p)
+}
+
+// maxTasks bounds the rows of the books by task.
+const maxTasks = 100
+
+// fill reads the book, which is locked.
+func (p *runPage) fill(r *http.Request, b *book[runState]) error {
+	s, l := b.state, b.state.books
+	p.Seq, p.At, p.State, p.Reason = b.last, b.at, s.state, clip(s.reason, 1000)
+	p.Last = max(p.Last, p.Seq)
+	target := p.Last
+	if p.Past {
+		target = min(target, b.until)
+	}
+	p.Behind = !b.ended && p.Seq < target
+	if b.wrong != nil {
+		p.Wrong = clip(b.wrong.Error(), 1000)
+	}
+	p.Policy, p.Version, p.Tasks, p.Groups, p.Events = l.Config.Policy, l.PolicyVersion, len(l.Config.Tasks), l.Groups, l.Events
+	if l.Continues != nil {
+		p.Continues = l.Continues.Run
+	}
+	for _, feed := range l.Feeds() {
+		f := feedBooks{Balance: l.Balance(feed), Name: cmp.Or(feed, "evaluation")}
+		f.Reasons, f.Tasks = rowsOf(l, feed, ledger.ByReason), rowsOf(l, feed, ledger.ByTask)
+		f.More = max(0, len(f.Tasks)-maxTasks)
+		f.Tasks = f.Tasks[:len(f.Tasks)-f.More]
+		p.Feeds = append(p.Feeds, f)
+	}
+	p.count(l)
+	rows := s.acts.RowsOf(shownVersions)
+	if len(rows) > 0 {
+		p.Behaviour = behaviour.Lines(rows...)
+	}
+	for _, row := range rows {
+		p.Versions = append(p.Versions, row.Versions())
+	}
+	p.Live, p.Curves = r.URL.Path+"/live", r.URL.Path+"/curves"
+	if p.Past {
+		p.Live, p.Curves = "", p.Curves+fmt.Sprintf("?at=%d", b.until)
+	}
+	return cmp.Or(p.groups(r, l), p.rollouts(r, l))
+}
+
+func rowsOf(l *ledger.Ledger, feed, by string) []ledger.Row {
+	books, err := l.Books(feed, by)
+	if err != nil {
+		return nil // both divisions are known
+	}
+	return books.Rows
+}
+
+// count counts why rollouts ended, and what they forfeited.
+func (p *runPage) count(l *ledger.Ledger) {
+	endings, forfeits := map[string]int{}, map[string]int{}
+	for r := range l.All() {
+		if r.StopReason != "" {
+			endings[r.StopReason]++
+		}
+		if r.Forfeit != "" {
+			forfeits[r.Forfeit]++
+		}
+	}
+	p.Endings, p.Forfeits = byCount(endings), byCount(forfeits)
+}
+
+// byCount lists names, the most frequent first.
+func byCount(counts map[string]int) (list []counted) {
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	}) {
+		list = append(list, counted{name, counts[name]})
+	}
+	return list
+}
+
+// groups fills a page of the groups, the newest first.
+func (p *runPage) groups(r *http.Request, l *ledger.Ledger) (err error) {
+	all := slices.Collect(l.AllGroups())
+	if p.GroupPager, err = paged(r, "groups", len(all), groupsPage); err != nil {
+		return err
+	}
+	slices.Reverse(all)
+	for _, g := range all[p.GroupPager.From:p.GroupPager.To] {
+		p.GroupRows = append(p.GroupRows, rowOf(l, g, maxMembers))
+	}
+	return nil
+}
+
+// maxMembers bounds the rollouts of a group that a table of groups shows.
+const maxMembers = 32
+
+func rowOf(l *ledger.Ledger, g ledger.Group, most int) groupRow {
+	row := groupRow{Group: g}
+	for _, id := range g.Members[:min(len(g.Members), most)] {
+		if r, ok := l.Find(id); ok {
+			row.Rewards = append(row.Rewards, entryOf(l, r))
+		}
+	}
+	return row
+}
+
+func entryOf(l *ledger.Ledger, r ledger.Rollout) rolloutRow {
+	feed := l.FirstFeed()
+	e := l.Entry(feed, r.ID)
+	return rolloutRow{Rollout: r, Outcome: e.Outcome, Reason: e.Reason, Step: l.TrainedAt(feed, r.ID)}
+}
+
+// outcomes can be selected; the names are those of the books.
+var outcomes = []ledger.Outcome{ledger.InFlight, ledger.Trained, ledger.Stale, ledger.Filtered, ledger.Failed}
+
+// rollouts fills a page of the rollouts, the newest first.
+func (p *runPage) rollouts(r *http.Request, l *ledger.Ledger) (err error) {
+	chosen := ledger.Outcome(r.URL.Query().Get("outcome"))
+	if chosen != "" && !slices.Contains(outcomes, chosen) {
+		return &refusal{http.StatusBadRequest, "There is no such outcome."}
+	}
+	p.Outcome = string(chosen)
+	feed, rows := l.FirstFeed(), []ledger.Rollout{}
+	for rollout := range l.All() {
+		if chosen == "" || l.Outcome(feed, rollout.ID) == chosen {
+			rows = append(rows, rollout)
+		}
+	}
+	if p.RolloutPager, err = paged(r, "page", len(rows), rolloutsPage); err != nil {
+		return err
+	}
+	slices.Reverse(rows)
+	for _, rollout := range rows[p.RolloutPager.From:p.RolloutPager.To] {
+		p.Rollouts = append(p.Rollouts, entryOf(l, rollout))
+	}
+	for _, o := range append([]ledger.Outcome{""}, outcomes...) {
+		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
+		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == chosen})
+	}
+	return nil
+}
+
+// address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
+func address(r *http.Request, changes ...any) string {
+	q := url.Values{}
+	for _, name := range []string{"at", "outcome", "page", "groups"} {
+		if v := r.URL.Query().Get(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	for pair := range slices.Chunk(changes, 2) {
+		name, value := fmt.Sprint(pair[0]), fmt.Sprint(pair[1])
+		if q.Set(name, value); value == "" {
+			q.Del(name)
+		}
+	}
+	if len(q) == 0 {
+		return r.URL.Path
+	}
+	return r.URL.Path + "?" + q.Encode()
+}
+
+// group shows one group with its rollouts.
+func (d *Dashboard) group(w http.ResponseWriter, r *http.Request) error {
+	b, release, err := d.open(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	b.mu.Lock()
+	g, ok := b.state.books.FindGroup(r.PathValue("group"))
+	row := rowOf(b.state.books, g, maxRows)
+	past := b.until
+	b.mu.Unlock()
+	if !ok {
+		return errNone
+	}
+	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "At": past})
+}
+
+// maxRows bounds the rollouts of a group's own page.
+const maxRows = 1024
+
+// series is a curve for the page's charts.
+type series struct {
+	Name   string     `json:"name"`
+	Values []*float64 `json:"values"`
+}
+
+// chart has curves over one axis.
+type chart struct {
+	X      []float64 `json:"x"`
+	Series []series  `json:"series"`
+	Time   bool      `json:"time,omitempty"` // x is in seconds since 1970
+}
+
+// curves gives the charts of a run: reward and staleness by step, throughput and backlog over time.
+func (d *Dashboard) curves(w http.ResponseWriter, r *http.Request) error {
+	b, release, err := d.open(r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	b.mu.Lock()
+	charts := b.state.charts()
+	b.mu.Unlock()
+	return d.json(w, charts)
+}
+
+// maxSteps bounds the points of a curve by step: where there are more, each stands for several.
+const maxSteps = 500
+
+func (s *runState) charts() map[string]chart {
+	batches := s.books.Batches(s.books.FirstFeed())
+	each := (len(batches) + maxSteps - 1) / maxSteps
+	steps := chart{}
+	var reward, staleness []*float64
+	if each > 0 {
+		for some := range slices.Chunk(batches, each) {
+			var mean, old float64
+			for _, batch := range some {
+				mean += batch.RewardMean / float64(len(some))
+				old = max(old, float64(batch.Staleness))
+			}
+			steps.X = append(steps.X, float64(some[len(some)-1].Step))
+			reward, staleness = append(reward, &mean), append(staleness, &old)
+		}
+	}
+	charts := map[string]chart{"reward": {X: steps.X, Series: []series{{"mean reward", reward}}}, "staleness": {X: steps.X, Series: []series{{"staleness, versions", staleness}}}}
+	charts["throughput"], charts["backlog"] = s.flows.throughput(), s.flows.backlogs()
+	return charts
+}
+
+func (f *flows) axis() (x []float64) {
+	for i := range f.points {
+		x = append(x, float64(f.began.Add(time.Duration(i)*f.width).UnixMilli())/1000)
+	}
+	return x
+}
+
+// throughput is in rollouts per minute.
+func (f *flows) throughput() chart {
+	c := chart{X: f.axis(), Time: true, Series: []series{{Name: "scored per minute"}, {Name: "failed per minute"}}}
+	for _, p := range f.points {
+		for i, n := range []int{p.Scored, p.Failed} {
+			v := float64(n) / f.width.Minutes()
+			c.Series[i].Values = append(c.Series[i].Values, &v)
+		}
+	}
+	return c
+}
+
+// backlogs is how many rollouts each stage has.
+func (f *flows) backlogs() chart {
+	c := chart{X: f.axis(), Time: true}
+	for i, name := range []string{"at the model", "at tools", "at the verifier", "wait for their group", "wait for a batch"} {
+		c.Series = append(c.Series, series{Name: name})
+		for _, p := range f.points {
+			v := float64(p.Backlog[i])
+			c.Series[i].Values = append(c.Series[i].Values, &v)
+		}
+	}
+	return c
+}

@@ -1,0 +1,225 @@
+// Package dashboard shows the plane on pages in a browser: runs with their curves and books, rollouts turn by turn, and what outlives runs. It folds
+// the log with the folds that the command line uses, and states nothing but what an operator asks for with the token.
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/pipeline"
+)
+
+// Bounds of what open pages may take.
+const (
+	maxStreams = 256 // pages that are told of changes
+	maxReads   = 4   // trajectories that are read at once
+)
+
+// Dashboard is an http.Handler. It keeps folds of the log, which may be lost at any moment.
+type Dashboard struct {
+	ctx       context.Context
+	log       *eventlog.Log
+	logger    *slog.Logger
+	token     [sha256.Size]byte
+	shelf     *shelf
+	catalogue *single[catalogue]
+	streams   chan struct{}
+	reads     chan struct{}
+	mux       *http.ServeMux
+	pages     *template.Template
+	etag      string // of the assets
+}
+
+//go:embed assets templates
+var files embed.FS
+
+// New makes a dashboard that ends with the context. Who shows the token may pause, resume and cancel runs; with an empty one nobody may.
+func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error) {
+	pages, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	if token == "" {
+		token = rand.Text()
+	}
+	d := &Dashboard{
+		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: &shelf{ctx: ctx, log: env.Log, books: map[place]*book[runState]{}},
+		catalogue: &single[catalogue]{ctx: ctx, book: newBook(env.Log, events.Catalogue, 0, newCatalogue, (*catalogue).apply)},
+		streams:   make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, etag: `"` + rand.Text() + `"`,
+	}
+	assets, err := fs.Sub(files, "assets")
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	d.mux.Handle("GET /assets/", http.StripPrefix("/assets/", d.asset(http.FileServerFS(assets))))
+	d.mux.HandleFunc("GET /healthz", d.health)
+	for pattern, show := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /{$}":                           d.runs,
+		"GET /plane":                         d.plane,
+		"GET /runs/{run}":                    d.run,
+		"GET /runs/{run}/curves":             d.curves,
+		"GET /runs/{run}/live":               d.live,
+		"GET /runs/{run}/groups/{group}":     d.group,
+		"GET /runs/{run}/rollouts/{rollout}": d.rollout,
+		"GET /runs/{run}/rollouts/{rollout}/messages/{index}":        d.message,
+		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
+		"POST /runs/{run}/state":                                     d.act,
+		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
+	} {
+		d.mux.HandleFunc(pattern, d.handle(show))
+	}
+	return d, nil
+}
+
+// policyHeader lets a page use what comes from here, and nothing that is written into it.
+const policyHeader = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// ServeHTTP implements http.Handler.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policyHeader)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	d.mux.ServeHTTP(w, r)
+}
+
+// asset serves what is embedded; a browser asks whether it is still the same.
+func (d *Dashboard) asset(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-cache")
+		w.Header().Set("ETag", d.etag)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *Dashboard) health(w http.ResponseWriter, _ *http.Request) {
+	if !d.log.Conn().IsConnected() {
+		http.Error(w, "not connected to NATS", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// refusal is an answer that is no page.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+var errNone = &refusal{http.StatusNotFound, "There is no such page."}
+
+// answerTime bounds how long a page may take.
+const answerTime = 30 * time.Second
+
+// handle serves a page, and says what is wrong where there is none.
+func (d *Dashboard) handle(show func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		err := show(w, r)
+		if err == nil || r.Context().Err() != nil {
+			return
+		}
+		var no *refusal
+		switch {
+		case errors.As(err, &no):
+		case errors.Is(err, errBusy):
+			no = &refusal{http.StatusServiceUnavailable, "Too many pages are open: close some."}
+		case errors.Is(err, eventlog.ErrNotFound):
+			no = errNone
+		default:
+			d.logger.Error("page failed", "path", r.URL.Path, "error", err)
+			no = &refusal{http.StatusServiceUnavailable, "The log or the store cannot be read now. The dashboard's own log says why."}
+		}
+		if err := d.page(w, no.status, "problem", map[string]any{"Title": http.StatusText(no.status), "Here": "", "Text": no.text}); err != nil {
+			http.Error(w, no.text, no.status)
+		}
+	}
+}
+
+// page writes a page whole, or nothing of it.
+func (d *Dashboard) page(w http.ResponseWriter, status int, name string, data any) error {
+	var b bytes.Buffer
+	if err := d.pages.ExecuteTemplate(&b, name+".html", data); err != nil {
+		return fmt.Errorf("page %s: %w", name, err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // nobody listens where it fails
+	return nil
+}
+
+// json writes a value for the page's own program.
+func (d *Dashboard) json(w http.ResponseWriter, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data)
+	return nil
+}
+
+// patience is how long a page waits for a run to be folded. What is not folded by then is told by the page, which fills itself.
+const patience = 2 * time.Second
+
+// open holds the book that a request is about, folded as far as patience allows.
+func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), err error) {
+	run := r.PathValue("run")
+	if !events.ValidRun(run) {
+		return nil, nil, errNone
+	}
+	at, err := whole(r, "at", 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	target := uint64(at)
+	in, err := d.log.Incarnation(r.Context(), run)
+	if err == nil && (at == 0 || target > in.LastSeq) {
+		target = in.LastSeq
+	}
+	if errors.Is(err, eventlog.ErrNotFound) {
+		_, err = d.log.RecordedConfig(r.Context(), run) // of its archive
+		target = 1 << 62
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if b, release, err = d.shelf.hold(run, uint64(at)); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	b.await(ctx, target)
+	return b, release, nil
+}
+
+// whole reads a parameter that is a whole number of at least 0.
+func whole(r *http.Request, name string, otherwise int64) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, &refusal{http.StatusBadRequest, "The address is not well formed."}
+	}
+	return n, nil
+}
