@@ -46,7 +46,7 @@ func (s *Service) admitExternal(ctx context.Context, m pipeline.Message, cfg run
 	case *events.TurnSampled:
 		return s.admitSampled(ctx, cfg, &r, p)
 	case *events.WorkspaceCalled:
-		return s.admitCalled(ctx, cfg, &r, p)
+		return s.admitCalled(ctx, &r, p)
 	case *events.RolloutFinished:
 		return s.admitFinished(ctx, cfg, &r, p)
 	case *events.RolloutScored:

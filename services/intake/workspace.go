@@ -16,7 +16,7 @@ const (
 )
 
 // admitCalled checks a harness's call on the workspace of its rollout. That no other one is under way is checked with the chain.
-func (s *Service) admitCalled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.WorkspaceCalled) error {
+func (s *Service) admitCalled(ctx context.Context, r *events.Rollout, p *events.WorkspaceCalled) error {
 	if _, err := s.workspaceTask(ctx, r); err != nil {
 		return err
 	}

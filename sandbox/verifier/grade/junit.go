@@ -60,26 +60,25 @@ func (j *junit) document() error {
 			if roots++; roots > 1 || t.Name.Local != "testsuites" && t.Name.Local != "testsuite" {
 				return fmt.Errorf("<%.100s> is not the one <testsuites> or <testsuite>", t.Name.Local)
 			}
-			if _, err := j.suite(t); err != nil {
+			if err := j.suite(t); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// suite reads what is in a suite, and answers how many cases stand in it, without those of suites in it.
-func (j *junit) suite(start xml.StartElement) (cases int, err error) {
+// suite reads what is in a suite. The report is whole only if a suite without others in it has as many cases as it says.
+func (j *junit) suite(start xml.StartElement) error {
 	if j.nested++; j.nested > maxNested {
-		return 0, fmt.Errorf("more than %d elements around each other", maxNested)
+		return fmt.Errorf("more than %d elements around each other", maxNested)
 	}
 	defer func() { j.nested-- }()
-	suites := 0
-	err = j.children(func(child xml.StartElement) error {
+	suites, cases := 0, 0
+	err := j.children(func(child xml.StartElement) error {
 		switch child.Name.Local {
 		case "testsuite":
 			suites++
-			_, err := j.suite(child)
-			return err
+			return j.suite(child)
 		case "testcase":
 			cases++
 			return j.testcase(child)
@@ -90,7 +89,7 @@ func (j *junit) suite(start xml.StartElement) (cases int, err error) {
 		n, numberErr := strconv.Atoi(told)
 		j.report.Complete = j.report.Complete && numberErr == nil && n == cases
 	}
-	return cases, err
+	return err
 }
 
 // endings are the elements of a case that did not pass.

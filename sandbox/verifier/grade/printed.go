@@ -11,7 +11,7 @@ import (
 // prints, but that they add up to what the program says at its end.
 var printed = map[string]func(output string) (Report, error){"cargo": readCargo, "jest": readJest}
 
-// Printed: the report is in the log, and not on a channel of its own.
+// Printed reports whether the report is in the log, and not on a channel of its own.
 func (g *Grading) Printed() bool { return printed[g.Parser] != nil }
 
 // ReadLog reads the report of a test program that prints it, from between the marks of a log.
