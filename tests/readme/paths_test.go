@@ -18,6 +18,9 @@ var formerRooms = []string{"archive", "export", "gc", "policy", "replay"}
 // keyFolders are what `rondo auth` writes below its --out, which is called like a folder of the repository.
 var keyFolders = []string{"auth/nats/", "auth/tls/", "auth/users"}
 
+// taskFiles are files of a task, whose folder of tests is called like the repository's.
+var taskFiles = []string{"tests/Dockerfile", "tests/test.sh"}
+
 // TestPathsExist: what a document names like a path of this repository is there.
 func TestPathsExist(t *testing.T) {
 	rooms := slices.Clone(formerRooms)
@@ -50,7 +53,7 @@ func pathsIn(text string, rooms []string) []string {
 	for _, m := range namedPath.FindAllStringSubmatch(text, -1) {
 		path := m[1] + m[2]
 		room, _, _ := strings.Cut(path, "/")
-		elsewhere := slices.ContainsFunc(keyFolders, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+		elsewhere := slices.ContainsFunc(keyFolders, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) || slices.Contains(taskFiles, path)
 		if slices.Contains(rooms, room) && !elsewhere {
 			paths = append(paths, path)
 		}
