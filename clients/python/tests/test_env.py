@@ -19,6 +19,7 @@ import pytest
 
 import rondo
 from rondo import env
+from rondo.connection import end
 from rondo.env.environment import adapted
 from rondo.env.episode import Stage, play
 from rondo.env.files import workspace
@@ -229,6 +230,85 @@ def test_two_workers_of_one_rollout_make_one_history(plane: Plane, client: rondo
     for rollout in {s["rollout"] for s in outcomes(client, run, "scored")}:
         said = [o["turn"] for o in outcomes(client, run, "observed") if o["rollout"] == rollout]
         assert said == list(range(-1, len(said) - 1))
+    plane.command("audit", run)
+
+
+class Once:
+    """Without a state. The first one hangs in its second step; what it says depends on who it is."""
+
+    restart = "replay"
+    says = "Higher."
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def reset(self, task: env.Task) -> str:
+        return "Guess a number from 0 to 15."
+
+    def step(self, action: env.Action) -> env.Answer:
+        self.turns += 1
+        if self.turns == 2:
+            threading.Event().wait()
+        return self.says
+
+
+class Other(Once):
+    says = "Lower."
+
+
+class Unable(Once):
+    restart = "fail"
+
+
+class Forgetful(Guess):
+    def load(self, task: env.Task, state: Any) -> None:
+        raise RuntimeError("forgotten")
+
+
+class Stuck(Guess):
+    def step(self, action: env.Action) -> env.Answer:
+        if self.tries == 1:
+            threading.Event().wait()
+        return super().step(action)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        (Once, Other, "the environment did not repeat itself at turn 0"),
+        (Once, Unable, "its worker was lost, and the environment cannot go on elsewhere"),
+        (Stuck, Forgetful, "load: RuntimeError: forgotten"),
+    ],
+)
+def test_what_cannot_go_on_is_the_machines_failure(plane: Plane, client: rondo.Client, bisecting: str, first: Any, second: Any, why: str) -> None:
+    run = evaluate(plane, client, bisecting, [task("a", number=15)], environment={"name": "guess"}, group_size=1)
+
+    async def lose() -> None:
+        async with rondo.AsyncClient(plane.dir) as own:
+            lease = None
+            while lease is None:
+                lease = await take(own.connection, run, EPISODES)
+            async with lease:
+                fact = await own.log.next(run, lease.subject, lease.sequence)
+                assert fact is not None
+                stage = Stage(own._opened_plane, run, {"a": task("a", number=15)}, "w", 600)
+                lost = asyncio.create_task(play(stage, fact, adapted(first)))
+                while len(await observed(own)) < 2:
+                    await asyncio.sleep(0.02)
+                await end(lost)
+                await play(stage, fact, adapted(second))
+                await lease.done()
+
+    async def observed(own: rondo.AsyncClient) -> list[int]:
+        found, sequence = [], 1
+        while (fact := await own.log.next(run, f"rondo.v1.{run}.rollout.*.observed", sequence)) is not None:
+            found.append(sequence := fact.sequence + 1)
+        return found
+
+    asyncio.run(lose())
+    until(lambda: outcomes(client, run, "failed"), 60)
+    [failed] = outcomes(client, run, "failed")
+    assert failed["stage"] == "environment" and why in failed["message"], failed
     plane.command("audit", run)
 
 

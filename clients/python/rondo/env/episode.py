@@ -164,7 +164,15 @@ class _Episode:
             return None
 
     async def fail(self, why: str) -> None:
-        """End the rollout without an outcome."""
+        """End the rollout without an outcome, as soon as the environment has the word."""
+        record = self._record
+        if len(record.turns) < record.stated and not record.over:
+            async with aclosing(record.more()) as facts:
+                async for _ in facts:
+                    if record.over or len(record.turns) >= record.stated:
+                        break
+        if record.over:
+            return
         await self._state({"turn": len(self._record.turns) - 1, "failed": why, "worker": self._stage.worker})
 
     async def _restored(self, environment: Adapted) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..client import AsyncClient
+from ..connection import end
 from ..errors import DoorError
 from ..facts import Fact, subject
 from .environment import adapted
@@ -84,9 +85,7 @@ async def _pull(client: AsyncClient, run: str, consumer: str, handle: Callable[[
             elif not busy and await client.log.last(run, subject(run, "run.closed", run)) is not None:
                 return
     finally:
-        for task in busy:
-            task.cancel()
-        await asyncio.gather(*busy, return_exceptions=True)
+        await end(*busy)
 
 
 async def _do(client: AsyncClient, run: str, lease: Lease, handle: Callable[[Fact], Awaitable[None]]) -> None:
