@@ -50,7 +50,7 @@ func (a *Authority) StoreAccess(name string) (string, error) {
 		return "", err
 	}
 	digest := sha256.Sum256([]byte(operator + "/" + name))
-	return name[:min(4, len(name))] + "-" + base32.StdEncoding.EncodeToString(digest[:])[:7], nil
+	return name[:min(3, len(name))] + base32.StdEncoding.EncodeToString(digest[:])[:6], nil
 }
 
 // StoreEnv is the file of a user's store keys for a process's environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.

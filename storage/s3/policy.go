@@ -24,10 +24,21 @@ type Grant struct {
 type statement struct {
 	Sid       string
 	Effect    string
-	Principal map[string][]string
-	Action    []string
-	Resource  []string
+	Principal map[string]words
+	Action    words
+	Resource  words
 	Condition map[string]map[string][]string `json:",omitempty"`
+}
+
+// words are written as a text where there is but one.
+type words []string
+
+// MarshalJSON implements json.Marshaler.
+func (w words) MarshalJSON() ([]byte, error) {
+	if len(w) == 1 {
+		return json.Marshal(w[0])
+	}
+	return json.Marshal([]string(w))
 }
 
 const (
@@ -36,7 +47,12 @@ const (
 )
 
 // sid begins the names of Rondo's statements for a prefix of the bucket: other statements of the bucket's policy are not Rondo's.
-func (c Config) sid() string { return "Rondo" + storage.Digest([]byte(c.Prefix))[:6] + "n" }
+func (c Config) sid() string { return "R" + storage.Digest([]byte(c.Prefix))[:6] + "n" }
+
+// ours says whether a statement is Rondo's, by its name. Releases before this one used longer names.
+func (c Config) ours(sid string) bool {
+	return strings.HasPrefix(sid, c.sid()) || strings.HasPrefix(sid, "Rondo"+c.sid()[1:])
+}
 
 // statements says grants in as few bytes as they go: servers that keep a policy in an extended attribute of a file have room for 4000.
 func (c Config) statements(grants []Grant) []statement {
@@ -80,17 +96,17 @@ func (c Config) statements(grants []Grant) []statement {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(resources), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		slices.Sort(resources[key])
-		add(statement{Action: strings.Fields(key[0]), Principal: map[string][]string{"AWS": strings.Fields(key[1])}, Resource: resources[key]})
+		add(statement{Action: strings.Fields(key[0]), Principal: map[string]words{"AWS": strings.Fields(key[1])}, Resource: resources[key]})
 	}
 	for _, p := range slices.Sorted(maps.Keys(lists)) {
-		s := statement{Action: []string{"s3:ListBucket"}, Principal: map[string][]string{"AWS": lists[p]}, Resource: []string{arn + c.Bucket}}
+		s := statement{Action: []string{"s3:ListBucket"}, Principal: map[string]words{"AWS": lists[p]}, Resource: []string{arn + c.Bucket}}
 		if base+p != "*" {
 			s.Condition = map[string]map[string][]string{"StringLike": {"s3:prefix": {base + p}}}
 		}
 		add(s)
 	}
 	if len(collectors) > 0 {
-		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string][]string{"AWS": collectors}, Resource: []string{arn + c.Bucket}})
+		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string]words{"AWS": collectors}, Resource: []string{arn + c.Bucket}})
 	}
 	return all
 }
@@ -162,7 +178,7 @@ func (c Config) foreign(policy string) (others []json.RawMessage, err error) {
 		if err := json.Unmarshal(text, &s); err != nil {
 			return nil, errors.New("the bucket has a policy with a malformed statement; Rondo leaves it alone")
 		}
-		if !strings.HasPrefix(s.Sid, c.sid()) {
+		if !c.ours(s.Sid) {
 			others = append(others, text)
 		}
 	}
