@@ -94,7 +94,7 @@ func (a execAsk) work() (work, error) {
 		return work{}, problem(http.StatusBadRequest, "invalid_request_error", "timeout_s %g: must be 0 to %d", a.TimeoutS, maxTimeoutS)
 	}
 	return work{stdin: []byte(a.Stdin), called: events.WorkspaceCalled{
-		Op: events.WorkspaceExec, Command: a.Command, Dir: a.Dir, Env: a.Env, TimeoutMS: int64(a.TimeoutS * 1000),
+		Op: events.WorkspaceExec, Command: a.Command, Dir: a.Dir, Env: a.Env, TimeoutMS: int64(float64(a.TimeoutS * 1000)),
 	}}, nil
 }
 

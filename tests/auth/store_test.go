@@ -386,7 +386,7 @@ func TestServersWithoutUsers(t *testing.T) {
 		t.Errorf("a directory: %v: %s", err, out)
 	}
 	out, err := authStore(t, dir, "s3://rondo", "--print")
-	var policy struct{ Statement []struct{ Resource []string } }
+	var policy struct{ Statement []struct{ Sid string } }
 	if err != nil || json.Unmarshal([]byte(out), &policy) != nil || len(policy.Statement) < 8 {
 		t.Errorf("%v: %s", err, out)
 	}
