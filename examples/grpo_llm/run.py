@@ -202,7 +202,8 @@ def main(args: argparse.Namespace) -> None:
     args.model = model(args.model, cache, args.python, more)
     if not args.rondo:
         args.rondo = args.dir / "bin/rondo"
-        subprocess.run(["go", "build", "-o", args.dir / "bin/", "./cmd/..."], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+        args.rondo.parent.mkdir(exist_ok=True)  # without it, go takes the path for that of one program
+        subprocess.run(["go", "build", "-o", args.rondo.parent, "./cmd/..."], cwd=ROOT, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
     tasks.main(args.dir / "tasks")
     args.url = f"http://127.0.0.1:{args.port}"
     settings = {"policy": args.run, "endpoints": [{"url": f"{args.url}/v1", "slots": 64}], "seed": args.seed, "steps": args.steps}
