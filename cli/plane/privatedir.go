@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/rondo-rl/rondo/storage/durable"
 )
 
 // privateDir makes a directory that its owner alone can enter, or takes other users' rights to an existing one away. The
@@ -98,19 +100,21 @@ func LastingToken(file string) (string, error) {
 	return token, nil
 }
 
-// writePrivate replaces a file by one that its owner alone can read, whatever the rights of the old one were.
+// writePrivate replaces a file by one that its owner alone can read, whatever the rights of the old one were. A power cut leaves the old
+// file or the new one, and after the return the new one.
 func writePrivate(file string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Close())
+	err = errors.Join(err, temp.Sync(), temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), file)
 	}
 	if err != nil {
 		os.Remove(temp.Name())
+		return err
 	}
-	return err
+	return durable.Sync(filepath.Dir(file))
 }
