@@ -13,6 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
 )
 
 // New makes the command `rondo archive`.
@@ -128,10 +130,13 @@ func newArchiveRestore(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "restore RUN", Short: "Restore a run's stream from its archive", Args: cobra.ExactArgs(1),
 		Long: `Restore makes the stream of an archived run again, each event at its sequence, so that every chain is intact. The server may
-be an empty one: then the segments are found in the store. It refuses a run whose stream is there.`,
+be an empty one: then the segments are found in the store. It refuses a run whose stream is there.
+
+A catalogue that was lost learns the version that the store has of the run's policy, also where that was published behind the last
+segment: inference servers may have it already.`,
 		Example: "  rondo archive restore demo-1\n  rondo archive restore demo-1 --nats nats://10.0.0.9:4222 --store /srv/rondo/objects",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
+			p, err := plane.ConnectRestoring(cmd.Context(), g)
 			if err != nil {
 				return err
 			}
@@ -143,9 +148,33 @@ be an empty one: then the segments are found in the store. It refuses a run whos
 			if _, err := p.Log.Restore(cmd.Context(), args[0], sealed); err != nil {
 				return err
 			}
+			if err := listStored(cmd.Context(), p.Log, args[0]); err != nil {
+				return err
+			}
 			return printArchive(cmd.OutOrStdout(), g, report(args[0], sealed), "restored to the log")
 		},
 	}
+}
+
+// listStored lists the version of a run's policy that the store has. The archive ends before it where it was published behind the last segment.
+func listStored(ctx context.Context, log *eventlog.Log, run string) error {
+	cfg, err := log.Config(ctx, run)
+	if err != nil {
+		return nil // a log that does not begin with its opening has no policy
+	}
+	version, manifest, err := weights.Current(ctx, log.Store(), cfg.Policy)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	stored, _, err := log.Published(ctx, run, cfg.Policy) // whose batches it was trained on: at least these
+	if err != nil {
+		return err
+	}
+	stored.Policy, stored.Version, stored.Manifest = cfg.Policy, version, manifest
+	return log.ListWeights(ctx, stored)
 }
 
 // segments lists a run's segments by the catalogue, or by the store where the catalogue does not know them.

@@ -53,7 +53,18 @@ type endpoint struct {
 func EndpointFile(dir string) string { return filepath.Join(dir, "endpoint.json") }
 
 // Connect finds the plane that the flags name.
-func Connect(ctx context.Context, g *app.Global) (*Plane, error) {
+func Connect(ctx context.Context, g *app.Global) (*Plane, error) { return connect(ctx, g, holdsLog) }
+
+// ConnectRestoring is Connect that makes the log of a plane's directory anew where only a store is left.
+func ConnectRestoring(ctx context.Context, g *app.Global) (*Plane, error) {
+	must := holdsStore
+	if g.Store != "" {
+		must = nil
+	}
+	return connect(ctx, g, must)
+}
+
+func connect(ctx context.Context, g *app.Global, must func(dir string) error) (*Plane, error) {
 	if g.NATS != "" {
 		if g.Store == "" {
 			return nil, errors.New("--nats needs --store: the log refers to objects (a directory, or s3://bucket/prefix?endpoint=URL)")
@@ -63,7 +74,7 @@ func Connect(ctx context.Context, g *app.Global) (*Plane, error) {
 	if g.Follows && !dirInUse(ctx, g.Dir) { // its own server would see nothing new, and keep a plane from starting
 		return nil, fmt.Errorf("no plane runs in %s, so there is nothing to follow: start one with `rondo up --dir %s`", g.Dir, g.Dir)
 	}
-	p, err := Hold(ctx, g.Dir, HoldOptions{mustExist: true, StoreURL: g.Store})
+	p, err := Hold(ctx, g.Dir, HoldOptions{must: must, StoreURL: g.Store})
 	if !errors.Is(err, ErrInUse) {
 		return p, err
 	}
@@ -132,15 +143,41 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 	return p, nil
 }
 
+// The folders of an embedded plane.
+const (
+	logFolder   = "nats"
+	storeFolder = "objects"
+)
+
 // ErrInUse means that another process holds the directory.
 var ErrInUse = errors.New("the directory is in use")
 
 // HoldOptions say how a directory is held.
 type HoldOptions struct {
-	mustExist  bool
-	StoreURL   string // "" = DIR/objects
+	must       func(dir string) error // what the directory has to hold; nil = nothing
+	StoreURL   string                 // "" = DIR/objects
 	Listen     bool
 	Durability time.Duration // 0 = every append is synced
+}
+
+// has reports whether a directory has a folder.
+func has(dir, folder string) bool {
+	_, err := os.Stat(filepath.Join(dir, folder))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func holdsLog(dir string) error {
+	if err := holdsStore(dir); err != nil || has(dir, logFolder) {
+		return err
+	}
+	return fmt.Errorf("the log of the plane in %s is gone, and its store is there: restore each run by `rondo archive restore RUN --dir %s`", dir, dir)
+}
+
+func holdsStore(dir string) error {
+	if has(dir, logFolder) || has(dir, storeFolder) {
+		return nil
+	}
+	return fmt.Errorf("%s holds no plane: run `rondo demo` or `rondo up` first, or name one by --dir or --nats", dir)
 }
 
 // Hold opens the embedded plane of a directory for this process alone.
@@ -149,8 +186,10 @@ func Hold(ctx context.Context, dir string, o HoldOptions) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(filepath.Join(dir, "nats")); o.mustExist && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s holds no plane: run `rondo demo` or `rondo up` first, or name one by --dir or --nats", dir)
+	if o.must != nil {
+		if err := o.must(dir); err != nil {
+			return nil, err
+		}
 	}
 	if err := privateDir(dir); err != nil {
 		return nil, err
@@ -161,7 +200,7 @@ func Hold(ctx context.Context, dir string, o HoldOptions) (*Plane, error) {
 	}
 	storeURL := o.StoreURL
 	if storeURL == "" {
-		storeURL = filepath.Join(dir, "objects")
+		storeURL = filepath.Join(dir, storeFolder)
 	} else if !strings.Contains(storeURL, "://") {
 		if storeURL, err = filepath.Abs(storeURL); err != nil { // others read it in folders of their own
 			p.Close()
@@ -180,7 +219,7 @@ func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err 
 		return fmt.Errorf("open the store: %w", err)
 	}
 	p.storeURL = storeURL
-	opts := embedded.Options{Dir: filepath.Join(p.Dir, "nats"), SyncInterval: o.Durability, Streams: eventlog.StreamSettings}
+	opts := embedded.Options{Dir: filepath.Join(p.Dir, logFolder), SyncInterval: o.Durability, Streams: eventlog.StreamSettings}
 	if o.Listen {
 		opts.Listen, opts.Token = "127.0.0.1:0", newToken()
 	}

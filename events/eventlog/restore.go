@@ -133,8 +133,7 @@ func (l *Log) list(ctx context.Context, run string, sealed []events.SegmentSeale
 	return nil
 }
 
-// listWeights states in the catalogue the last published version of a run's policy, unless it knows of that one or a later one: servers that have
-// it report it.
+// listWeights lists the last published version of a run's policy.
 func (l *Log) listWeights(ctx context.Context, run string) error {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {
@@ -144,11 +143,17 @@ func (l *Log) listWeights(ctx context.Context, run string) error {
 	if err != nil || !found {
 		return err
 	}
-	known, found, err := l.Published(ctx, events.Catalogue, cfg.Policy)
+	return l.ListWeights(ctx, published)
+}
+
+// ListWeights states in the catalogue that a version of a policy was published, unless it knows of that one or a later one: servers that have it
+// report it.
+func (l *Log) ListWeights(ctx context.Context, published events.WeightsPublished) error {
+	known, found, err := l.Published(ctx, events.Catalogue, published.Policy)
 	if err != nil || found && known.Version >= published.Version {
 		return err
 	}
-	fact, err := events.New(events.Catalogue, events.WeightsPublishedType, cfg.Policy, events.Ordinal(published.Version), published)
+	fact, err := events.New(events.Catalogue, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
 	if err != nil {
 		return err
 	}

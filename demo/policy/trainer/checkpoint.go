@@ -14,6 +14,10 @@ import (
 // checkpoint is where training goes on after a crash.
 type checkpoint struct {
 	Step int64 `json:"step"`
+	// Version is that of the weights.
+	Version int64 `json:"version"`
+	// Batches are the last ones that it was trained on, the oldest first.
+	Batches []batch `json:"batches"`
 	// Learner is the learner's whole state.
 	Learner []byte `json:"learner"`
 }
@@ -35,6 +39,7 @@ func loadCheckpoint(dir string, o policy.Options) (checkpoint, *policy.Trainer, 
 		err = json.Unmarshal(data, &c)
 	}
 	if err == nil {
+		c.Version = max(c.Version, c.Step) // older checkpoints have no version
 		err = learner.Load(c.Learner)
 	}
 	if err != nil {

@@ -75,26 +75,41 @@ func open(cfg Config) (*trainer, error) {
 	return t, err
 }
 
-// resume takes the feed back to the checkpoint when the log says that more was consumed, and repeats what the
-// checkpoint may not have said: weights that were trained and not submitted.
+// resume brings checkpoint and log together, and repeats what the log may not have of the checkpoint: weights that were trained and not submitted,
+// and steps that were trained and not stated.
 func (t *trainer) resume(ctx context.Context) error {
-	if t.checkpoint.Step > 0 {
+	if t.checkpoint.Version > 0 {
+		if err := t.meetLog(ctx); err != nil {
+			return err
+		}
 		if err := t.publish(ctx); err != nil {
 			return err
 		}
 	}
+	var consumed events.BatchConsumed
 	last, err := t.Log.LastOfType(ctx, t.Run, events.BatchConsumedType, t.Feed)
-	if errors.Is(err, eventlog.ErrNotFound) {
-		return nil
+	if err == nil {
+		consumed, err = events.Data[events.BatchConsumed](last)
+	} else if errors.Is(err, eventlog.ErrNotFound) {
+		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	consumed, err := events.Data[events.BatchConsumed](last)
-	if err != nil || consumed.Step <= t.checkpoint.Step {
-		return err
+	if consumed.Step > t.checkpoint.Step {
+		return t.state(ctx, t.Run, events.BatchRewoundType, t.Feed, fmt.Sprintf("rewound-%d", t.checkpoint.Step), events.BatchRewound{ToStep: t.checkpoint.Step})
 	}
-	return t.state(ctx, t.Run, events.BatchRewoundType, t.Feed, fmt.Sprintf("rewound-%d", t.checkpoint.Step), events.BatchRewound{ToStep: t.checkpoint.Step})
+	for step := consumed.Step + 1; step <= t.checkpoint.Step; step++ {
+		if err := t.consume(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consume states that the trainer has a step's batch.
+func (t *trainer) consume(ctx context.Context, step int64) error {
+	return t.state(ctx, t.Run, events.BatchConsumedType, t.Feed, fmt.Sprintf("consumed-%d", step), events.BatchConsumed{Step: step})
 }
 
 // step trains on one batch.
@@ -103,7 +118,7 @@ func (t *trainer) step(ctx context.Context, ready events.BatchReady) error {
 	if err != nil {
 		return fmt.Errorf("step %d: %w", ready.Step, err)
 	}
-	if err := t.state(ctx, t.Run, events.BatchConsumedType, t.Feed, fmt.Sprintf("consumed-%d", ready.Step), events.BatchConsumed{Step: ready.Step}); err != nil {
+	if err := t.consume(ctx, ready.Step); err != nil {
 		return err
 	}
 	stats, err := t.learner.Step(samples)
@@ -111,7 +126,7 @@ func (t *trainer) step(ctx context.Context, ready events.BatchReady) error {
 		return fmt.Errorf("step %d: %w", ready.Step, err)
 	}
 	t.Logger.Debug("trained", "run", t.Run, "step", ready.Step, "reward", ready.RewardMean, "kl", stats.KL, "entropy", stats.Entropy)
-	t.checkpoint.Step = ready.Step
+	t.checkpoint.trained(ready)
 	if err := saveCheckpoint(t.Dir, t.checkpoint, t.learner); err != nil {
 		return err
 	}
@@ -141,18 +156,18 @@ func (t *trainer) read(ctx context.Context, ready events.BatchReady) ([]policy.T
 	return samples, nil
 }
 
-// publish submits the checkpoint's weights. The version is the step: training again from an older checkpoint
-// gives the same weights under the same version.
+// publish submits the checkpoint's weights. The version counts the steps that were trained, so training again from an older checkpoint gives the
+// same weights under the same version. It is the step, unless a restored log has lost steps.
 func (t *trainer) publish(ctx context.Context) error {
 	data, err := t.learner.Weights()
 	if err != nil {
 		return err
 	}
-	wish, err := t.upload(ctx, t.checkpoint.Step, data)
+	wish, err := t.upload(ctx, data)
 	if err != nil {
 		return err
 	}
-	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy, fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Step), wish)
+	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy, fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Version), wish)
 }
 
 // state states a fact until the intake answers.

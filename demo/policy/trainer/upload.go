@@ -14,11 +14,12 @@ import (
 // modelFile is the one file of a version.
 const modelFile = "model.safetensors"
 
-// upload puts a version's file into the store: as a delta where what this process submitted before is published, and else whole. It gives what is to be submitted.
-func (t *trainer) upload(ctx context.Context, version int64, file []byte) (events.WeightsSubmitted, error) {
+// upload puts the file of the checkpoint's version into the store: as a delta where what this process submitted before is published, and else whole. It gives what is to be submitted.
+func (t *trainer) upload(ctx context.Context, file []byte) (events.WeightsSubmitted, error) {
+	version := t.checkpoint.Version
 	digest := storage.Digest(file)
 	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(file))}
-	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: version, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
+	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: t.checkpoint.Step, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
 	made, err := t.delta(ctx, version, file)
 	if err != nil { // a shortcut: S3 also refuses who may not list a bucket what is not there
 		t.Logger.Debug("weights submitted without a delta", "run", t.Run, "version", version, "error", err)

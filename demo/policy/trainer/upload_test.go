@@ -55,7 +55,8 @@ func TestUpload(t *testing.T) {
 	upload := func(version int64, ones int, byDelta bool) (events.WeightsSubmitted, []byte) {
 		t.Helper()
 		data := file(t, ones)
-		wish, err := tr.upload(t.Context(), version, data)
+		tr.checkpoint.Version = version
+		wish, err := tr.upload(t.Context(), data)
 		if err != nil {
 			t.Fatal(err)
 		}
