@@ -40,6 +40,7 @@ type group struct {
 
 const (
 	openGroups = "group/"
+	whole      = "whole/"    // ids of the open groups whose members all have an outcome
 	baselines  = "baseline/" // by what groups are compared by, of estimators that remember one
 )
 
@@ -73,7 +74,7 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	case events.RolloutFinishedType:
 		return d.finished(tx, e)
 	case events.GroupCompletedType:
-		return errors.Join(d.remember(tx, e), tx.Delete(openGroups+e.Entity))
+		return errors.Join(d.remember(tx, e), tx.Delete(openGroups+e.Entity), tx.Delete(whole+e.Entity))
 	}
 	return nil
 }
@@ -138,7 +139,10 @@ func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) er
 		return nil // invalidated before it was scored
 	}
 	g.Members[rollout] = m
-	return projection.Put(tx, key, g)
+	if err := projection.Put(tx, key, g); err != nil || len(g.Members) < g.Size {
+		return err
+	}
+	return projection.Put(tx, whole+g.ID, g.ID)
 }
 
 // has reports whether a rollout is one of the group's members: what outsiders invalidate need not exist.
@@ -156,11 +160,15 @@ func (g *group) has(rollout string) bool {
 func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
 	var facts []events.Event
 	moved := map[string]bool{}
-	for g, err := range projection.Scan[group](v, openGroups) {
+	for id, err := range projection.Scan[string](v, whole) { // and not all open ones: a decision comes with each event
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		if len(g.Members) < g.Size || moved[g.baseline()] {
+		g, _, err := projection.Get[group](v, openGroups+id)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if moved[g.baseline()] {
 			continue
 		}
 		moved[g.baseline()] = d.estimate.Remembers()

@@ -14,7 +14,7 @@ import (
 
 const testRun = "r"
 
-func newLog(t *testing.T, change func(*runfile.RunConfig)) *decidertest.Log {
+func newLog(t testing.TB, change func(*runfile.RunConfig)) *decidertest.Log {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
 	if change != nil {

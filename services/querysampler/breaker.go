@@ -194,7 +194,10 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 			}
 		}
 	}
-	return tx.Delete(flying + e.Entity)
+	if !known {
+		return nil
+	}
+	return r.end(tx)
 }
 
 // cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, or nobody gave feedback. A deadline passes

@@ -30,7 +30,7 @@ func config(change func(*runfile.RunConfig)) runfile.RunConfig {
 	return cfg
 }
 
-func newLog(t *testing.T, change func(*runfile.RunConfig)) *decidertest.Log {
+func newLog(t testing.TB, change func(*runfile.RunConfig)) *decidertest.Log {
 	t.Helper()
 	return decidertest.New(t, testRun, NewDecider(testRun, config(change)))
 }

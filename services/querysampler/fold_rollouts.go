@@ -85,7 +85,7 @@ func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
 	}
 	r := inFlight{ID: e.Entity, Deadline: started.Deadline}
 	r.Progress.Apply(e)
-	if err := projection.Put(tx, flying+e.Entity, r); err != nil {
+	if err := r.begin(tx); err != nil {
 		return err
 	}
 	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
@@ -137,21 +137,21 @@ func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error
 	if err := d.noteScored(tx, s, e.Entity); err != nil {
 		return err
 	}
+	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
+	if !ok || err != nil {
+		return err
+	}
 	if d.feed.TokensPerBatch > 0 {
-		if err := d.addTokens(tx, e); err != nil {
+		if err := d.addTokens(tx, r, e); err != nil {
 			return err
 		}
 	}
-	return tx.Delete(flying + e.Entity)
+	return r.end(tx)
 }
 
 // addTokens moves a rollout's tokens to its group.
-func (d *Decider) addTokens(tx *projection.Tx, e events.Event) error {
+func (d *Decider) addTokens(tx *projection.Tx, r inFlight, e events.Event) error {
 	scored, err := events.Data[events.RolloutScored](e)
-	if err != nil {
-		return err
-	}
-	r, _, err := projection.Get[inFlight](tx, flying+e.Entity)
 	if err != nil || r.Tokens == 0 || d.feed.MinReward != nil && scored.Reward < *d.feed.MinReward {
 		return err
 	}

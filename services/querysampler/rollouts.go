@@ -1,8 +1,11 @@
 package querysampler
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -45,27 +48,64 @@ func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	}
 }
 
-// endRollouts fails the rollouts that are overdue, or all when the run is closed.
+// endRollouts fails the rollouts that are overdue, or all when the run is closed, in the order of their names.
 func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time) {
-	for r, err := range projection.Scan[inFlight](v, flying) {
+	if s.Closed {
+		for r, err := range projection.Scan[inFlight](v, flying) {
+			if err != nil {
+				p.fail(err)
+				return
+			}
+			d.fail(p, r.ID, events.ClassCancelled, "the run was closed")
+		}
+		return
+	}
+	var overdue []deadline
+	for r, err := range projection.Scan[deadline](v, due) {
 		if err != nil {
 			p.fail(err)
 			return
 		}
-		failed := events.RolloutFailed{Stage: events.StageSampler}
-		switch {
-		case s.Closed:
-			failed.Class, failed.Message = events.ClassCancelled, "the run was closed"
-		case r.Deadline.After(now):
-			p.wakeAt(r.Deadline)
-			continue
-		case events.External(r.ID):
-			failed.Class, failed.Message = events.ClassDeadline, fmt.Sprintf("no outcome by its deadline, %s", r.Deadline.UTC().Format(time.RFC3339))
-		default:
-			failed.Class, failed.Message = events.ClassDeadline, fmt.Sprintf("no outcome within %s", time.Duration(d.cfg.Limits.Timeout))
+		if r.At.After(now) {
+			p.wakeAt(r.At)
+			break
 		}
-		p.add(events.New(d.run, events.RolloutFailedType, r.ID, "0", failed))
+		overdue = append(overdue, r)
 	}
+	slices.SortFunc(overdue, func(a, b deadline) int { return strings.Compare(a.Rollout, b.Rollout) })
+	for _, r := range overdue {
+		message := fmt.Sprintf("no outcome within %s", time.Duration(d.cfg.Limits.Timeout))
+		if events.External(r.Rollout) {
+			message = fmt.Sprintf("no outcome by its deadline, %s", r.At.UTC().Format(time.RFC3339))
+		}
+		d.fail(p, r.Rollout, events.ClassDeadline, message)
+	}
+}
+
+func (d *Decider) fail(p *plan, rollout, class, message string) {
+	p.add(events.New(d.run, events.RolloutFailedType, rollout, "0", events.RolloutFailed{Stage: events.StageSampler, Class: class, Message: message}))
+}
+
+// deadline is when a rollout in flight has had its time. Deadlines are kept in their order, as every decision asks for the next one.
+type deadline struct {
+	Rollout string    `json:"rollout"`
+	At      time.Time `json:"at"`
+}
+
+// key sorts as the deadlines do.
+func (d deadline) key() string {
+	return due + d.At.UTC().Format("20060102T150405.000000000") + "/" + d.Rollout
+}
+
+// begin notes a rollout that is in flight now.
+func (r inFlight) begin(tx *projection.Tx) error {
+	at := deadline{r.ID, r.Deadline}
+	return errors.Join(projection.Put(tx, flying+r.ID, r), projection.Put(tx, at.key(), at))
+}
+
+// end forgets a rollout that has its outcome.
+func (r inFlight) end(tx *projection.Tx) error {
+	return errors.Join(tx.Delete(flying+r.ID), tx.Delete(deadline{r.ID, r.Deadline}.key()))
 }
 
 func rolloutSeed(seed, n int64, member int) int64 {

@@ -133,6 +133,7 @@ const (
 	stateKey  = "state"
 	halfOpen  = "group/"
 	flying    = "rollout/"
+	due       = "due/" // deadline and rollout in flight → both
 	uncovered = "batch/"
 	counted   = "counted/" // group → its place
 	queries   = "query/"   // sequence → name of a query that waits

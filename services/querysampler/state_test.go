@@ -97,7 +97,7 @@ func TestStateShrinks(t *testing.T) {
 	if err != nil || s.ThroughStep != 40 || !s.Closed || s.Uncovered != 0 || s.Useful != 80 {
 		t.Errorf("at the end: %+v, %v", s, err)
 	}
-	for _, prefix := range []string{halfOpen, flying, uncovered, counted} {
+	for _, prefix := range []string{halfOpen, flying, due, uncovered, counted} {
 		if n := countKeys(t, l, prefix); n != 0 {
 			t.Errorf("%d entries of %s are left", n, prefix)
 		}
