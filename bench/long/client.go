@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
+	"github.com/rondo-rl/rondo/bench/plane"
+	"github.com/rondo-rl/rondo/bench/scripted"
 	"github.com/rondo-rl/rondo/inference"
 )
 
@@ -21,9 +22,9 @@ const leastRequests = 2000
 
 // requests takes the processor time of conversations' requests alone: encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
 // caches and the garbage collector take depends on it. The values are milliseconds for a turn, by tenths of the rollout.
-func requests(ctx context.Context, s *server, url string, turns, rollouts int) (byTenth [parts]float64, err error) {
+func requests(ctx context.Context, s *scripted.Server, url string, turns, rollouts int) (byTenth [parts]float64, err error) {
 	var last inference.Request
-	if err := json.Unmarshal(s.longest, &last); err != nil {
+	if err := json.Unmarshal(s.Longest(), &last); err != nil {
 		return byTenth, err
 	}
 	asked, err := askedAgain(last, turns)
@@ -33,7 +34,7 @@ func requests(ctx context.Context, s *server, url string, turns, rollouts int) (
 	client := inference.Client{HTTP: http.DefaultClient}
 	again := max(1, leastRequests*everyTurn/turns/rollouts)
 	for i, tenth := range asked {
-		before := processorTime()
+		before := plane.ProcessorTime()
 		g, ctx := errgroup.WithContext(ctx)
 		for range rollouts {
 			g.Go(func() error {
@@ -50,7 +51,7 @@ func requests(ctx context.Context, s *server, url string, turns, rollouts int) (
 		if err := g.Wait(); err != nil {
 			return byTenth, err
 		}
-		byTenth[i] = milliseconds(processorTime()-before) / float64(again*rollouts*len(tenth))
+		byTenth[i] = milliseconds(plane.ProcessorTime()-before) / float64(again*rollouts*len(tenth))
 	}
 	return byTenth, nil
 }
@@ -78,15 +79,6 @@ func askedAgain(last inference.Request, turns int) (byTenth [parts][]inference.R
 		begins++
 	}
 	return byTenth, nil
-}
-
-// processorTime is what this process has used, the server in it included.
-func processorTime() time.Duration {
-	var r unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
-		panic(err) // it cannot fail with these arguments
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options, line, now func(string)) (r Result, err 
 		defer os.RemoveAll(o.Dir)
 	}
 	r = Result{Options: o, Go: runtime.Version(), CPUs: runtime.NumCPU()}
-	err = withPlane(ctx, o, func(p *plane) error {
+	err = withPlane(ctx, o, func(p *bench) error {
 		// The first rollouts of a process pay for what is made once.
 		if _, err := p.measure(ctx, o, parts, func(string) {}); err != nil {
 			return fmt.Errorf("warm up: %w", err)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/rondo-rl/rondo/bench/plane"
 	"github.com/rondo-rl/rondo/events"
 )
 
@@ -26,11 +24,11 @@ func (m *meter) turn(int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.asked < m.want && m.asked%(m.want/parts) == 0 && m.asked/(m.want/parts) < parts {
-		m.at[m.asked/(m.want/parts)] = processorTime()
+		m.at[m.asked/(m.want/parts)] = plane.ProcessorTime()
 	}
 	m.asked++
 	if m.asked == m.want {
-		m.at[parts] = processorTime()
+		m.at[parts] = plane.ProcessorTime()
 	}
 	m.progress(m.asked)
 }
@@ -51,18 +49,18 @@ func (m *meter) perTurn() (byTenth [parts]float64) {
 }
 
 // measure lets rollouts of one length come to their verdicts.
-func (p *plane) measure(ctx context.Context, o Options, turns int, now func(string)) (l Length, err error) {
+func (p *bench) measure(ctx context.Context, o Options, turns int, now func(string)) (l Length, err error) {
 	l = Length{Turns: turns}
 	m := &meter{want: turns * o.Rollouts, progress: func(asked int) {
 		now(fmt.Sprintf("rollouts of %d turns: %d of %d turns", turns, asked, turns*o.Rollouts))
 	}}
-	p.server.begin(turns, o.Rollouts, m.turn)
+	p.server.Begin(turns, o.Rollouts, m.turn)
 	cfg, err := p.config(ctx, o, turns)
 	if err != nil {
 		return l, err
 	}
 	began := time.Now()
-	run, err := p.open(ctx, cfg)
+	run, err := p.Open(ctx, cfg)
 	if err != nil {
 		return l, err
 	}
@@ -73,7 +71,7 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 	if m.asked != m.want {
 		return l, fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures", m.asked, m.want)
 	}
-	p.server.asked = func(int) {}
+	p.server.Quiet()
 	requests, err := requests(ctx, p.server, p.url, turns, o.Rollouts)
 	if err != nil {
 		return l, fmt.Errorf("requests alone: %w", err)
@@ -86,18 +84,18 @@ func (p *plane) measure(ctx context.Context, o Options, turns int, now func(stri
 	if err := p.bytes(ctx, run, o.Rollouts, &l); err != nil {
 		return l, err
 	}
-	p.server.begin(turns, 0, func(int) {})
+	p.server.Begin(turns, 0, nil)
 	l.Heap = heap()
-	l.RSS, err = resident()
+	l.RSS, err = plane.Resident()
 	return l, err
 }
 
 var errScored = errors.New("all are scored")
 
 // scored waits until all rollouts of a run are, and checks that they went the whole way.
-func (p *plane) scored(ctx context.Context, run string, turns, rollouts int) error {
+func (p *bench) scored(ctx context.Context, run string, turns, rollouts int) error {
 	n := 0
-	err := p.log.Follow(ctx, run, 1, "", func(e events.Event) error {
+	err := p.Log.Follow(ctx, run, 1, "", func(e events.Event) error {
 		switch e.Type {
 		case events.RolloutFailedType, events.RunPausedType, events.RolloutRetriedType:
 			return fmt.Errorf("%s: %s", e.ID, e.Data)
@@ -121,10 +119,10 @@ func (p *plane) scored(ctx context.Context, run string, turns, rollouts int) err
 }
 
 // bytes counts what turns and their tools take on the log.
-func (p *plane) bytes(ctx context.Context, run string, rollouts int, l *Length) error {
+func (p *bench) bytes(ctx context.Context, run string, rollouts int, l *Length) error {
 	var all [parts]int
 	sampled, tokens := 0, 0
-	for e, err := range p.log.All(ctx, run, 1) {
+	for e, err := range p.Log.All(ctx, run, 1) {
 		if err != nil {
 			return err
 		}
@@ -169,19 +167,4 @@ func packedTokens(t events.TurnSampled) (int, error) {
 	t.TokenIDs, t.Logprobs = nil, nil
 	without, err := events.Encode(t)
 	return len(whole) - len(without), err
-}
-
-// resident is the memory of this process in MiB.
-func resident() (float64, error) {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, nil // no Linux: it is not known
-	}
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
-			return kib / 1024, err
-		}
-	}
-	return 0, errors.New("/proc/self/status has no VmRSS")
 }

@@ -1,4 +1,5 @@
-package long
+// Package scripted is an inference server for benchmarks: it answers at once, with token ids and log-probabilities.
+package scripted
 
 import (
 	"bytes"
@@ -11,6 +12,9 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/retry"
 )
 
 const (
@@ -23,10 +27,11 @@ const (
 	mostRequest = 256 << 20
 )
 
-// server is a scripted inference server: in each turn but the last one the model calls a tool.
-type server struct {
-	tokens  int // sampled in a turn
+// Server answers requests for chat completions: in each turn but the last one the model calls a tool.
+type Server struct {
+	Tokens  int // sampled in a turn
 	asked   func(turn int)
+	think   func(turn int) time.Duration
 	mu      sync.Mutex
 	turns   int // of a rollout
 	next    int
@@ -45,15 +50,19 @@ type conversation struct {
 
 type mark struct{ bytes, count int }
 
-// begin makes a server ready for rollouts of a number of turns; asked is told of each turn.
-func (s *server) begin(turns, rollouts int, asked func(turn int)) {
+// Begin makes the server ready for rollouts of a number of turns; asked, which may be nil, is told of each turn. The last turns are kept back until so many rollouts have
+// asked for theirs: what the end of one takes is no cost of the others' turns. 0 keeps nothing back.
+func (s *Server) Begin(turns, rollouts int, asked func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if asked == nil {
+		asked = func(int) {}
+	}
 	s.ending, s.ended = rollouts, make(chan struct{})
 	s.turns, s.asked, s.open, s.longest = turns, asked, map[int]*conversation{}, nil
 }
 
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodGet {
 		fmt.Fprintf(w, `{"data":[{"id":"bench","owned_by":"vllm","max_model_len":%d}]}`, 1<<24)
@@ -66,12 +75,46 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	turn := bytes.Count(body, []byte(`"role":"assistant"`))
 	s.end(r.Context(), turn)
-	w.Write(s.answer(body, turn))
-	s.asked(turn)
+	if !retry.Sleep(r.Context(), s.thinks(turn)) {
+		return
+	}
+	answer, asked := s.answer(body, turn)
+	w.Write(answer)
+	asked(turn)
 }
 
-// end keeps last turns back until all rollouts have asked for theirs: what the end of one takes is no cost of the others' turns.
-func (s *server) end(ctx context.Context, turn int) {
+// Think says how long turns take from now on.
+func (s *Server) Think(each func(turn int) time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.think = each
+}
+
+func (s *Server) thinks(turn int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.think == nil {
+		return 0
+	}
+	return s.think(turn)
+}
+
+// Longest is the body of the last request of the longest conversation.
+func (s *Server) Longest() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.longest
+}
+
+// Quiet tells nobody of turns any more.
+func (s *Server) Quiet() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = func(int) {}
+}
+
+// end keeps a last turn back.
+func (s *Server) end(ctx context.Context, turn int) {
 	s.mu.Lock()
 	if turn < s.turns-1 || s.ending == 0 {
 		s.mu.Unlock()
@@ -91,7 +134,7 @@ func (s *server) end(ctx context.Context, turn int) {
 // marker is in the first answer of a conversation, and so in each later request.
 const marker = "conversation-"
 
-func (s *server) answer(body []byte, turn int) []byte {
+func (s *Server) answer(body []byte, turn int) ([]byte, func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := s.number(body)
@@ -107,7 +150,7 @@ func (s *server) answer(body []byte, turn int) []byte {
 		delta = taskTokens
 	}
 	prompt := ids(zipf, delta)
-	sampled := ids(zipf, s.tokens)
+	sampled := ids(zipf, s.Tokens)
 	for len(c.marks) <= turn { // asked again, it says the same
 		c.add(prompt)
 		c.marks = append(c.marks, mark{len(c.ids), c.count})
@@ -116,11 +159,11 @@ func (s *server) answer(body []byte, turn int) []byte {
 	if len(body) > len(s.longest) {
 		s.longest = body
 	}
-	return s.write(number, turn, c.ids[:c.marks[turn].bytes], c.marks[turn].count, sampled, rng)
+	return s.write(number, turn, c.ids[:c.marks[turn].bytes], c.marks[turn].count, sampled, rng), s.asked
 }
 
 // number is that of the conversation of a request.
-func (s *server) number(body []byte) int {
+func (s *Server) number(body []byte) int {
 	if _, rest, found := bytes.Cut(body, []byte(marker)); found && len(rest) >= 6 {
 		if n, err := strconv.Atoi(string(rest[:6])); err == nil {
 			return n
@@ -149,7 +192,7 @@ func ids(zipf *rand.Zipf, n int) []int32 {
 	return list
 }
 
-func (s *server) write(number, turn int, prompt []byte, prompted int, sampled []int32, rng *rand.Rand) []byte {
+func (s *Server) write(number, turn int, prompt []byte, prompted int, sampled []int32, rng *rand.Rand) []byte {
 	out := bytes.NewBuffer(make([]byte, 0, len(prompt)+80*len(sampled)+1024))
 	fmt.Fprintf(out, `{"id":"chatcmpl-1","object":"chat.completion","model":"bench","prompt_token_ids":[%s],"choices":[{"index":0,"message":{"role":"assistant","content":%q`,
 		prompt, s.said(number, turn))
@@ -173,9 +216,9 @@ func (s *server) write(number, turn int, prompt []byte, prompted int, sampled []
 }
 
 // said is the text of a turn, of four bytes for a token.
-func (s *server) said(number, turn int) string {
+func (s *Server) said(number, turn int) string {
 	text := fmt.Sprintf("%s%06d, turn %d:", marker, number, turn)
-	for i := 0; len(text) < 4*s.tokens; i++ {
+	for i := 0; len(text) < 4*s.Tokens; i++ {
 		text += " " + words[(number+turn*7+i*i)%len(words)]
 	}
 	return text

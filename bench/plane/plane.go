@@ -1,0 +1,107 @@
+// Package plane runs services in this process, on an embedded log and a store of files, for benchmarks.
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/storage/dir"
+)
+
+// syncEvery is how much of the log a power cut may take.
+const syncEvery = 100 * time.Millisecond
+
+// Service is a service of the plane.
+type Service = func(context.Context, pipeline.Env) error
+
+// Plane is a log and a store, with services at work on them.
+type Plane struct {
+	Log    *eventlog.Log
+	opened int // runs
+}
+
+// With gives f a plane in a directory that lives as long as f runs.
+func With(ctx context.Context, path string, services map[string]Service, f func(*Plane) error) (err error) {
+	nats, err := embedded.Start(embedded.Options{Dir: filepath.Join(path, "nats"), SyncInterval: syncEvery})
+	if err != nil {
+		return err
+	}
+	defer nats.Shutdown()
+	nc, err := nats.Connect()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	store, err := dir.Open(filepath.Join(path, "objects"))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	p := &Plane{}
+	if p.Log, err = eventlog.New(nc, store); err != nil {
+		return err
+	}
+	if err := p.Log.EnsureStreams(ctx); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	working, serving := errgroup.WithContext(ctx)
+	env := pipeline.Env{
+		Log: p.Log, Metrics: prometheus.NewRegistry(), Instance: "bench",
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+	for name, service := range services {
+		env := env // each has a folder of its own
+		env.Dir = filepath.Join(path, name)
+		working.Go(func() error { return service(serving, env) })
+	}
+	err = f(p)
+	stop()
+	return errors.Join(err, working.Wait())
+}
+
+// Generator is the generator with its default settings.
+func Generator(ctx context.Context, env pipeline.Env) error {
+	opts := fleet.DefaultOptions()
+	opts.Logger, opts.Metrics = env.Logger, env.Metrics
+	servers, err := fleet.New(opts)
+	if err != nil {
+		return err
+	}
+	return generator.Run(ctx, env, servers, generator.DefaultOptions())
+}
+
+// Open opens a run, as the intake does.
+func (p *Plane) Open(ctx context.Context, cfg runfile.RunConfig) (run string, err error) {
+	p.opened++
+	run = fmt.Sprintf("bench-%d", p.opened)
+	if err := p.Log.EnsureRunFor(ctx, run, cfg.Log); err != nil {
+		return run, err
+	}
+	for _, where := range []string{run, events.Catalogue} {
+		opened, err := events.New(where, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg})
+		if err != nil {
+			return run, err
+		}
+		opened.Source = "bench"
+		if _, _, err := p.Log.Append(ctx, opened); err != nil {
+			return run, err
+		}
+	}
+	return run, nil
+}

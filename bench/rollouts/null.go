@@ -1,0 +1,63 @@
+package rollouts
+
+import (
+	"context"
+	"hash/fnv"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
+)
+
+// The null tool runner and the null scorer answer at once. They consume, append and acknowledge as the real ones do, with the same runtime, and start no sandbox.
+
+// nullSlots is how many inputs each has in work at once.
+const nullSlots = 64
+
+// runner is the name of the null tool runner.
+const runner = "bench"
+
+func nullTools(ctx context.Context, env pipeline.Env) error {
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{
+		Name: topology.ToolRunner, Slots: nullSlots,
+		Routes: func(context.Context, string) []string {
+			return []string{runfile.PoolRoute(runfile.DefaultRunConfig().Pool, runfile.Needs{}), runfile.RunnerRoute(runner, runfile.Needs{})}
+		},
+		Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+			r, err := env.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+			if err != nil || r.Over() || r.Finished != nil || !r.AwaitsTools() {
+				return nil, err
+			}
+			last := r.LastTurn()
+			done := events.ToolsCompleted{Turn: last.Turn, Runner: runner, Isolation: "none", Filesystem: "none"}
+			for _, call := range last.ToolCalls {
+				done.Results = append(done.Results, events.ToolResult{CallID: call.ID, Name: call.Name, Content: "nothing", StartedAt: m.Time})
+			}
+			fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(done.Turn), done)
+			return []events.Event{fact}, err
+		},
+	})
+}
+
+func nullScorer(ctx context.Context, env pipeline.Env) error {
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{
+		Name: topology.Scorer, Slots: nullSlots,
+		Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+			r, err := env.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
+			if err != nil || r.Over() || r.Finished == nil {
+				return nil, err
+			}
+			scored := events.RolloutScored{Reward: reward(r.ID), TaskDigest: digest, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
+			fact, err := r.Next(events.RolloutScoredType, "0", scored)
+			return []events.Event{fact}, err
+		},
+	})
+}
+
+// reward is 0 or 1, by the rollout's name: groups have both.
+func reward(rollout string) float64 {
+	h := fnv.New32a()
+	h.Write([]byte(rollout))
+	return float64(h.Sum32() >> 7 & 1)
+}

@@ -1,0 +1,104 @@
+package rollouts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"testing/fstest"
+	"time"
+
+	"github.com/rondo-rl/rondo/bench/plane"
+	"github.com/rondo-rl/rondo/bench/scripted"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/archiver"
+	"github.com/rondo-rl/rondo/services/querysampler"
+	"github.com/rondo-rl/rondo/services/trainerfeeder"
+	"github.com/rondo-rl/rondo/storage"
+)
+
+const (
+	feed   = "trainer"
+	digest = "sha256:null"
+)
+
+// bench is the plane of this process with the scripted server.
+type bench struct {
+	*plane.Plane
+	o      Options
+	server *scripted.Server
+	url    string
+}
+
+// withPlane gives f a plane that lives as long as f runs.
+func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
+	b := &bench{o: o, server: &scripted.Server{Tokens: o.Tokens}}
+	b.server.Begin(o.Turns, 0, nil)
+	script := httptest.NewServer(b.server)
+	defer script.Close()
+	b.url = script.URL + "/v1"
+	return plane.With(ctx, o.Dir, map[string]plane.Service{
+		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
+		"generator": plane.Generator, "toolrunner": nullTools, "scorer": nullScorer,
+	}, func(p *plane.Plane) error {
+		b.Plane = p
+		return f(b)
+	})
+}
+
+// start opens a run whose first batch has so many rollouts.
+func (b *bench) start(ctx context.Context, rollouts int) (string, error) {
+	cfg := runfile.DefaultRunConfig()
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "bench", b.url, groupSize, 1
+	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: rollouts / groupSize}}
+	cfg.Sampling.MaxTokens = b.o.Tokens
+	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = b.o.Turns, 1<<30, runfile.Duration(24*time.Hour)
+	cfg.Log.MaxBytes = 8 << 30
+	snapshot, err := b.pack(ctx, "main.go", "package main\n\nfunc main() {}\n")
+	if err != nil {
+		return "", err
+	}
+	tests, err := b.pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
+	if err != nil {
+		return "", err
+	}
+	cfg.Tasks = []runfile.TaskSpec{{
+		Name: "null", Digest: digest, Instruction: "Do nothing.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: tests,
+	}}
+	if err := cfg.Validate(); err != nil {
+		return "", err
+	}
+	return b.Open(ctx, cfg)
+}
+
+// pack stores a folder of one file.
+func (b *bench) pack(ctx context.Context, name, content string) (storage.Ref, error) {
+	data, err := sandbox.Pack(fstest.MapFS{name: {Data: []byte(content), Mode: 0o644}})
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	return storage.PutBlob(ctx, b.Log.Store(), data)
+}
+
+var errDone = errors.New("done")
+
+// until follows a run to the event at which done says so. A rollout that fails, or is tried again, ends the measurement.
+func (b *bench) until(ctx context.Context, run string, done func(e events.Event) bool) error {
+	err := b.Log.Follow(ctx, run, 1, "", func(e events.Event) error {
+		switch e.Type {
+		case events.RolloutFailedType, events.RunPausedType, events.RolloutRetriedType:
+			return fmt.Errorf("%s: %s", e.ID, e.Data)
+		}
+		if done(e) {
+			return errDone
+		}
+		return nil
+	})
+	if errors.Is(err, errDone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/bench/rollouts"
+	"github.com/rondo-rl/rondo/cli/app"
+)
+
+func newBenchPipeline(g *app.Global) *cobra.Command {
+	var o rollouts.Options
+	cmd := &cobra.Command{
+		Use:   "pipeline",
+		Short: "How many rollouts a second the services pass on, and what each stage adds",
+		Long: `Pipeline runs rollouts through the real query sampler, generator, advantage calculator, trainer feeder and archiver on an embedded
+log, in this process. The inference server is scripted, and tool runner and scorer are stand-ins: all three answer at once. So what is
+measured is the pipeline, and not models, sandboxes or tests.
+
+First all rollouts are open at once: this gives rollouts and events a second, and the processor time of a rollout. Then the model takes so
+long for a turn that half as many come: this gives the time of each stage, from the event that begins it to the one that ends it, beside
+that of nats.go alone under the same load. added_ms_p50 and added_ms_p99 sum up what the stages take more.
+
+With --open a third run holds so many rollouts open at a model that does not answer, and measures the memory of the process. The benchmark
+removes everything that it created, and touches no plane.`,
+		Example: "  rondo bench pipeline\n  rondo bench pipeline --rollouts 3200 --turns 8 --json\n  rondo bench pipeline --open 100000",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := app.NewProgress(g)
+			r, err := rollouts.Run(cmd.Context(), o, func(now string) { show.Show("%s", now) })
+			if err != nil {
+				return fmt.Errorf("measure the pipeline: %w", err)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printPipeline(cmd.OutOrStdout(), r)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&o.Rollouts, "rollouts", 800, "rollouts that are open at once")
+	flags.IntVar(&o.Turns, "turns", 4, "turns of a rollout")
+	flags.IntVar(&o.Tokens, "tokens", 128, "tokens that are sampled in a turn")
+	flags.IntVar(&o.Open, "open", 0, "also measure the memory of so many open rollouts")
+	return cmd
+}
+
+func printPipeline(w io.Writer, r rollouts.Result) error {
+	fmt.Fprintf(w, "%d rollouts of %d turns, %d sampled tokens a turn; %s, %d CPUs\n\n", r.Rollouts, r.Turns, r.Tokens, r.Go, r.CPUs)
+	fmt.Fprintf(w, "all at once: %.0f rollouts/s, %.0f events/s, %.1f ms of processor time for a rollout\n\n", r.RolloutsPerSecond, r.EventsPerSecond, r.CPUPerRollout)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "AT HALF LOAD\tP50 ms\tP99 ms")
+	fmt.Fprintf(t, "nats.go alone: event to event\t%.2f\t%.2f\n", r.Raw.P50, r.Raw.P99)
+	for _, s := range r.Stages {
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\n", s.Name, s.P50, s.P99)
+	}
+	fmt.Fprintf(t, "added by all stages\t%.2f\t%.2f\n", r.AddedP50, r.AddedP99)
+	if err := t.Flush(); err != nil || r.Open == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d rollouts open: %.2f GiB\n", r.Open, r.OpenGiB)
+	return err
+}
