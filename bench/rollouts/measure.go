@@ -15,7 +15,7 @@ import (
 // full runs all rollouts at once.
 func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
 	before := plane.ProcessorTime()
-	run, err := b.start(ctx, b.o.Rollouts)
+	run, err := b.start(ctx, shape{groupSize, b.o.Rollouts, b.o.Turns})
 	if err != nil {
 		return err
 	}
@@ -43,26 +43,32 @@ func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
 	return err
 }
 
-// half runs a quarter of the rollouts, with a model that takes so long that they come at half the pace.
+// The second run: so few rollouts that the generator, which asks for 64 turns at once, has one free for each, and so many turns that there are figures enough.
+const (
+	halfRollouts = 6 * groupSize
+	halfTurns    = 16
+)
+
+// half runs few rollouts with a model that takes so long that turns come at half the pace.
 func (b *bench) half(ctx context.Context, r *Result, now func(string)) error {
-	rollouts := b.o.Rollouts / 4 / groupSize * groupSize
-	inFlight := min(rollouts, 64) // the generator asks for no more at once
-	each := time.Duration(2 * float64(inFlight) / r.RolloutsPerSecond / float64(b.o.Turns) * float64(time.Second))
+	pace := r.RolloutsPerSecond * float64(b.o.Turns) / 2 // turns a second
+	each := time.Duration(halfRollouts / pace * float64(time.Second))
+	b.server.Begin(halfTurns, 0, nil)
 	b.server.Think(func(turn int) time.Duration {
-		if turn == 0 { // rollouts that begin together are spread over the time of one
-			return time.Duration(rand.Float64() * float64(b.o.Turns) * float64(each))
+		if turn == 0 { // rollouts that begin together are spread over the time of a turn
+			return time.Duration(rand.Float64() * float64(each))
 		}
 		return each
 	})
 	raw, stop := context.WithCancel(ctx)
 	echoed := make(chan error, 1)
 	go func() { echoed <- echo(raw, b.Log.Conn(), &r.Raw) }()
-	run, err := b.start(ctx, rollouts)
+	run, err := b.start(ctx, shape{groupSize, halfRollouts, halfTurns})
 	w := newWatch(each)
 	if err == nil {
 		err = b.until(ctx, run, func(e events.Event) bool {
 			w.see(e)
-			now(fmt.Sprintf("half of that: %d of %d rollouts", w.scored, rollouts))
+			now(fmt.Sprintf("half of that: %d of %d rollouts", w.scored, halfRollouts))
 			return e.Type == events.BatchReadyType
 		})
 	}
@@ -78,11 +84,14 @@ func (b *bench) half(ctx context.Context, r *Result, now func(string)) error {
 	return err
 }
 
+// heldGroup is the group size of the third run: a batch has a limit of groups.
+const heldGroup = 16
+
 // held opens rollouts while the model does not answer.
 func (b *bench) held(ctx context.Context, r *Result, now func(string)) error {
 	b.server.Think(func(int) time.Duration { return 24 * time.Hour })
-	want := b.o.Open / groupSize * groupSize
-	run, err := b.start(ctx, want)
+	want := b.o.Open / heldGroup * heldGroup
+	run, err := b.start(ctx, shape{heldGroup, want, 2})
 	if err != nil {
 		return err
 	}

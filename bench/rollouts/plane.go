@@ -49,13 +49,16 @@ func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
 	})
 }
 
-// start opens a run whose first batch has so many rollouts.
-func (b *bench) start(ctx context.Context, rollouts int) (string, error) {
+// shape of a run: all of its rollouts are in its first batch.
+type shape struct{ group, rollouts, turns int }
+
+// start opens a run.
+func (b *bench) start(ctx context.Context, s shape) (string, error) {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "bench", b.url, groupSize, 1
-	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: rollouts / groupSize}}
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "bench", b.url, s.group, 1
+	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: s.rollouts / s.group}}
 	cfg.Sampling.MaxTokens = b.o.Tokens
-	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = b.o.Turns, 1<<30, runfile.Duration(24*time.Hour)
+	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = s.turns, 1<<30, runfile.Duration(24*time.Hour)
 	cfg.Log.MaxBytes = 8 << 30
 	snapshot, err := b.pack(ctx, "main.go", "package main\n\nfunc main() {}\n")
 	if err != nil {

@@ -3,8 +3,8 @@
 // The query sampler, generator, advantage calculator, trainer feeder and archiver are the real ones, in this process, on an embedded log that is synced every 100 ms. The
 // inference server is scripted; tool runner and scorer are stand-ins that state their answers at once, through the same runtime.
 //
-// Two runs are made. In the first one all rollouts are open at once and nothing waits but for the pipeline: it gives throughput and processor time. In the second one the
-// model takes so long for a turn that half of that throughput comes about, and the time of each stage is taken: from the event that begins it to
+// Two runs are made. In the first one all rollouts are open at once and nothing waits but for the pipeline: it gives throughput and processor time. In the second one 48
+// rollouts are open, and the model takes so long for a turn that half as many turns a second come, and the time of each stage is taken: from the event that begins it to
 // the one that ends it. The model's time is taken off. Beside it an event is passed on by nats.go alone, on the same log under the same load.
 package rollouts
 
@@ -17,9 +17,9 @@ import (
 
 // Options of a measurement. The zero value is the documented default.
 type Options struct {
-	// Rollouts of the first run; the second has a quarter of them.
+	// Rollouts of the first run.
 	Rollouts int `json:"rollouts"` // default 800
-	// Turns of a rollout: in all but the last one a tool is called.
+	// Turns of a rollout of the first run: in all but the last one a tool is called.
 	Turns int `json:"turns"` // default 4
 	// Tokens that are sampled in a turn.
 	Tokens int `json:"tokens"` // default 128
@@ -42,8 +42,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Tokens == 0 {
 		o.Tokens = 128
 	}
-	if o.Rollouts < 8*groupSize || o.Rollouts > 100_000 || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 || o.Tokens > 4096 || o.Open < 0 || o.Open > 1_000_000 {
-		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to 100000 of 2 to 100 of 16 to 4096, and at most 1000000", o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize)
+	if o.Rollouts < 8*groupSize || o.Rollouts > 10_000*groupSize || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 || o.Tokens > 4096 || o.Open < 0 || o.Open > 10_000*heldGroup {
+		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to %d of 2 to 100 of 16 to 4096, and at most %d", o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize, 10_000*groupSize, 10_000*heldGroup)
 	}
 	return o, nil
 }

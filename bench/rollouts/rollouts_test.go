@@ -9,7 +9,7 @@ import (
 
 // TestRun: every rollout passes every stage, in both runs, and the third holds as many as it is asked for.
 func TestRun(t *testing.T) {
-	o := Options{Rollouts: 64, Turns: 3, Tokens: 16, Open: 24, Dir: t.TempDir()}
+	o := Options{Rollouts: 64, Turns: 3, Tokens: 16, Open: 32, Dir: t.TempDir()}
 	r, err := Run(t.Context(), o, func(string) {})
 	if err != nil {
 		t.Fatal(err)
@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 	if r.RolloutsPerSecond <= 0 || r.EventsPerSecond < 7*r.RolloutsPerSecond || r.CPUPerRollout <= 0 || r.OpenGiB <= 0 || r.OpenGiB100k != 0 {
 		t.Errorf("%+v", r)
 	}
-	want := map[string]int{toolsStage: 32, turnStage: 32, endStage: 16, scoreStage: 16, groupStage: 2} // a quarter of the rollouts
+	want := map[string]int{toolsStage: 48 * 15, turnStage: 48 * 15, endStage: 48, scoreStage: 48, groupStage: 6}
 	for _, s := range r.Stages {
 		if s.Count != want[s.Name] || s.P50 > s.P99 {
 			t.Errorf("%+v: want %d", s, want[s.Name])
