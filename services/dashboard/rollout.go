@@ -100,6 +100,11 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	if !events.ValidRun(run) {
 		return nil, 0, errNone
 	}
+	known, release, err := d.known(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	select {
 	case d.reads <- struct{}{}:
 		defer func() { <-d.reads }()
@@ -108,7 +113,7 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	e, err := episode.Read(ctx, d.log, run, r.PathValue("rollout"), episode.Bounds{Bytes: maxTrajectory, Seq: uint64(at)})
+	e, err := episode.Read(ctx, d.log, run, r.PathValue("rollout"), episode.Bounds{Bytes: maxTrajectory, Seq: uint64(at), Known: known})
 	switch {
 	case errors.Is(err, episode.ErrUnknown):
 		err = errNone
@@ -116,6 +121,35 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 		err = &refusal{http.StatusNotFound, "The trajectory cannot be shown here: " + clip(err.Error(), 300) + ". `rondo trajectories show` may say more."}
 	}
 	return e, at, err
+}
+
+// nearly is how many events a book may lack that is waited for.
+const nearly = 2000
+
+// known is what the run's book knows of a rollout, nil where it is not folded: it goes on then, and the page reads what it shows by itself.
+func (d *Dashboard) known(r *http.Request) (*episode.Known, func(), error) {
+	b, in, target, release, err := d.hold(r)
+	if errors.Is(err, errBusy) {
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !b.has(in, target) {
+		d.shelf.follow(b)
+		if b.position()+nearly < target {
+			return nil, release, nil
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), d.patience)
+		defer cancel()
+		b.await(ctx, target)
+		if !b.has(in, target) {
+			return nil, release, nil
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return episode.KnownOf(b.state.books, r.PathValue("rollout")), release, nil
 }
 
 // rollout shows a rollout turn by turn.

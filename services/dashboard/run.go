@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -95,8 +94,11 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "run", p)
 }
 
-// maxTasks bounds the rows of the books by task.
-const maxTasks = 100
+// Bounds of the rows of the books.
+const (
+	maxTasks   = 100
+	maxReasons = 200
+)
 
 // fill reads the book, which is locked.
 func (p *runPage) fill(r *http.Request, b *book[runState]) error {
@@ -115,14 +117,13 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	if l.Continues != nil {
 		p.Continues = l.Continues.Run
 	}
-	for _, feed := range l.Feeds() {
-		f := feedBooks{Balance: l.Balance(feed), Name: cmp.Or(feed, "evaluation")}
-		f.Reasons, f.Tasks = rowsOf(l, feed, ledger.ByReason), rowsOf(l, feed, ledger.ByTask)
-		f.More = max(0, len(f.Tasks)-maxTasks)
-		f.Tasks = f.Tasks[:len(f.Tasks)-f.More]
+	for _, side := range s.stands.feeds {
+		f := feedBooks{Balance: side.Balance, Name: cmp.Or(side.Feed, "evaluation")}
+		f.Reasons, _ = rowsOf(side.reasons, maxReasons)
+		f.Tasks, f.More = rowsOf(side.tasks, maxTasks)
 		p.Feeds = append(p.Feeds, f)
 	}
-	p.count(l)
+	p.Endings, p.Forfeits = byCount(s.stands.endings), byCount(s.stands.forfeits)
 	rows := s.acts.RowsOf(shownVersions)
 	if len(rows) > 0 {
 		p.Behaviour = behaviour.Lines(rows...)
@@ -132,51 +133,21 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	}
 	p.Live, p.Curves = r.URL.Path+"/live", r.URL.Path+"/curves"
 	if p.Past {
-		p.Live, p.Curves = "", p.Curves+fmt.Sprintf("?at=%d", b.until)
-	}
-	return cmp.Or(p.groups(r, l), p.rollouts(r, l))
-}
-
-func rowsOf(l *ledger.Ledger, feed, by string) []ledger.Row {
-	books, err := l.Books(feed, by)
-	if err != nil {
-		return nil // both divisions are known
-	}
-	return books.Rows
-}
-
-// count counts why rollouts ended, and what they forfeited.
-func (p *runPage) count(l *ledger.Ledger) {
-	endings, forfeits := map[string]int{}, map[string]int{}
-	for r := range l.All() {
-		if r.StopReason != "" {
-			endings[r.StopReason]++
-		}
-		if r.Forfeit != "" {
-			forfeits[r.Forfeit]++
+		p.Live, p.Curves = p.Live+fmt.Sprintf("?at=%d", b.until), p.Curves+fmt.Sprintf("?at=%d", b.until)
+		if !p.Behind {
+			p.Live = ""
 		}
 	}
-	p.Endings, p.Forfeits = byCount(endings), byCount(forfeits)
-}
-
-// byCount lists names, the most frequent first.
-func byCount(counts map[string]int) (list []counted) {
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	}) {
-		list = append(list, counted{name, counts[name]})
-	}
-	return list
+	return cmp.Or(p.groups(r, l), p.rollouts(r, s.stands))
 }
 
 // groups fills a page of the groups, the newest first.
 func (p *runPage) groups(r *http.Request, l *ledger.Ledger) (err error) {
-	all := slices.Collect(l.AllGroups())
-	if p.GroupPager, err = paged(r, "groups", len(all), groupsPage); err != nil {
+	all := l.GroupCount()
+	if p.GroupPager, err = paged(r, "groups", all, groupsPage); err != nil {
 		return err
 	}
-	slices.Reverse(all)
-	for _, g := range all[p.GroupPager.From:p.GroupPager.To] {
+	for _, g := range slices.Backward(l.GroupsOf(all-p.GroupPager.To, all-p.GroupPager.From)) {
 		p.GroupRows = append(p.GroupRows, rowOf(l, g, maxMembers))
 	}
 	return nil
@@ -205,24 +176,21 @@ func entryOf(l *ledger.Ledger, r ledger.Rollout) rolloutRow {
 var outcomes = []ledger.Outcome{ledger.InFlight, ledger.Trained, ledger.Stale, ledger.Filtered, ledger.Failed}
 
 // rollouts fills a page of the rollouts, the newest first.
-func (p *runPage) rollouts(r *http.Request, l *ledger.Ledger) (err error) {
+func (p *runPage) rollouts(r *http.Request, s *standing) error {
 	chosen := ledger.Outcome(r.URL.Query().Get("outcome"))
 	if chosen != "" && !slices.Contains(outcomes, chosen) {
 		return &refusal{http.StatusBadRequest, "There is no such outcome."}
 	}
 	p.Outcome = string(chosen)
-	feed, rows := l.FirstFeed(), []ledger.Rollout{}
-	for rollout := range l.All() {
-		if chosen == "" || l.Outcome(feed, rollout.ID) == chosen {
-			rows = append(rows, rollout)
-		}
-	}
-	if p.RolloutPager, err = paged(r, "page", len(rows), rolloutsPage); err != nil {
+	rows, err := s.chosen(chosen, func(rows int) (from, to int, err error) {
+		p.RolloutPager, err = paged(r, "page", rows, rolloutsPage)
+		return p.RolloutPager.From, p.RolloutPager.To, err
+	})
+	if err != nil {
 		return err
 	}
-	slices.Reverse(rows)
-	for _, rollout := range rows[p.RolloutPager.From:p.RolloutPager.To] {
-		p.Rollouts = append(p.Rollouts, entryOf(l, rollout))
+	for _, rollout := range rows {
+		p.Rollouts = append(p.Rollouts, entryOf(s.books, rollout))
 	}
 	for _, o := range append([]ledger.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")

@@ -85,9 +85,12 @@ func (d *Dashboard) caughtUp(ctx context.Context, b *book[catalogue]) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	b.await(ctx, in.LastSeq)
+	if !b.has(in, in.LastSeq) {
+		d.catalogue.follow()
+		ctx, cancel := context.WithTimeout(ctx, d.patience)
+		defer cancel()
+		b.await(ctx, in.LastSeq)
+	}
 	return nil
 }
 

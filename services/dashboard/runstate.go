@@ -9,6 +9,7 @@ import (
 // runState is what is folded of a run: its books, how its agents behave, and its curves over time.
 type runState struct {
 	books  *ledger.Ledger
+	stands *standing
 	acts   *behaviour.Fold
 	flows  *flows
 	state  string // of the run: open, paused or closed
@@ -16,14 +17,19 @@ type runState struct {
 }
 
 func newRunState(run string) *runState {
-	return &runState{books: ledger.New(run), acts: behaviour.New(), flows: newFlows(), state: "open"}
+	books := ledger.New(run)
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(), flows: newFlows(), state: "open"}
 }
 
 func (s *runState) size() int { return s.books.Size() }
 
 // apply folds the next event of the run's stream.
 func (s *runState) apply(e events.Event) error {
+	consumed := s.stands.before(e)
 	if err := s.books.Apply(e); err != nil {
+		return err
+	}
+	if err := s.stands.count(e, consumed); err != nil {
 		return err
 	}
 	if err := s.acts.Apply(e); err != nil {

@@ -41,6 +41,7 @@ type Dashboard struct {
 	reads     chan struct{}
 	mux       *http.ServeMux
 	pages     *template.Template
+	patience  time.Duration
 	etag      string // of the assets
 }
 
@@ -59,7 +60,7 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	d := &Dashboard{
 		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: &shelf{ctx: ctx, log: env.Log, books: map[place]*book[runState]{}},
 		catalogue: &single[catalogue]{ctx: ctx, book: newBook(env.Log, events.Catalogue, 0, newCatalogue, (*catalogue).apply)},
-		streams:   make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, etag: `"` + rand.Text() + `"`,
+		streams:   make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -177,21 +178,34 @@ func (d *Dashboard) json(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// patience is how long a page waits for a run to be folded. What is not folded by then is told by the page, which fills itself.
-const patience = 2 * time.Second
+// patience is how long a page waits for a run to be folded: people take no notice of so short a time. What is not folded by then is told by the page,
+// which fills itself.
+const patience = 50 * time.Millisecond
 
 // open holds the book that a request is about, folded as far as patience allows.
 func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), err error) {
+	b, in, target, release, err := d.hold(r)
+	if err == nil && !b.has(in, target) {
+		d.shelf.follow(b)
+		ctx, cancel := context.WithTimeout(r.Context(), d.patience)
+		defer cancel()
+		b.await(ctx, target)
+	}
+	return b, release, err
+}
+
+// hold holds the book that a request is about as it is, and gives the sequence of the run's stream to which it should be folded.
+func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarnation, target uint64, release func(), err error) {
 	run := r.PathValue("run")
 	if !events.ValidRun(run) {
-		return nil, nil, errNone
+		return nil, in, 0, nil, errNone
 	}
 	at, err := whole(r, "at", 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, in, 0, nil, err
 	}
-	target := uint64(at)
-	in, err := d.log.Incarnation(r.Context(), run)
+	target = uint64(at)
+	in, err = d.log.Incarnation(r.Context(), run)
 	if err == nil && (at == 0 || target > in.LastSeq) {
 		target = in.LastSeq
 	}
@@ -199,16 +213,10 @@ func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), er
 		_, err = d.log.RecordedConfig(r.Context(), run) // of its archive
 		target = 1 << 62
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		b, release, err = d.shelf.hold(run, uint64(at))
 	}
-	if b, release, err = d.shelf.hold(run, uint64(at)); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	b.await(ctx, target)
-	return b, release, nil
+	return b, in, target, release, err
 }
 
 // whole reads a parameter that is a whole number of at least 0.

@@ -34,7 +34,7 @@ type shelf struct {
 	clock uint64
 }
 
-// hold gives a book that follows the log until release is called.
+// hold gives a book, as it was left, until release is called. follow lets it go on with the log.
 func (s *shelf) hold(run string, at uint64) (b *book[runState], release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,19 +47,25 @@ func (s *shelf) hold(run string, at uint64) (b *book[runState], release func(), 
 		b = newBook(s.log, run, at, func() *runState { return newRunState(run) }, (*runState).apply)
 		s.books[p] = b
 	}
-	if b.holders++; b.holders == 1 {
-		b.start(s.ctx)
-	}
+	b.holders++
 	s.clock++
 	b.used = s.clock
 	return b, sync.OnceFunc(func() { s.release(b) }), nil
+}
+
+// follow lets a book that is held follow the log until nobody holds it. A page whose book has all that it shows does without, which saves the server
+// a consumer.
+func (s *shelf) follow(b *book[runState]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.start(s.ctx)
 }
 
 func (s *shelf) release(b *book[runState]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.holders--; b.holders == 0 {
-		b.stop()
+		b.rest()
 		s.tidy()
 	}
 }
@@ -96,7 +102,7 @@ func (s *shelf) tidy() {
 	}
 }
 
-// single is a book that is always there and followed while somebody holds it.
+// single is a book that is always there, and follows the log while somebody who asked for that holds it.
 type single[S any] struct {
 	ctx  context.Context
 	mu   sync.Mutex
@@ -106,16 +112,20 @@ type single[S any] struct {
 func (s *single[S]) hold() (*book[S], func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.book.holders++; s.book.holders == 1 {
-		s.book.start(s.ctx)
-	}
+	s.book.holders++
 	return s.book, sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.book.holders--; s.book.holders == 0 {
-			s.book.stop()
+			s.book.rest()
 		}
 	})
+}
+
+func (s *single[S]) follow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.start(s.ctx)
 }
 
 // size is how many rollouts and groups a book has of its run.

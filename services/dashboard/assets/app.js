@@ -80,6 +80,7 @@
     if (live && live.dataset.live && !source) {
       source = new EventSource(live.dataset.live);
       source.addEventListener("change", refresh);
+      source.addEventListener("over", () => { live.dataset.live = ""; source.close(); source = null; });
     }
   }
   // A page in the background lets go of its line.
