@@ -37,6 +37,7 @@ require github.com/hanwen/go-fuse/v2 v2.12.1
 require github.com/chromedp/chromedp v0.23.0
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 )

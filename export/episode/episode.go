@@ -47,8 +47,9 @@ var ErrTooLarge = errors.New("the trajectory is too large")
 
 // Bounds limit what is read of a rollout; the zero value limits nothing.
 type Bounds struct {
-	Bytes int64  // of the trajectory file
-	Seq   uint64 // the last one of the run's log: the rollout as it was then
+	Bytes  int64  // of the trajectory file
+	Seq    uint64 // the last one of the run's log: the rollout as it was then
+	Chains bool   // the trajectory is not read, nor made
 	// Known spares the reading of what the caller has folded already; nil is nothing.
 	Known *Known
 }
@@ -113,8 +114,11 @@ func Read(ctx context.Context, log *eventlog.Log, run, rollout string, most Boun
 	}
 	s.Batches = append(s.Batches, known.Batches...)
 	s.Spelled = known.Config.Endpoint == runfile.BuiltinEndpoint
+	s.Recorded = s.Rollout.Finished != nil
+	if most.Chains {
+		return s, nil
+	}
 	if f := s.Rollout.Finished; f != nil {
-		s.Recorded = true
 		if most.Bytes > 0 && f.Trajectory.Size > most.Bytes {
 			return nil, fmt.Errorf("%d bytes: %w", f.Trajectory.Size, ErrTooLarge)
 		}

@@ -78,6 +78,8 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 		"GET /runs/{run}/rollouts/{rollout}": d.rollout,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}":        d.message,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
+		"GET /runs/{run}/rollouts/{rollout}/changes":                 d.changes,
+		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
 		"POST /runs/{run}/state":                                     d.act,
 		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
 	} {
