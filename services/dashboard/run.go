@@ -202,7 +202,7 @@ func (p *runPage) rollouts(r *http.Request, s *standing) error {
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "page", "groups"} {
+	for _, name := range []string{"at", "outcome", "page", "groups", "against"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}

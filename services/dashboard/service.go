@@ -35,8 +35,9 @@ type Dashboard struct {
 	log       *eventlog.Log
 	logger    *slog.Logger
 	token     [sha256.Size]byte
-	shelf     *shelf
-	catalogue *single[catalogue]
+	shelf     *shelf[runState]
+	catalogue *shelf[catalogue]
+	fleet     *present
 	streams   chan struct{}
 	reads     chan struct{}
 	mux       *http.ServeMux
@@ -58,9 +59,9 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 		token = rand.Text()
 	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: &shelf{ctx: ctx, log: env.Log, books: map[place]*book[runState]{}},
-		catalogue: &single[catalogue]{ctx: ctx, book: newBook(env.Log, events.Catalogue, 0, newCatalogue, (*catalogue).apply)},
-		streams:   make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
+		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
+		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
+		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -70,6 +71,8 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	d.mux.HandleFunc("GET /healthz", d.health)
 	for pattern, show := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                           d.runs,
+		"GET /fleet":                         d.fleetPage,
+		"POST /letters":                      d.redrive,
 		"GET /plane":                         d.plane,
 		"GET /runs/{run}":                    d.run,
 		"GET /runs/{run}/curves":             d.curves,

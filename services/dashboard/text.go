@@ -86,9 +86,23 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// size writes a number of bytes with the unit that suits it.
+func size(n int64) string {
+	const step = 1024
+	if n < step {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/step, 0
+	for v >= step && unit < 4 {
+		v, unit = v/step, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[unit])
+}
+
 // functions are what the templates can call.
 var functions = template.FuncMap{
 	"line": line, "number": number, "clock": clock, "span": span,
+	"bytes":  size,
 	"behind": func(newest, version int64) int64 { return newest - version },
 	"words":  func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
 }
