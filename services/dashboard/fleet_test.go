@@ -1,20 +1,14 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/pipeline/presence"
-	"github.com/rondo-rl/rondo/services/intake"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -78,51 +72,5 @@ func TestPlaneOfThePast(t *testing.T) {
 	}
 	if page := d.show("/plane?at=1"); strings.Contains(page, "replica-one") || strings.Contains(page, "dashboard.token") {
 		t.Errorf("the first event:\n%s", page)
-	}
-}
-
-// TestRedrive: what the intake refused is submitted again by who shows the token, once, and by nobody else.
-func TestRedrive(t *testing.T) {
-	d := newDesk(t)
-	env := servicetest.Env(t, d.log)
-	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	submit := func() error {
-		_, err := d.log.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: "lunch"}, ID: "x", Source: "test"})
-		return err
-	}
-	if err := submit(); err == nil {
-		t.Fatal("a run that is not there was paused")
-	}
-	page := d.show("/plane")
-	_, rest, _ := strings.Cut(page, `name="letter" value="`)
-	letter, _, ok := strings.Cut(rest, `"`)
-	if !ok {
-		t.Fatalf("the letter cannot be submitted again:\n%s", page)
-	}
-	press := func(token, letter string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodPost, "/letters", strings.NewReader(url.Values{"token": {token}, "letter": {letter}}.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		d.d.ServeHTTP(w, r)
-		return w
-	}
-	if w := press(secret+"x", letter); w.Code != http.StatusForbidden {
-		t.Errorf("another token: %d", w.Code)
-	}
-	if w := press(secret, "99999"); w.Code != http.StatusNotFound {
-		t.Errorf("no letter: %d", w.Code)
-	}
-	if w := press(secret, letter); w.Code != http.StatusConflict {
-		t.Errorf("the cause is not mended: %d", w.Code)
-	}
-	servicetest.OpenRun(t, d.log, "late", servicetest.Config("fix"))
-	for range 2 {
-		if w := press(secret, letter); w.Code != http.StatusSeeOther {
-			t.Fatalf("answered %d: %s", w.Code, w.Body)
-		}
-	}
-	paused := servicetest.All(t, d.log, "late", events.RunPausedType)
-	if len(paused) != 1 || servicetest.Data[events.RunPaused](t, paused[0]).Reason != "lunch" {
-		t.Errorf("the run has %d pauses", len(paused))
 	}
 }

@@ -286,8 +286,53 @@ func (s *runState) charts() map[string]chart {
 		}
 	}
 	charts := map[string]chart{"reward": {X: steps.X, Series: []series{{"mean reward", reward}}}, "staleness": {X: steps.X, Series: []series{{"staleness, versions", staleness}}}}
-	charts["throughput"], charts["backlog"] = s.flows.throughput(), s.flows.backlogs()
+	charts["throughput"], charts["backlog"], charts["cost"] = s.flows.throughput(), s.flows.backlogs(), s.flows.cost()
+	charts["work"], charts["tokens"], charts["shares"] = behaved(s.acts.RowsOf(drawnVersions))
 	return charts
+}
+
+// drawnVersions bounds the points of a curve by policy version.
+const drawnVersions = 60
+
+// behaved are the curves of how agents behave. A point stands for the last version of its row; where the log does not say a figure there is a gap.
+func behaved(rows []behaviour.Row) (work, tokens, shares chart) {
+	mean := func(f *behaviour.Figure) *float64 {
+		if f == nil {
+			return nil
+		}
+		return &f.Mean
+	}
+	percent := func(share *float64) *float64 {
+		if share == nil {
+			return nil
+		}
+		return new(100 * *share)
+	}
+	work.Series, tokens.Series = []series{{Name: "turns"}, {Name: "calls in a turn with any"}}, []series{{Name: "sampled tokens"}}
+	shares.Series = []series{{Name: "turns with reasoning"}, {Name: "parallel calls"}, {Name: "failed calls"}}
+	for _, r := range rows {
+		if r.Scored == 0 {
+			continue
+		}
+		for c, values := range map[*chart][]*float64{
+			&work: {mean(r.Turns), r.CallsPerTurn}, &tokens: {mean(r.SampledTokens)}, &shares: {percent(r.ReasoningTurnShare), percent(r.ParallelTurnShare), percent(r.FailedCallShare)},
+		} {
+			c.X = append(c.X, float64(r.LastVersion))
+			for i, v := range values {
+				c.Series[i].Values = append(c.Series[i].Values, v)
+			}
+		}
+	}
+	return work, tokens, shares
+}
+
+// cost is in sampled tokens per minute.
+func (f *flows) cost() chart {
+	c := chart{X: f.axis(), Time: true, Series: []series{{Name: "sampled tokens per minute"}}}
+	for _, p := range f.points {
+		c.Series[0].Values = append(c.Series[0].Values, new(float64(p.Sampled)/f.width.Minutes()))
+	}
+	return c
 }
 
 func (f *flows) axis() (x []float64) {

@@ -16,8 +16,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -37,6 +41,9 @@ type Dashboard struct {
 	token     [sha256.Size]byte
 	shelf     *shelf[runState]
 	catalogue *shelf[catalogue]
+	evals     *shelf[evaluation.Recorded]
+	figures   *lru.Cache[string, *measured]
+	comparing sync.Mutex // guards the comparisons of figures
 	fleet     *present
 	streams   chan struct{}
 	reads     chan struct{}
@@ -55,12 +62,17 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
+	figures, err := lru.New[string, *measured](maxMeasured)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
 	if token == "" {
 		token = rand.Text()
 	}
 	d := &Dashboard{
 		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
+		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
@@ -76,6 +88,7 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 		"GET /plane":                         d.plane,
 		"GET /runs/{run}":                    d.run,
 		"GET /runs/{run}/curves":             d.curves,
+		"GET /runs/{run}/evaluation":         d.evaluation,
 		"GET /runs/{run}/live":               d.live,
 		"GET /runs/{run}/groups/{group}":     d.group,
 		"GET /runs/{run}/rollouts/{rollout}": d.rollout,
@@ -201,7 +214,11 @@ func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), er
 
 // hold holds the book that a request is about as it is, and gives the sequence of the run's stream to which it should be folded.
 func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarnation, target uint64, release func(), err error) {
-	run := r.PathValue("run")
+	return holdOf(r, d.shelf, r.PathValue("run"))
+}
+
+// holdOf is hold of a book on some shelf.
+func holdOf[S any](r *http.Request, of *shelf[S], run string) (b *book[S], in eventlog.Incarnation, target uint64, release func(), err error) {
 	if !events.ValidRun(run) {
 		return nil, in, 0, nil, errNone
 	}
@@ -210,16 +227,16 @@ func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarn
 		return nil, in, 0, nil, err
 	}
 	target = uint64(at)
-	in, err = d.log.Incarnation(r.Context(), run)
+	in, err = of.log.Incarnation(r.Context(), run)
 	if err == nil && (at == 0 || target > in.LastSeq) {
 		target = in.LastSeq
 	}
 	if errors.Is(err, eventlog.ErrNotFound) {
-		_, err = d.log.RecordedConfig(r.Context(), run) // of its archive
+		_, err = of.log.RecordedConfig(r.Context(), run) // of its archive
 		target = 1 << 62
 	}
 	if err == nil {
-		b, release, err = d.shelf.hold(run, uint64(at))
+		b, release, err = of.hold(run, uint64(at))
 	}
 	return b, in, target, release, err
 }
