@@ -35,6 +35,13 @@ func BenchmarkPages(b *testing.B) {
 	d.shelf.follow(held)
 	held.await(b.Context(), last)
 	b.Logf("%d events are folded in %s", last, time.Since(began).Round(time.Millisecond))
+	evaluated, stop, err := d.evals.hold("large", 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.evals.follow(evaluated)
+	evaluated.await(b.Context(), last)
+	stop()
 	n := 0
 	for _, page := range []struct {
 		name string
@@ -43,6 +50,8 @@ func BenchmarkPages(b *testing.B) {
 		{"runs", func() string { return "/" }},
 		{"runs-last", func() string { return "/?page=8" }},
 		{"plane", func() string { return "/plane" }},
+		{"fleet", func() string { return "/fleet" }},
+		{"evaluation", func() string { return "/runs/large/evaluation" }},
 		{"run", func() string { return "/runs/large" }},
 		{"run-failed", func() string { return "/runs/large?outcome=failed&page=2" }},
 		{"run-deep", func() string { return "/runs/large?page=150&groups=40" }},
@@ -52,6 +61,7 @@ func BenchmarkPages(b *testing.B) {
 		{"group", func() string { return "/runs/large/groups/g000100" }},
 		{"rollout-early", func() string { return "/runs/large/rollouts/g000003-1" }},
 		{"rollout-late", func() string { return "/runs/large/rollouts/g001200-1" }},
+		{"changes", func() string { return "/runs/large/rollouts/g000100-1/changes" }},
 		{"message", func() string { return "/runs/large/rollouts/g000100-1/messages/1" }},
 		{"tokens", func() string { return "/runs/large/rollouts/g000100-1/messages/1/tokens" }},
 	} {

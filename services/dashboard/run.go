@@ -124,7 +124,7 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 		p.Feeds = append(p.Feeds, f)
 	}
 	p.Endings, p.Forfeits = byCount(s.stands.endings), byCount(s.stands.forfeits)
-	rows := s.acts.RowsOf(shownVersions)
+	rows := s.behaviour(shownVersions)
 	if len(rows) > 0 {
 		p.Behaviour = behaviour.Lines(rows...)
 	}
@@ -287,7 +287,7 @@ func (s *runState) charts() map[string]chart {
 	}
 	charts := map[string]chart{"reward": {X: steps.X, Series: []series{{"mean reward", reward}}}, "staleness": {X: steps.X, Series: []series{{"staleness, versions", staleness}}}}
 	charts["throughput"], charts["backlog"], charts["cost"] = s.flows.throughput(), s.flows.backlogs(), s.flows.cost()
-	charts["work"], charts["tokens"], charts["shares"] = behaved(s.acts.RowsOf(drawnVersions))
+	charts["work"], charts["tokens"], charts["shares"] = behaved(s.behaviour(drawnVersions))
 	return charts
 }
 

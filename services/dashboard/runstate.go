@@ -14,6 +14,18 @@ type runState struct {
 	flows  *flows
 	state  string // of the run: open, paused or closed
 	reason string
+	rows   map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
+}
+
+// behaviour gives at most so many rows of how agents behave. Merging those of many versions takes milliseconds, so they are kept until a rollout begins or ends.
+func (s *runState) behaviour(most int) []behaviour.Row {
+	if s.rows == nil {
+		s.rows = map[int][]behaviour.Row{}
+	}
+	if s.rows[most] == nil {
+		s.rows[most] = s.acts.RowsOf(most)
+	}
+	return s.rows[most]
 }
 
 func newRunState(run string) *runState {
@@ -34,6 +46,10 @@ func (s *runState) apply(e events.Event) error {
 	}
 	if err := s.acts.Apply(e); err != nil {
 		return err
+	}
+	switch e.Type {
+	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType, events.GroupCompletedType:
+		s.rows = nil
 	}
 	if err := s.flows.count(e); err != nil {
 		return err

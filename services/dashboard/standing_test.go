@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
@@ -151,6 +152,16 @@ func TestChosenRollouts(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%q: %v, want %v", outcome, got, want)
+		}
+	}
+}
+
+// TestLinesAreTheSame: a text that is a line already is left as it is, and no other.
+func TestLinesAreTheSame(t *testing.T) {
+	for _, text := range append([]string{"", " ", "a", " a", "a ", "a b", "a  b", "a\tb", "ä", "a\x7f", "task-001", strings.Repeat("a", 300), strings.Repeat("a", 301)}, evils...) {
+		want := strings.Join(strings.Fields(clip(text, 300)), " ")
+		if got := line(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -51,8 +51,26 @@ func cut(text string, from, most int) (part string, more bool) {
 	return clean(text[from:to]), to < len(text)
 }
 
+// plain reports whether a text is such a line already, as names mostly are: a page has hundreds of them.
+func plain(text string) bool {
+	if len(text) > 300 {
+		return false
+	}
+	before := byte(' ')
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == ' ' && before == ' ' {
+			return false
+		}
+		before = text[i]
+	}
+	return text == "" || before != ' '
+}
+
 // line is a short text on one line.
 func line(text string) string {
+	if plain(text) {
+		return text
+	}
 	return strings.Join(strings.Fields(clip(text, 300)), " ")
 }
 
