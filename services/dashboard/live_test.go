@@ -25,8 +25,13 @@ type follower struct {
 // follow opens a page's line to a server.
 func follow(t *testing.T, base, run string) *follower {
 	t.Helper()
+	return followAt(t, base+"/runs/"+run+"/live")
+}
+
+func followAt(t *testing.T, address string) *follower {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/runs/"+run+"/live", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +133,36 @@ func TestLinesEndWithTheService(t *testing.T) {
 	f.hears(t, 1)
 	stop()
 	for range f.lines {
+	}
+}
+
+// TestPagesFillThemselves: a page whose run is not folded yet answers at once, says so, and has a line that tells it when there is more. That of the past ends
+// when all of it is there.
+func TestPagesFillThemselves(t *testing.T) {
+	d := newDesk(t)
+	b := newBulk(t, d.log, "large")
+	b.groups(0, 8)
+	d.d.patience = 0
+	server := httptest.NewServer(d.d)
+	t.Cleanup(server.Close)
+	for _, at := range []string{"", "?at=200"} {
+		d.has("/runs/large"+at, "the rest follows", `data-live="/runs/large/live`+at+`"`)
+	}
+	f := followAt(t, server.URL+"/runs/large/live?at=200")
+	last := ""
+	for line := range f.lines {
+		if line == "event: over" {
+			break
+		}
+		if line != "" {
+			last = line
+		}
+	}
+	if last != "data: 200" {
+		t.Errorf("the line ended behind %q", last)
+	}
+	if page := d.show("/runs/large?at=200"); strings.Contains(page, "the rest follows") || strings.Contains(page, "data-live") {
+		t.Error("a page that has everything waits for more")
 	}
 }
 
