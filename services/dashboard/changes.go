@@ -90,9 +90,9 @@ func (d *Dashboard) changes(w http.ResponseWriter, r *http.Request) error {
 	}
 	p.At, p.Rollout = at, e.Rollout.ID
 	changed, ok := changedInAll(&e.Rollout), true
-	p.Title = "What rollout " + p.Rollout + " changed"
+	p.Title = "Changes of rollout " + p.Rollout
 	if p.Turn >= 0 {
-		p.Title = fmt.Sprintf("What turn %d changed", p.Turn)
+		p.Title = fmt.Sprintf("Changes of turn %d", p.Turn)
 		changed, ok = changedBy(&e.Rollout, p.Turn)
 	}
 	if !ok {

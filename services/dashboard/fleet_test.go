@@ -38,7 +38,7 @@ func TestFleet(t *testing.T) {
 	}
 	natstest.Eventually(t, "the processes are heard", func() bool { return len(d.d.fleet.now(time.Now())) == 3 })
 	d.has("/fleet", "r1", "host-1", "1 of 4 turns run", "1 of 128 sandboxes", "gpu", `href="/runs/live/rollouts/g000001-0">g000001-0</a> works`, `g000001-1</a> waits`, "1h0m0s",
-		"6 calls wait for one", "10 of 64 requests · asked 0 ms ago", "version 1, 1 behind", "5 failed in a row", "open", "vllm")
+		"6 calls wait for one", "10 of 64 requests · asked 0 ms ago", "version 1, 1 behind", "5 failed in a row", "circuit open", "vllm")
 	if now := d.d.fleet.now(time.Now().Add(2 * presence.Gone)); len(now) != 0 {
 		t.Errorf("%d processes that are silent are still there", len(now))
 	}
