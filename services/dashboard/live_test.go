@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -201,8 +202,19 @@ func TestBooksArePutAway(t *testing.T) {
 	if n := len(d.d.shelf.books); n > maxBooks+1 {
 		t.Errorf("%d books are kept", n)
 	}
-	if d.d.shelf.books[place{"live", 2 * maxBooks}] == nil {
-		t.Error("the last one is not")
+	b := d.d.shelf.books[place{"live", 2 * maxBooks}]
+	if b == nil {
+		t.Fatal("the last one is not")
+	}
+	if b.size() < 2*maxBooks-1 {
+		t.Errorf("a book of %d events has a size of %d", 2*maxBooks, b.size())
+	}
+	recorded := evaluation.NewRecorded("live")
+	if err := recorded.Take(servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{Group: "g000001"})); err != nil {
+		t.Fatal(err)
+	}
+	if n := (&book[evaluation.Recorded]{state: recorded}).size(); n != 1 {
+		t.Errorf("an evaluation of a rollout has a size of %d", n)
 	}
 }
 

@@ -33,7 +33,8 @@ func newRunState(run string) *runState {
 	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(), flows: newFlows(), state: "open"}
 }
 
-func (s *runState) size() int { return s.books.Size() }
+// Size is how many rollouts and groups are folded.
+func (s *runState) Size() int { return s.books.Size() }
 
 // apply folds the next event of the run's stream.
 func (s *runState) apply(e events.Event) error {

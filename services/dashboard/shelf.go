@@ -113,8 +113,8 @@ func (s *shelf[S]) tidy() {
 func (b *book[S]) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state, ok := any(b.state).(interface{ size() int }); ok {
-		return state.size()
+	if state, ok := any(b.state).(interface{ Size() int }); ok {
+		return state.Size()
 	}
 	return 0
 }
