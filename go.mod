@@ -3,6 +3,7 @@ module github.com/rondo-rl/rondo
 go 1.26.8
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/ThreeDotsLabs/watermill v1.5.1
 	github.com/apache/arrow-go/v18 v18.8.0
 	github.com/cockroachdb/pebble/v2 v2.1.7
@@ -37,7 +38,6 @@ require github.com/hanwen/go-fuse/v2 v2.12.1
 require github.com/chromedp/chromedp v0.23.0
 
 require (
-	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 )

@@ -133,11 +133,13 @@ func TestOtherPages(t *testing.T) {
 	s.do(chromedp.Navigate(s.base + "/runs/late"))
 	s.is(`document.querySelector("#stands").textContent.includes("paused") && document.querySelectorAll("main script, main img").length === 0 && document.title !== "taken over"`)
 	s.do(chromedp.Navigate(s.base + "/plane"))
+	s.is(`!!document.getElementById("at")`)
 	s.do(chromedp.Evaluate[chromedp.Void](`(() => { const at = document.getElementById("at"); at.value = 5; at.dispatchEvent(new Event("change")); })()`))
 	s.is(`location.search === "?at=5" && document.querySelector("#live").textContent.includes("as it was at event 5") && !document.querySelector("button[name=letter]")`)
 
 	s.do(chromedp.Navigate(s.base + "/runs/version-12"))
 	s.click(`a[href="/runs/version-12/evaluation"]`)
+	s.is(`!!document.getElementById("against")`)
 	s.do(chromedp.Evaluate[chromedp.Void](`(() => { const of = document.getElementById("against"); of.value = "version-6"; of.form.requestSubmit(); })()`))
 	s.is(`location.search.includes("against=version-6") && document.querySelector("main").textContent.includes("better")`)
 	s.axe("an evaluation")
