@@ -42,7 +42,7 @@ func (l *Ledger) Books(feedName, by string) (Books, error) {
 	rows := map[string]*Row{}
 	for r := range l.All() {
 		entry := l.Entry(feedName, r.ID)
-		key := entry.key(by, r.Task)
+		key := entry.Key(by, r.Task)
 		if rows[key] == nil {
 			rows[key] = &Row{Key: key}
 		}
@@ -56,7 +56,8 @@ func (l *Ledger) Books(feedName, by string) (Books, error) {
 	return b, nil
 }
 
-func (e Entry) key(by, task string) string {
+// Key is the part of the books, divided in one of the ways, that an entry of a rollout of a task is in.
+func (e Entry) Key(by, task string) string {
 	switch {
 	case by == ByTask:
 		return task

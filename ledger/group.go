@@ -56,5 +56,16 @@ func (l *Ledger) AllGroups() iter.Seq[Group] {
 	}
 }
 
+// GroupsOf lists the groups at places from one to before another, in the order of the openings, from 0.
+func (l *Ledger) GroupsOf(from, to int) (list []Group) {
+	for _, id := range l.groupOrder[from:to] {
+		list = append(list, *l.groups[id])
+	}
+	return list
+}
+
+// GroupCount is how many groups the books hold.
+func (l *Ledger) GroupCount() int { return len(l.groupOrder) }
+
 // Size is how many rollouts and groups the books hold: what their memory grows with.
 func (l *Ledger) Size() int { return len(l.order) + len(l.groupOrder) }

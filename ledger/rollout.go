@@ -96,6 +96,9 @@ func (l *Ledger) All() iter.Seq[Rollout] {
 	}
 }
 
+// RolloutAt is the rollout at a place in the order of the starts, from 0.
+func (l *Ledger) RolloutAt(place int) Rollout { return *l.rollouts[l.order[place]] }
+
 // Find is what the books know of one rollout; ok is false for one that was never started.
 func (l *Ledger) Find(id string) (r Rollout, ok bool) {
 	if found := l.rollouts[id]; found != nil {
@@ -110,4 +113,11 @@ func (l *Ledger) TrainedAt(feedName, id string) int64 {
 		return f.batched[events.GroupOf(id)]
 	}
 	return 0
+}
+
+// InBatch is the step of a feed whose batch holds a rollout's group, 0 for none, whether the rollout is trained on in it, and otherwise why not, where
+// the batch says so.
+func (l *Ledger) InBatch(feedName, id string) (step int64, member bool, masked string) {
+	f := l.feed(feedName)
+	return f.batched[events.GroupOf(id)], f.member[id], f.masked[id]
 }

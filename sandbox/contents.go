@@ -27,6 +27,15 @@ func PackTo(w io.Writer, fsys fs.FS) error { return archive.PackTo(w, fsys) }
 // that a change deletes it. No data is an empty archive. Hostile archives are refused as Unpack refuses them.
 func Contents(data Source) (map[string]string, error) { return archive.Contents(data) }
 
+// File is what an archive has at a path.
+type File = archive.File
+
+// Files takes the wanted paths out of an archive of Pack or Changes, with the contents of files up to a limit in bytes. Hostile archives are refused as
+// Unpack refuses them.
+func Files(data Source, limit int64, wanted map[string]bool) (map[string]File, error) {
+	return archive.Files(data, limit, wanted)
+}
+
 // Check reports what keeps a snapshot that somebody unknown packed from being unpacked, and more than most bytes of content.
 func Check(snapshot io.Reader, most int64) error { return archive.Check(snapshot, most) }
 

@@ -247,6 +247,9 @@ func (l *Log) Config(ctx context.Context, run string) (runfile.RunConfig, error)
 
 // RecordedConfig is Config also of a run whose stream was deleted. Services do not want it: nothing happens in such a run.
 func (l *Log) RecordedConfig(ctx context.Context, run string) (runfile.RunConfig, error) {
+	if cfg, err := l.Config(ctx, run); !errors.Is(err, ErrNotFound) {
+		return cfg, err
+	}
 	for e, err := range l.All(ctx, run, 1) {
 		if err != nil {
 			return runfile.RunConfig{}, fmt.Errorf("read the opening of run %s: %w", run, err)

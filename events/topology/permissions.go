@@ -49,8 +49,12 @@ type ParticipantSpec struct {
 	// Follows are the types of facts that it follows.
 	Follows []events.Type
 	// Folds: it reads and follows whole runs.
-	Folds   bool
-	Purpose string
+	Folds bool
+	// Redrives: it may submit again, as it was, whatever an outsider has submitted.
+	Redrives bool
+	// Subscribes are subjects of core NATS.
+	Subscribes []string
+	Purpose    string
 }
 
 // Participants is the table of outsiders that come with Rondo.
@@ -60,8 +64,8 @@ var Participants = []ParticipantSpec{
 		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
 	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
 		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
-	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType}, Folds: true,
-		Purpose: "shows runs on pages, and pauses, resumes and cancels them for who shows its token"},
+	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType}, Folds: true, Redrives: true,
+		Subscribes: []string{PresenceSubject + "*.*"}, Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, and submits dead letters again"},
 }
 
 // anyRun stands for every run in a subject; it also matches the catalogue.
@@ -251,6 +255,16 @@ func (g *grants) participates(p ParticipantSpec) {
 	if p.Folds {
 		g.follows(anyRun, "")
 	}
+	if p.Redrives {
+		for _, t := range outsideTypes() {
+			run := anyRun
+			if t.CatalogueOnly() {
+				run = events.Catalogue
+			}
+			g.publish(events.IntakePrefix + run + "." + t.Kind() + ".*." + t.Name())
+		}
+	}
+	g.subscribe(p.Subscribes...)
 	for _, t := range p.States {
 		run := anyRun
 		if t.CatalogueOnly() {

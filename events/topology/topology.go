@@ -125,6 +125,10 @@ type ServiceSpec struct {
 // AliveSubject begins the subjects on which tool runners tell each other that they live.
 const AliveSubject = "rondo.live.toolrunner."
 
+// PresenceSubject begins the subjects on which processes say what they hold, followed by their service and their name. Nothing decides by it: it is there to be
+// looked at.
+const PresenceSubject = "rondo.present."
+
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
@@ -133,10 +137,10 @@ var Services = []ServiceSpec{
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
-		events.RolloutFailedType, events.RolloutRetriedType}, Purpose: "asks the inference server for turns"},
+		events.RolloutFailedType, events.RolloutRetriedType}, Publishes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []events.Type{events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFailedType, events.RolloutRetriedType},
 		Follows:   []events.Type{events.RolloutFinishedType, events.RolloutFailedType},
-		Publishes: []string{AliveSubject + "*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
+		Publishes: []string{AliveSubject + "*", PresenceSubject + ToolRunner + ".*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"}, Purpose: "runs tool calls in the rollout's sandbox"},
 	{Name: Scorer, Emits: []events.Type{events.StepScoredType, events.RolloutScoredType, events.RolloutFailedType, events.RolloutRetriedType},
 		Purpose: "runs the task's verifier in a fresh sandbox, or takes feedback as the reward"},
 	{Name: Teacher, Emits: []events.Type{events.TeacherScoredType}, Purpose: "asks the run's teachers how likely they find what was sampled"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // The kinds of entity that tell of a rollout.
@@ -20,6 +21,11 @@ var (
 // ChainsOf reads the chains of a rollout, its group and its feedback, and the batches that hold its group, by kind, from the run's
 // stream or, when that is gone, from its archive.
 func ChainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[string][]events.Event, error) {
+	return chainsOf(ctx, log, run, rollout, nil, true)
+}
+
+// chainsOf leaves the batches out where nobody wants them. Of a run with certain feeds it reads no further than to the last of their batches.
+func chainsOf(ctx context.Context, log *eventlog.Log, run, rollout string, feeds []runfile.Feed, batches bool) (map[string][]events.Event, error) {
 	group := events.GroupOf(rollout)
 	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout}
 	chains := map[string][]events.Event{}
@@ -49,8 +55,11 @@ func ChainsOf(ctx context.Context, log *eventlog.Log, run, rollout string) (map[
 			return nil, err
 		}
 	}
+	if !batches {
+		return chains, nil
+	}
 	var err error
-	chains[BatchKind], err = batchesOf(ctx, log, run, chains[GroupKind])
+	chains[BatchKind], err = batchesOf(ctx, log, run, chains[GroupKind], feeds)
 	return chains, err
 }
 
@@ -64,7 +73,7 @@ func holds(e events.Event, group string) bool {
 }
 
 // batchesOf reads the batches that hold a group, of which the links are given.
-func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []events.Event) (found []events.Event, err error) {
+func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []events.Event, feeds []runfile.Feed) (found []events.Event, err error) {
 	at := slices.IndexFunc(links, func(e events.Event) bool { return e.Type == events.GroupCompletedType })
 	if at < 0 {
 		return nil, nil
@@ -83,7 +92,9 @@ func batchesOf(ctx context.Context, log *eventlog.Log, run string, links []event
 		if holds(e, completed.Entity) {
 			found = append(found, e)
 		}
-		if e.Seq >= last.Seq {
+		if e.Seq >= last.Seq || len(feeds) > 0 && !slices.ContainsFunc(feeds, func(f runfile.Feed) bool {
+			return !slices.ContainsFunc(found, func(e events.Event) bool { return e.Entity == f.Name })
+		}) {
 			return errEnd
 		}
 		return nil

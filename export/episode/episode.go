@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/ledger"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -46,8 +47,34 @@ var ErrTooLarge = errors.New("the trajectory is too large")
 
 // Bounds limit what is read of a rollout; the zero value limits nothing.
 type Bounds struct {
-	Bytes int64  // of the trajectory file
-	Seq   uint64 // the last one of the run's log: the rollout as it was then
+	Bytes  int64  // of the trajectory file
+	Seq    uint64 // the last one of the run's log: the rollout as it was then
+	Chains bool   // the trajectory is not read, nor made
+	// Known spares the reading of what the caller has folded already; nil is nothing.
+	Known *Known
+}
+
+// Known is what somebody knows of a run and of the batches that hold a rollout's group.
+type Known struct {
+	Config  runfile.RunConfig
+	Feeds   []string // that have such a batch
+	Batches []InBatch
+}
+
+// KnownOf is what books that are folded to their end know.
+func KnownOf(books *ledger.Ledger, rollout string) *Known {
+	k := &Known{Config: books.Config}
+	for _, feed := range books.Feeds() {
+		step, member, masked := books.InBatch(feed, rollout)
+		if step == 0 {
+			continue
+		}
+		k.Feeds = append(k.Feeds, feed)
+		if member || masked != "" {
+			k.Batches = append(k.Batches, InBatch{feed, step, masked})
+		}
+	}
+	return k
 }
 
 // Read reads a rollout's chains and its trajectory file.
@@ -55,7 +82,15 @@ func Read(ctx context.Context, log *eventlog.Log, run, rollout string, most Boun
 	if !runfile.ValidToken(rollout) {
 		return nil, ErrUnknown
 	}
-	links, err := ChainsOf(ctx, log, run, rollout)
+	known := most.Known
+	if known == nil {
+		cfg, err := log.RecordedConfig(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		known = &Known{Config: cfg}
+	}
+	links, err := chainsOf(ctx, log, run, rollout, known.Config.Feeds, most.Known == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +109,16 @@ func Read(ctx context.Context, log *eventlog.Log, run, rollout string, most Boun
 	if err := s.readChains(links); err != nil {
 		return nil, err
 	}
-	cfg, err := log.RecordedConfig(ctx, run)
-	if err != nil {
-		return nil, err
+	for _, feed := range known.Feeds { // where a batch holds the group, its drop by the same feed is void
+		s.Dropped = slices.DeleteFunc(s.Dropped, func(d events.GroupDropped) bool { return d.Feed == feed })
 	}
-	s.Spelled = cfg.Endpoint == runfile.BuiltinEndpoint
+	s.Batches = append(s.Batches, known.Batches...)
+	s.Spelled = known.Config.Endpoint == runfile.BuiltinEndpoint
+	s.Recorded = s.Rollout.Finished != nil
+	if most.Chains {
+		return s, nil
+	}
 	if f := s.Rollout.Finished; f != nil {
-		s.Recorded = true
 		if most.Bytes > 0 && f.Trajectory.Size > most.Bytes {
 			return nil, fmt.Errorf("%d bytes: %w", f.Trajectory.Size, ErrTooLarge)
 		}
@@ -90,7 +128,7 @@ func Read(ctx context.Context, log *eventlog.Log, run, rollout string, most Boun
 		}
 		return s, err
 	}
-	s.Trajectory = s.unfinished(cfg)
+	s.Trajectory = s.unfinished(known.Config)
 	return s, nil
 }
 

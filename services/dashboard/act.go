@@ -32,6 +32,8 @@ var statements = map[string]struct {
 	"cancel": {events.RunClosedType, events.RunClosed{Reason: "cancelled on the dashboard"}},
 }
 
+var errToken = &refusal{http.StatusForbidden, "That is not the token of this dashboard. `rondo up` names the file that has it."}
+
 // act states a fact about a run for who shows the token. The token is part of the form or a header, which no browser sends by itself: so a page of
 // elsewhere cannot act for whoever has this one open.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
@@ -40,7 +42,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{http.StatusBadRequest, "The form cannot be read."}
 	}
 	if !d.authorized(r) {
-		return &refusal{http.StatusForbidden, "That is not the token of this dashboard. `rondo up` names the file that has it."}
+		return errToken
 	}
 	run := r.PathValue("run")
 	statement, ok := statements[r.PostForm.Get("action")]

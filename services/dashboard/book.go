@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// book is what is folded of one stream. All open pages share it, and it follows the log only while somebody holds it: it goes on from where it
-// stopped when the next one comes.
+// book is what is folded of one stream. All open pages share it, and it follows the log only while somebody holds it and is told what comes: it goes on from
+// where it stopped when the next one comes.
 type book[S any] struct {
 	log   *eventlog.Log
 	run   string
@@ -32,8 +32,8 @@ type book[S any] struct {
 	// Of the shelf.
 	holders int
 	used    uint64
-	stop    context.CancelFunc
-	done    chan struct{} // closed when nothing follows
+	stop    context.CancelFunc // nil while nothing follows
+	done    chan struct{}      // closed when nothing follows
 }
 
 // errReached ends the reading of a book that shows the past.
@@ -47,6 +47,9 @@ func newBook[S any](log *eventlog.Log, run string, until uint64, fresh func() *S
 
 // start lets the book follow the log, behind who followed it before.
 func (b *book[S]) start(ctx context.Context) {
+	if b.stop != nil {
+		return
+	}
 	ctx, b.stop = context.WithCancel(ctx)
 	before, done := b.done, make(chan struct{})
 	b.done = done
@@ -55,6 +58,24 @@ func (b *book[S]) start(ctx context.Context) {
 		<-before
 		b.follow(ctx)
 	}()
+}
+
+// rest ends what start began.
+func (b *book[S]) rest() {
+	if b.stop != nil {
+		b.stop()
+		b.stop = nil
+	}
+}
+
+// has reports whether a stream is folded up to a sequence, or the archive of one that is gone to its end.
+func (b *book[S]) has(in eventlog.Incarnation, seq uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if in.Created.IsZero() {
+		return b.ended
+	}
+	return b.created.Equal(in.Created) && b.last >= seq && b.wrong == nil
 }
 
 // follow folds the log until the context ends, or until there is nothing more to fold.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Bounds of what is kept of the catalogue beside its runs.
@@ -40,6 +41,8 @@ type served struct {
 	Versions []version
 	Replicas []replica
 	Rejected string // why the last submission was not published, "" where it was
+	// submitted has the bytes of the files of what was not published yet, by version.
+	submitted map[int64]int64
 }
 
 type version struct {
@@ -47,6 +50,7 @@ type version struct {
 	Run     string
 	Step    int64
 	At      time.Time
+	Bytes   int64 // of its files, 0 where nobody knows
 }
 
 // replica is what an inference server said last.
@@ -62,7 +66,11 @@ type letter struct {
 	Seq                            uint64
 	At                             time.Time
 	Stream, Consumer, Subject, Why string
+	Body                           *storage.Ref // of a refused submission that is kept
 }
+
+// Redrivable reports whether a letter can be submitted again.
+func (l letter) Redrivable() bool { return l.Stream == events.IntakeStream && l.Body != nil }
 
 type repo struct {
 	Name  string
@@ -70,7 +78,7 @@ type repo struct {
 	State events.IndexState
 }
 
-func newCatalogue() *catalogue {
+func newCatalogue(string) *catalogue {
 	return &catalogue{runs: map[string]*listedRun{}, policies: map[string]*served{}}
 }
 
@@ -115,7 +123,7 @@ func (c *catalogue) add(r *listedRun) {
 func (c *catalogue) lettersOf(e events.Event) error {
 	dead, err := events.Data[events.DeadLettered](e)
 	c.lettered++
-	c.letters = append(c.letters, letter{e.Seq, e.Time, dead.Stream, dead.Consumer, dead.Subject, clip(dead.Reason, 1000)})
+	c.letters = append(c.letters, letter{e.Seq, e.Time, dead.Stream, dead.Consumer, dead.Subject, clip(dead.Reason, 1000), dead.Body})
 	if len(c.letters) > maxLetters {
 		c.letters = slices.Delete(c.letters, 0, len(c.letters)-maxLetters)
 	}
@@ -147,10 +155,22 @@ func (c *catalogue) weights(e events.Event) error {
 	case events.WeightsPublishedType:
 		w, err := events.Data[events.WeightsPublished](e)
 		p.Current, p.Rejected = max(p.Current, w.Version), ""
-		p.Versions = append(p.Versions, version{w.Version, w.Run, w.ThroughStep, e.Time})
+		p.Versions = append(p.Versions, version{w.Version, w.Run, w.ThroughStep, e.Time, p.submitted[w.Version]})
+		delete(p.submitted, w.Version)
 		if len(p.Versions) > maxVersions {
 			p.Versions = slices.Delete(p.Versions, 0, len(p.Versions)-maxVersions)
 		}
+		return err
+	case events.WeightsSubmittedType:
+		w, err := events.Data[events.WeightsSubmitted](e)
+		bytes := int64(0)
+		for _, f := range w.Files {
+			bytes += f.Blob.Size
+		}
+		if p.submitted == nil || len(p.submitted) == maxVersions {
+			p.submitted = map[int64]int64{}
+		}
+		p.submitted[w.Version] = bytes
 		return err
 	case events.WeightsRejectedType:
 		w, err := events.Data[events.WeightsRejected](e)

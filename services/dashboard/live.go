@@ -30,6 +30,7 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
+	d.shelf.follow(b)
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	send := func(text string) error {
@@ -43,17 +44,28 @@ func (d *Dashboard) live(w http.ResponseWriter, r *http.Request) error {
 	}
 	for said := uint64(0); ; {
 		text := ": here\n\n"
+		over := b.until > 0 && b.over() // looked at first: what is folded by then is told
 		if last := b.position(); last > said {
 			said, text = last, fmt.Sprintf("event: change\ndata: %d\n\n", last)
 		}
-		if send(text) != nil {
-			return nil // the page is closed
+		if over {
+			text += "event: over\ndata: \n\n" // the past changes no more
+		}
+		if send(text) != nil || over {
+			return nil
 		}
 		retry.Sleep(r.Context(), pace)
 		if !d.changed(r, b, said) {
 			return nil
 		}
 	}
+}
+
+// over reports whether there is nothing more to fold.
+func (b *book[S]) over() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
 // changed waits for something new, or for the next beat. It reports false when nobody wants to hear it any more.

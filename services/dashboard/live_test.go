@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -25,8 +26,13 @@ type follower struct {
 // follow opens a page's line to a server.
 func follow(t *testing.T, base, run string) *follower {
 	t.Helper()
+	return followAt(t, base+"/runs/"+run+"/live")
+}
+
+func followAt(t *testing.T, address string) *follower {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/runs/"+run+"/live", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +137,36 @@ func TestLinesEndWithTheService(t *testing.T) {
 	}
 }
 
+// TestPagesFillThemselves: a page whose run is not folded yet answers at once, says so, and has a line that tells it when there is more. That of the past ends
+// when all of it is there.
+func TestPagesFillThemselves(t *testing.T) {
+	d := newDesk(t)
+	b := newBulk(t, d.log, "large")
+	b.groups(0, 8)
+	d.d.patience = 0
+	server := httptest.NewServer(d.d)
+	t.Cleanup(server.Close)
+	for _, at := range []string{"", "?at=200"} {
+		d.has("/runs/large"+at, "the rest follows", `data-live="/runs/large/live`+at+`"`)
+	}
+	f := followAt(t, server.URL+"/runs/large/live?at=200")
+	last := ""
+	for line := range f.lines {
+		if line == "event: over" {
+			break
+		}
+		if line != "" {
+			last = line
+		}
+	}
+	if last != "data: 200" {
+		t.Errorf("the line ended behind %q", last)
+	}
+	if page := d.show("/runs/large?at=200"); strings.Contains(page, "the rest follows") || strings.Contains(page, "data-live") {
+		t.Error("a page that has everything waits for more")
+	}
+}
+
 // TestReplacedRun: a run that is deleted and made again is folded anew.
 func TestReplacedRun(t *testing.T) {
 	d := newDesk(t)
@@ -166,8 +202,19 @@ func TestBooksArePutAway(t *testing.T) {
 	if n := len(d.d.shelf.books); n > maxBooks+1 {
 		t.Errorf("%d books are kept", n)
 	}
-	if d.d.shelf.books[place{"live", 2 * maxBooks}] == nil {
-		t.Error("the last one is not")
+	b := d.d.shelf.books[place{"live", 2 * maxBooks}]
+	if b == nil {
+		t.Fatal("the last one is not")
+	}
+	if b.size() < 2*maxBooks-1 {
+		t.Errorf("a book of %d events has a size of %d", 2*maxBooks, b.size())
+	}
+	recorded := evaluation.NewRecorded("live")
+	if err := recorded.Take(servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{Group: "g000001"})); err != nil {
+		t.Fatal(err)
+	}
+	if n := (&book[evaluation.Recorded]{state: recorded}).size(); n != 1 {
+		t.Errorf("an evaluation of a rollout has a size of %d", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
@@ -44,6 +45,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.patience = 10 * time.Second // for tests that look at a page once
 	return d
 }
 
@@ -115,38 +117,44 @@ func (d *desk) openRun() {
 	servicetest.OpenRun(d, d.log, "live", servicetest.Config("fix"))
 }
 
-// TestGoldenRun shows a run that an earlier version recorded, all pages of it, also from its archive alone.
-func TestGoldenRun(t *testing.T) {
-	d := newDesk(t)
-	z, err := zip.OpenReader("../../tests/golden/testdata/v2.zip")
+// golden restores a run that an earlier version recorded.
+func (d *desk) golden(path string) (run string) {
+	d.Helper()
+	z, err := zip.OpenReader(path)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
 	defer z.Close()
-	run := ""
 	for _, f := range z.File {
 		r, err := f.Open()
 		if err != nil {
-			t.Fatal(err)
+			d.Fatal(err)
 		}
 		data, err := io.ReadAll(r)
 		if err != nil {
-			t.Fatal(err)
+			d.Fatal(err)
 		}
-		if err := d.log.Store().Put(t.Context(), f.Name, data); err != nil {
-			t.Fatal(err)
+		if err := d.log.Store().Put(d.Context(), f.Name, data); err != nil {
+			d.Fatal(err)
 		}
 		if parts := strings.Split(f.Name, "/"); parts[0] == "runs" {
 			run = parts[1]
 		}
 	}
-	sealed, err := d.log.Stored(t.Context(), run)
+	sealed, err := d.log.Stored(d.Context(), run)
 	if err != nil {
-		t.Fatal(err)
+		d.Fatal(err)
 	}
-	if _, err := d.log.Restore(t.Context(), run, sealed); err != nil {
-		t.Fatal(err)
+	if _, err := d.log.Restore(d.Context(), run, sealed); err != nil {
+		d.Fatal(err)
 	}
+	return run
+}
+
+// TestGoldenRun shows a run that an earlier version recorded, all pages of it, also from its archive alone.
+func TestGoldenRun(t *testing.T) {
+	d := newDesk(t)
+	run := d.golden("../../tests/golden/testdata/v2.zip")
 	d.has("/", ">"+run+"<", "closed")
 	here := "/runs/" + run
 	in, err := d.log.Incarnation(t.Context(), run)

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,11 +11,15 @@ const lettersPage = 25
 
 // plane shows what outlives runs: weights and the servers that have them, indexes, and dead letters.
 func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
-	b, release := d.catalogue.hold()
-	defer release()
-	if err := d.caughtUp(r.Context(), b); err != nil {
+	at, err := whole(r, "at", 0)
+	if err != nil {
 		return err
 	}
+	b, last, release, err := d.openCatalogue(r, uint64(at))
+	if err != nil {
+		return err
+	}
+	defer release()
 	b.mu.Lock()
 	c := b.state
 	pager, err := paged(r, "page", len(c.letters), lettersPage)
@@ -31,13 +36,13 @@ func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
 	}
 	slices.SortFunc(policies, func(a, b served) int { return strings.Compare(a.Name, b.Name) })
 	policies = policies[:min(len(policies), maxPolicies)]
-	repos, lettered := slices.Clone(c.repos), c.lettered
+	repos, lettered, seq, clock := slices.Clone(c.repos), c.lettered, b.last, b.at
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	return d.page(w, http.StatusOK, "plane", map[string]any{"Title": "Plane", "Here": "plane", "Policies": policies, "Repos": repos, "Letters": letters[pager.From:pager.To],
-		"Lettered": lettered, "Pager": pager})
+		"Lettered": lettered, "Pager": pager, "Past": at > 0, "Behind": seq < min(last, cmp.Or(uint64(at), last)), "Seq": seq, "Last": max(last, seq), "At": clock, "Redriven": r.URL.Query().Get("redriven") != ""})
 }
 
 const (

@@ -39,7 +39,7 @@ type rolloutPage struct {
 	Timeline               *timeline
 	Items                  []item
 	Pager                  pager
-	Unread                 string // why the trajectory is not shown
+	Changes                bool // the workspace is another one than the task's snapshot
 }
 
 type component struct {
@@ -59,6 +59,7 @@ type item struct {
 	Said      text
 	Calls     []call
 	HasTokens bool
+	Changes   bool // the workspace is another one behind the turn
 }
 
 // text is the beginning of a text of others.
@@ -92,6 +93,11 @@ func begin(of string) text {
 
 // read reads the rollout that a request is about. Few are read at once, as each takes the memory of its trajectory.
 func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
+	return d.readOnly(r, episode.Bounds{Bytes: maxTrajectory})
+}
+
+// readOnly is read within other bounds.
+func (d *Dashboard) readOnly(r *http.Request, most episode.Bounds) (*episode.Episode, int64, error) {
 	run := r.PathValue("run")
 	at, err := whole(r, "at", 0)
 	if err != nil {
@@ -100,6 +106,11 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	if !events.ValidRun(run) {
 		return nil, 0, errNone
 	}
+	known, release, err := d.known(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	select {
 	case d.reads <- struct{}{}:
 		defer func() { <-d.reads }()
@@ -108,7 +119,8 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	e, err := episode.Read(ctx, d.log, run, r.PathValue("rollout"), episode.Bounds{Bytes: maxTrajectory, Seq: uint64(at)})
+	most.Seq, most.Known = uint64(at), known
+	e, err := episode.Read(ctx, d.log, run, r.PathValue("rollout"), most)
 	switch {
 	case errors.Is(err, episode.ErrUnknown):
 		err = errNone
@@ -118,13 +130,43 @@ func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	return e, at, err
 }
 
+// nearly is how many events a book may lack that is waited for.
+const nearly = 2000
+
+// known is what the run's book knows of a rollout, nil where it is not folded: it goes on then, and the page reads what it shows by itself.
+func (d *Dashboard) known(r *http.Request) (*episode.Known, func(), error) {
+	b, in, target, release, err := d.hold(r)
+	if errors.Is(err, errBusy) {
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if !b.has(in, target) {
+		d.shelf.follow(b)
+		if b.position()+nearly < target {
+			return nil, release, nil
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), d.patience)
+		defer cancel()
+		b.await(ctx, target)
+		if !b.has(in, target) {
+			return nil, release, nil
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return episode.KnownOf(b.state.books, r.PathValue("rollout")), release, nil
+}
+
 // rollout shows a rollout turn by turn.
 func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	e, at, err := d.read(r)
 	if err != nil {
 		return err
 	}
-	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e)}
+	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
+		Changes: changedInAll(&e.Rollout).differs()}
 	if s := e.Rollout.Scored; s != nil {
 		for name, value := range s.Components {
 			p.Components = append(p.Components, component{line(name), value})
@@ -196,6 +238,8 @@ func itemOf(e *episode.Episode, from, to int) item {
 	it.Facts = factsOf(e, m)
 	thoughts, said := export.Thoughts(m)
 	it.Thoughts, it.Said = begin(thoughts), begin(said)
+	changed, ok := changedBy(&e.Rollout, int(m.Turn))
+	it.Changes = ok && changed.differs()
 	answers := e.Trajectory.Messages[from+1 : to]
 	calls, left := export.PairCalls(export.Calls(m), answers, e.Rollout.Tools[int(m.Turn)].Results)
 	for _, c := range calls[:min(len(calls), maxCalls)] {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -95,8 +94,11 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "run", p)
 }
 
-// maxTasks bounds the rows of the books by task.
-const maxTasks = 100
+// Bounds of the rows of the books.
+const (
+	maxTasks   = 100
+	maxReasons = 200
+)
 
 // fill reads the book, which is locked.
 func (p *runPage) fill(r *http.Request, b *book[runState]) error {
@@ -115,15 +117,14 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	if l.Continues != nil {
 		p.Continues = l.Continues.Run
 	}
-	for _, feed := range l.Feeds() {
-		f := feedBooks{Balance: l.Balance(feed), Name: cmp.Or(feed, "evaluation")}
-		f.Reasons, f.Tasks = rowsOf(l, feed, ledger.ByReason), rowsOf(l, feed, ledger.ByTask)
-		f.More = max(0, len(f.Tasks)-maxTasks)
-		f.Tasks = f.Tasks[:len(f.Tasks)-f.More]
+	for _, side := range s.stands.feeds {
+		f := feedBooks{Balance: side.Balance, Name: cmp.Or(side.Feed, "evaluation")}
+		f.Reasons, _ = rowsOf(side.reasons, maxReasons)
+		f.Tasks, f.More = rowsOf(side.tasks, maxTasks)
 		p.Feeds = append(p.Feeds, f)
 	}
-	p.count(l)
-	rows := s.acts.RowsOf(shownVersions)
+	p.Endings, p.Forfeits = byCount(s.stands.endings), byCount(s.stands.forfeits)
+	rows := s.behaviour(shownVersions)
 	if len(rows) > 0 {
 		p.Behaviour = behaviour.Lines(rows...)
 	}
@@ -132,51 +133,21 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	}
 	p.Live, p.Curves = r.URL.Path+"/live", r.URL.Path+"/curves"
 	if p.Past {
-		p.Live, p.Curves = "", p.Curves+fmt.Sprintf("?at=%d", b.until)
-	}
-	return cmp.Or(p.groups(r, l), p.rollouts(r, l))
-}
-
-func rowsOf(l *ledger.Ledger, feed, by string) []ledger.Row {
-	books, err := l.Books(feed, by)
-	if err != nil {
-		return nil // both divisions are known
-	}
-	return books.Rows
-}
-
-// count counts why rollouts ended, and what they forfeited.
-func (p *runPage) count(l *ledger.Ledger) {
-	endings, forfeits := map[string]int{}, map[string]int{}
-	for r := range l.All() {
-		if r.StopReason != "" {
-			endings[r.StopReason]++
-		}
-		if r.Forfeit != "" {
-			forfeits[r.Forfeit]++
+		p.Live, p.Curves = p.Live+fmt.Sprintf("?at=%d", b.until), p.Curves+fmt.Sprintf("?at=%d", b.until)
+		if !p.Behind {
+			p.Live = ""
 		}
 	}
-	p.Endings, p.Forfeits = byCount(endings), byCount(forfeits)
-}
-
-// byCount lists names, the most frequent first.
-func byCount(counts map[string]int) (list []counted) {
-	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
-	}) {
-		list = append(list, counted{name, counts[name]})
-	}
-	return list
+	return cmp.Or(p.groups(r, l), p.rollouts(r, s.stands))
 }
 
 // groups fills a page of the groups, the newest first.
 func (p *runPage) groups(r *http.Request, l *ledger.Ledger) (err error) {
-	all := slices.Collect(l.AllGroups())
-	if p.GroupPager, err = paged(r, "groups", len(all), groupsPage); err != nil {
+	all := l.GroupCount()
+	if p.GroupPager, err = paged(r, "groups", all, groupsPage); err != nil {
 		return err
 	}
-	slices.Reverse(all)
-	for _, g := range all[p.GroupPager.From:p.GroupPager.To] {
+	for _, g := range slices.Backward(l.GroupsOf(all-p.GroupPager.To, all-p.GroupPager.From)) {
 		p.GroupRows = append(p.GroupRows, rowOf(l, g, maxMembers))
 	}
 	return nil
@@ -205,24 +176,21 @@ func entryOf(l *ledger.Ledger, r ledger.Rollout) rolloutRow {
 var outcomes = []ledger.Outcome{ledger.InFlight, ledger.Trained, ledger.Stale, ledger.Filtered, ledger.Failed}
 
 // rollouts fills a page of the rollouts, the newest first.
-func (p *runPage) rollouts(r *http.Request, l *ledger.Ledger) (err error) {
+func (p *runPage) rollouts(r *http.Request, s *standing) error {
 	chosen := ledger.Outcome(r.URL.Query().Get("outcome"))
 	if chosen != "" && !slices.Contains(outcomes, chosen) {
 		return &refusal{http.StatusBadRequest, "There is no such outcome."}
 	}
 	p.Outcome = string(chosen)
-	feed, rows := l.FirstFeed(), []ledger.Rollout{}
-	for rollout := range l.All() {
-		if chosen == "" || l.Outcome(feed, rollout.ID) == chosen {
-			rows = append(rows, rollout)
-		}
-	}
-	if p.RolloutPager, err = paged(r, "page", len(rows), rolloutsPage); err != nil {
+	rows, err := s.chosen(chosen, func(rows int) (from, to int, err error) {
+		p.RolloutPager, err = paged(r, "page", rows, rolloutsPage)
+		return p.RolloutPager.From, p.RolloutPager.To, err
+	})
+	if err != nil {
 		return err
 	}
-	slices.Reverse(rows)
-	for _, rollout := range rows[p.RolloutPager.From:p.RolloutPager.To] {
-		p.Rollouts = append(p.Rollouts, entryOf(l, rollout))
+	for _, rollout := range rows {
+		p.Rollouts = append(p.Rollouts, entryOf(s.books, rollout))
 	}
 	for _, o := range append([]ledger.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
@@ -234,7 +202,7 @@ func (p *runPage) rollouts(r *http.Request, l *ledger.Ledger) (err error) {
 // address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "page", "groups"} {
+	for _, name := range []string{"at", "outcome", "page", "groups", "against"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}
@@ -318,8 +286,53 @@ func (s *runState) charts() map[string]chart {
 		}
 	}
 	charts := map[string]chart{"reward": {X: steps.X, Series: []series{{"mean reward", reward}}}, "staleness": {X: steps.X, Series: []series{{"staleness, versions", staleness}}}}
-	charts["throughput"], charts["backlog"] = s.flows.throughput(), s.flows.backlogs()
+	charts["throughput"], charts["backlog"], charts["cost"] = s.flows.throughput(), s.flows.backlogs(), s.flows.cost()
+	charts["work"], charts["tokens"], charts["shares"] = behaved(s.behaviour(drawnVersions))
 	return charts
+}
+
+// drawnVersions bounds the points of a curve by policy version.
+const drawnVersions = 60
+
+// behaved are the curves of how agents behave. A point stands for the last version of its row; where the log does not say a figure there is a gap.
+func behaved(rows []behaviour.Row) (work, tokens, shares chart) {
+	mean := func(f *behaviour.Figure) *float64 {
+		if f == nil {
+			return nil
+		}
+		return &f.Mean
+	}
+	percent := func(share *float64) *float64 {
+		if share == nil {
+			return nil
+		}
+		return new(100 * *share)
+	}
+	work.Series, tokens.Series = []series{{Name: "turns"}, {Name: "calls in a turn with any"}}, []series{{Name: "sampled tokens"}}
+	shares.Series = []series{{Name: "turns with reasoning"}, {Name: "parallel calls"}, {Name: "failed calls"}}
+	for _, r := range rows {
+		if r.Scored == 0 {
+			continue
+		}
+		for c, values := range map[*chart][]*float64{
+			&work: {mean(r.Turns), r.CallsPerTurn}, &tokens: {mean(r.SampledTokens)}, &shares: {percent(r.ReasoningTurnShare), percent(r.ParallelTurnShare), percent(r.FailedCallShare)},
+		} {
+			c.X = append(c.X, float64(r.LastVersion))
+			for i, v := range values {
+				c.Series[i].Values = append(c.Series[i].Values, v)
+			}
+		}
+	}
+	return work, tokens, shares
+}
+
+// cost is in sampled tokens per minute.
+func (f *flows) cost() chart {
+	c := chart{X: f.axis(), Time: true, Series: []series{{Name: "sampled tokens per minute"}}}
+	for _, p := range f.points {
+		c.Series[0].Values = append(c.Series[0].Values, new(float64(p.Sampled)/f.width.Minutes()))
+	}
+	return c
 }
 
 func (f *flows) axis() (x []float64) {

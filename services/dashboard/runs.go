@@ -54,11 +54,11 @@ type runRow struct {
 
 // runs lists the runs, the newest first.
 func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
-	b, release := d.catalogue.hold()
-	defer release()
-	if err := d.caughtUp(r.Context(), b); err != nil {
+	b, _, release, err := d.openCatalogue(r, 0)
+	if err != nil {
 		return err
 	}
+	defer release()
 	b.mu.Lock()
 	p, err := paged(r, "page", len(b.state.order), runsPage)
 	names := slices.Clone(b.state.order)
@@ -79,16 +79,26 @@ func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Rows": rows, "Pager": p})
 }
 
-// caughtUp waits until the catalogue's book has what is there now.
-func (d *Dashboard) caughtUp(ctx context.Context, b *book[catalogue]) error {
-	in, err := d.log.Incarnation(ctx, events.Catalogue)
+// openCatalogue holds the catalogue as of a sequence, 0 for now, folded as far as patience allows, and gives its last sequence.
+func (d *Dashboard) openCatalogue(r *http.Request, at uint64) (b *book[catalogue], last uint64, release func(), err error) {
+	in, err := d.log.Incarnation(r.Context(), events.Catalogue)
 	if err != nil {
-		return err
+		return nil, 0, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	b.await(ctx, in.LastSeq)
-	return nil
+	if b, release, err = d.catalogue.hold(events.Catalogue, at); err != nil {
+		return nil, 0, nil, err
+	}
+	target := in.LastSeq
+	if at > 0 {
+		target = min(target, at)
+	}
+	if !b.has(in, target) {
+		d.catalogue.follow(b)
+		ctx, cancel := context.WithTimeout(r.Context(), d.patience)
+		defer cancel()
+		b.await(ctx, target)
+	}
+	return b, in.LastSeq, release, nil
 }
 
 // describe asks for the last facts of a run; its stream is not read for it.

@@ -9,25 +9,48 @@ import (
 // runState is what is folded of a run: its books, how its agents behave, and its curves over time.
 type runState struct {
 	books  *ledger.Ledger
+	stands *standing
 	acts   *behaviour.Fold
 	flows  *flows
 	state  string // of the run: open, paused or closed
 	reason string
+	rows   map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
+}
+
+// behaviour gives at most so many rows of how agents behave. Merging those of many versions takes milliseconds, so they are kept until a rollout begins or ends.
+func (s *runState) behaviour(most int) []behaviour.Row {
+	if s.rows == nil {
+		s.rows = map[int][]behaviour.Row{}
+	}
+	if s.rows[most] == nil {
+		s.rows[most] = s.acts.RowsOf(most)
+	}
+	return s.rows[most]
 }
 
 func newRunState(run string) *runState {
-	return &runState{books: ledger.New(run), acts: behaviour.New(), flows: newFlows(), state: "open"}
+	books := ledger.New(run)
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(), flows: newFlows(), state: "open"}
 }
 
-func (s *runState) size() int { return s.books.Size() }
+// Size is how many rollouts and groups are folded.
+func (s *runState) Size() int { return s.books.Size() }
 
 // apply folds the next event of the run's stream.
 func (s *runState) apply(e events.Event) error {
+	consumed := s.stands.before(e)
 	if err := s.books.Apply(e); err != nil {
+		return err
+	}
+	if err := s.stands.count(e, consumed); err != nil {
 		return err
 	}
 	if err := s.acts.Apply(e); err != nil {
 		return err
+	}
+	switch e.Type {
+	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType, events.GroupCompletedType:
+		s.rows = nil
 	}
 	if err := s.flows.count(e); err != nil {
 		return err

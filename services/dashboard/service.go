@@ -16,8 +16,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/rondo-rl/rondo/evaluation"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -35,12 +39,17 @@ type Dashboard struct {
 	log       *eventlog.Log
 	logger    *slog.Logger
 	token     [sha256.Size]byte
-	shelf     *shelf
-	catalogue *single[catalogue]
+	shelf     *shelf[runState]
+	catalogue *shelf[catalogue]
+	evals     *shelf[evaluation.Recorded]
+	figures   *lru.Cache[string, *measured]
+	comparing sync.Mutex // guards the comparisons of figures
+	fleet     *present
 	streams   chan struct{}
 	reads     chan struct{}
 	mux       *http.ServeMux
 	pages     *template.Template
+	patience  time.Duration
 	etag      string // of the assets
 }
 
@@ -53,13 +62,18 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
+	figures, err := lru.New[string, *measured](maxMeasured)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
 	if token == "" {
 		token = rand.Text()
 	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: &shelf{ctx: ctx, log: env.Log, books: map[place]*book[runState]{}},
-		catalogue: &single[catalogue]{ctx: ctx, book: newBook(env.Log, events.Catalogue, 0, newCatalogue, (*catalogue).apply)},
-		streams:   make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, etag: `"` + rand.Text() + `"`,
+		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
+		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
+		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
+		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -69,14 +83,19 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	d.mux.HandleFunc("GET /healthz", d.health)
 	for pattern, show := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                           d.runs,
+		"GET /fleet":                         d.fleetPage,
+		"POST /letters":                      d.redrive,
 		"GET /plane":                         d.plane,
 		"GET /runs/{run}":                    d.run,
 		"GET /runs/{run}/curves":             d.curves,
+		"GET /runs/{run}/evaluation":         d.evaluation,
 		"GET /runs/{run}/live":               d.live,
 		"GET /runs/{run}/groups/{group}":     d.group,
 		"GET /runs/{run}/rollouts/{rollout}": d.rollout,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}":        d.message,
 		"GET /runs/{run}/rollouts/{rollout}/messages/{index}/tokens": d.tokens,
+		"GET /runs/{run}/rollouts/{rollout}/changes":                 d.changes,
+		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
 		"POST /runs/{run}/state":                                     d.act,
 		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
 	} {
@@ -177,38 +196,49 @@ func (d *Dashboard) json(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// patience is how long a page waits for a run to be folded. What is not folded by then is told by the page, which fills itself.
-const patience = 2 * time.Second
+// patience is how long a page waits for a run to be folded: people take no notice of so short a time. What is not folded by then is told by the page,
+// which fills itself.
+const patience = 50 * time.Millisecond
 
 // open holds the book that a request is about, folded as far as patience allows.
 func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), err error) {
-	run := r.PathValue("run")
+	b, in, target, release, err := d.hold(r)
+	if err == nil && !b.has(in, target) {
+		d.shelf.follow(b)
+		ctx, cancel := context.WithTimeout(r.Context(), d.patience)
+		defer cancel()
+		b.await(ctx, target)
+	}
+	return b, release, err
+}
+
+// hold holds the book that a request is about as it is, and gives the sequence of the run's stream to which it should be folded.
+func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarnation, target uint64, release func(), err error) {
+	return holdOf(r, d.shelf, r.PathValue("run"))
+}
+
+// holdOf is hold of a book on some shelf.
+func holdOf[S any](r *http.Request, of *shelf[S], run string) (b *book[S], in eventlog.Incarnation, target uint64, release func(), err error) {
 	if !events.ValidRun(run) {
-		return nil, nil, errNone
+		return nil, in, 0, nil, errNone
 	}
 	at, err := whole(r, "at", 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, in, 0, nil, err
 	}
-	target := uint64(at)
-	in, err := d.log.Incarnation(r.Context(), run)
+	target = uint64(at)
+	in, err = of.log.Incarnation(r.Context(), run)
 	if err == nil && (at == 0 || target > in.LastSeq) {
 		target = in.LastSeq
 	}
 	if errors.Is(err, eventlog.ErrNotFound) {
-		_, err = d.log.RecordedConfig(r.Context(), run) // of its archive
+		_, err = of.log.RecordedConfig(r.Context(), run) // of its archive
 		target = 1 << 62
 	}
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		b, release, err = of.hold(run, uint64(at))
 	}
-	if b, release, err = d.shelf.hold(run, uint64(at)); err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	b.await(ctx, target)
-	return b, release, nil
+	return b, in, target, release, err
 }
 
 // whole reads a parameter that is a whole number of at least 0.

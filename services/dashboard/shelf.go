@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
@@ -24,18 +25,24 @@ type place struct {
 	at  uint64
 }
 
-// shelf keeps books of runs.
-type shelf struct {
-	ctx context.Context // ends all followers
-	log *eventlog.Log
+// shelf keeps books: of runs, or of the catalogue.
+type shelf[S any] struct {
+	ctx   context.Context // ends all followers
+	log   *eventlog.Log
+	fresh func(run string) *S
+	apply func(*S, events.Event) error
 
 	mu    sync.Mutex
-	books map[place]*book[runState]
+	books map[place]*book[S]
 	clock uint64
 }
 
-// hold gives a book that follows the log until release is called.
-func (s *shelf) hold(run string, at uint64) (b *book[runState], release func(), err error) {
+func newShelf[S any](ctx context.Context, log *eventlog.Log, fresh func(run string) *S, apply func(*S, events.Event) error) *shelf[S] {
+	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, books: map[place]*book[S]{}}
+}
+
+// hold gives a book, as it was left, until release is called. follow lets it go on with the log.
+func (s *shelf[S]) hold(run string, at uint64) (b *book[S], release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := place{run, at}
@@ -44,27 +51,33 @@ func (s *shelf) hold(run string, at uint64) (b *book[runState], release func(), 
 		if s.held() >= maxHeld {
 			return nil, nil, errBusy
 		}
-		b = newBook(s.log, run, at, func() *runState { return newRunState(run) }, (*runState).apply)
+		b = newBook(s.log, run, at, func() *S { return s.fresh(run) }, s.apply)
 		s.books[p] = b
 	}
-	if b.holders++; b.holders == 1 {
-		b.start(s.ctx)
-	}
+	b.holders++
 	s.clock++
 	b.used = s.clock
 	return b, sync.OnceFunc(func() { s.release(b) }), nil
 }
 
-func (s *shelf) release(b *book[runState]) {
+// follow lets a book that is held follow the log until nobody holds it. A page whose book has all that it shows does without, which saves the server
+// a consumer.
+func (s *shelf[S]) follow(b *book[S]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.start(s.ctx)
+}
+
+func (s *shelf[S]) release(b *book[S]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.holders--; b.holders == 0 {
-		b.stop()
+		b.rest()
 		s.tidy()
 	}
 }
 
-func (s *shelf) held() (n int) {
+func (s *shelf[S]) held() (n int) {
 	for _, b := range s.books {
 		if b.holders > 0 {
 			n++
@@ -74,10 +87,10 @@ func (s *shelf) held() (n int) {
 }
 
 // tidy puts away the books that were used longest ago until the rest is within the bounds. Those that are held stay.
-func (s *shelf) tidy() {
+func (s *shelf[S]) tidy() {
 	for {
 		var oldest place
-		var least *book[runState]
+		var least *book[S]
 		kept, rollouts := 0, 0
 		for p, b := range s.books {
 			if b.holders > 0 {
@@ -96,34 +109,12 @@ func (s *shelf) tidy() {
 	}
 }
 
-// single is a book that is always there and followed while somebody holds it.
-type single[S any] struct {
-	ctx  context.Context
-	mu   sync.Mutex
-	book *book[S]
-}
-
-func (s *single[S]) hold() (*book[S], func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.book.holders++; s.book.holders == 1 {
-		s.book.start(s.ctx)
-	}
-	return s.book, sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.book.holders--; s.book.holders == 0 {
-			s.book.stop()
-		}
-	})
-}
-
 // size is how many rollouts and groups a book has of its run.
 func (b *book[S]) size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if state, ok := any(b.state).(interface{ size() int }); ok {
-		return state.size()
+	if state, ok := any(b.state).(interface{ Size() int }); ok {
+		return state.Size()
 	}
 	return 0
 }

@@ -51,8 +51,26 @@ func cut(text string, from, most int) (part string, more bool) {
 	return clean(text[from:to]), to < len(text)
 }
 
+// plain reports whether a text is such a line already, as names mostly are: a page has hundreds of them.
+func plain(text string) bool {
+	if len(text) > 300 {
+		return false
+	}
+	before := byte(' ')
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == ' ' && before == ' ' {
+			return false
+		}
+		before = text[i]
+	}
+	return text == "" || before != ' '
+}
+
 // line is a short text on one line.
 func line(text string) string {
+	if plain(text) {
+		return text
+	}
 	return strings.Join(strings.Fields(clip(text, 300)), " ")
 }
 
@@ -86,9 +104,23 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// size writes a number of bytes with the unit that suits it.
+func size(n int64) string {
+	const step = 1024
+	if n < step {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/step, 0
+	for v >= step && unit < 4 {
+		v, unit = v/step, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGTP"[unit])
+}
+
 // functions are what the templates can call.
 var functions = template.FuncMap{
 	"line": line, "number": number, "clock": clock, "span": span,
+	"bytes":  size,
 	"behind": func(newest, version int64) int64 { return newest - version },
 	"words":  func(text any) string { return strings.ReplaceAll(fmt.Sprint(text), "_", " ") },
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
@@ -38,6 +39,9 @@ type Service struct {
 // Run is the service, which asks the servers of a fleet.
 func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Options) error {
 	s := newService(env, servers, opts)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, presence.Name(env.Instance), func() presence.Report { return report(servers, env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle})
 }
 

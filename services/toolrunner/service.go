@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/sandbox/fault"
@@ -60,6 +61,7 @@ type Service struct {
 	held       *pool
 	heartbeats *heartbeats
 	offer      *offer
+	working    work
 	runner     string
 	// redacted counts secrets, by rule.
 	redacted *prometheus.CounterVec
@@ -125,6 +127,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	defer cancel()
 	go s.heartbeats.run(ctx)
 	go s.held.expire(ctx)
+	go presence.Speak(ctx, s.log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
 		Routes: func(ctx context.Context, run string) []string {
@@ -143,6 +146,7 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		s.held.release(r.Run, r.ID)
 		return nil, nil
 	}
+	defer s.working.begin(r.Run + "/" + r.ID)()
 	called := m.Event.Type == events.WorkspaceCalledType
 	if called && r.CallUnderWay() == nil || !called && !r.AwaitsTools() {
 		return nil, nil

@@ -41,7 +41,7 @@
     const axis = { stroke: colour("--faint"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line") } };
     return {
       width: Math.max(200, box.clientWidth), height: 190, scales: { x: { time: !!chart.time } }, axes: [axis, axis], legend: { live: true },
-      series: [{ label: chart.time ? "time" : "step" }, ...chart.series.map((s, i) => ({
+      series: [{ label: chart.time ? "time" : box.dataset.axis || "step" }, ...chart.series.map((s, i) => ({
         label: s.name, stroke: colour("--c" + (i % 5 + 1)), width: 2, dash: [[], [6, 3], [2, 3], [10, 4], [1, 2]][i % 5], points: { show: chart.x.length < 40 },
       }))],
     };
@@ -80,6 +80,7 @@
     if (live && live.dataset.live && !source) {
       source = new EventSource(live.dataset.live);
       source.addEventListener("change", refresh);
+      source.addEventListener("over", () => { live.dataset.live = ""; source.close(); source = null; });
     }
   }
   // A page in the background lets go of its line.

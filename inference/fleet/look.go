@@ -1,0 +1,43 @@
+package fleet
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// State is what this process knows of an inference server.
+type State struct {
+	URL               string // without a password
+	Engine            string // its kind, "" while that is not known
+	Resting, Open     bool   // it asked to be left alone; its requests have failed in a row
+	InFlight, Allowed int    // requests
+	Failures          int    // in a row
+	Versions          map[string]int64
+	Used              time.Time
+}
+
+// Look lists the servers that are known, by their addresses, and counts the calls that wait for one.
+func (f *Fleet) Look() (states []State, waiting int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, r := range f.replicas {
+		states = append(states, State{
+			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: int(r.allowed), Failures: r.failures,
+			Versions: maps.Clone(r.versions), Used: r.used,
+		})
+	}
+	slices.SortFunc(states, func(a, b State) int { return strings.Compare(a.URL, b.URL) })
+	return states, len(f.waiting)
+}
+
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "an address that is none"
+	}
+	return u.Redacted()
+}

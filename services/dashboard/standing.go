@@ -1,0 +1,284 @@
+package dashboard
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/ledger"
+)
+
+// standing counts where the rollouts of a run are. The books can say it of each rollout at any time; asked for all of them they take time that grows
+// with the run, and a page must not. So an event moves the rollouts that it is about from one count to another, and no page counts anything.
+type standing struct {
+	books    *ledger.Ledger
+	place    map[string]int // rollouts → their place in the order of starts
+	seen     []seen         // by place
+	feeds    []*side
+	endings  map[string]int // by stop reason
+	forfeits map[string]int
+}
+
+// seen is what was counted of a rollout, whatever the feed.
+type seen struct {
+	ending, forfeit string
+	invalidated     bool
+}
+
+// side is one feed's side of the books.
+type side struct {
+	ledger.Balance
+	entries        []ledger.Entry // by place
+	reasons, tasks []*ledger.Row  // by key
+}
+
+func newStanding(books *ledger.Ledger) *standing {
+	return &standing{books: books, place: map[string]int{}, endings: map[string]int{}, forfeits: map[string]int{}}
+}
+
+// before is what an event is about to change in the books that they do not tell afterwards.
+func (s *standing) before(e events.Event) (consumed int64) {
+	if e.Type.Kind() != events.BatchReadyType.Kind() {
+		return 0
+	}
+	return s.books.Consumed(e.Entity)
+}
+
+// count moves what an event is about, which the books have folded. consumed is what before gave.
+func (s *standing) count(e events.Event, consumed int64) error {
+	switch e.Type {
+	case events.RunOpenedType:
+		s.list()
+	case events.GroupCompletedType:
+		g, _ := s.books.FindGroup(e.Entity)
+		s.moved(s.feeds, g.Members)
+	case events.GroupDroppedType:
+		dropped, err := events.Data[events.GroupDropped](e)
+		if err != nil {
+			return err
+		}
+		g, _ := s.books.FindGroup(e.Entity)
+		s.moved(s.feedsOf(dropped.Feed), g.Members)
+	case events.BatchReadyType:
+		ready, err := events.Data[events.BatchReady](e)
+		if err != nil {
+			return err
+		}
+		s.batched(e.Entity, ready)
+	case events.BatchConsumedType, events.BatchRewoundType:
+		now := s.books.Consumed(e.Entity)
+		for _, ready := range slices.Backward(s.books.Batches(e.Entity)) {
+			if ready.Step > min(consumed, now) && ready.Step <= max(consumed, now) {
+				s.batched(e.Entity, ready)
+			}
+		}
+		s.feedsOf(e.Entity)
+	default:
+		if e.Type.Kind() == events.RolloutStartedType.Kind() {
+			s.rollout(e.Entity)
+		}
+	}
+	return nil
+}
+
+// batched moves the rollouts of a batch.
+func (s *standing) batched(feed string, ready events.BatchReady) {
+	for _, id := range ready.Groups {
+		g, _ := s.books.FindGroup(id)
+		s.moved(s.feedsOf(feed), g.Members)
+	}
+	for _, side := range s.feedsOf(feed) {
+		side.Steps, side.Consumed = len(s.books.Batches(feed)), s.books.Consumed(feed)
+	}
+}
+
+// rollout counts what happened to one rollout.
+func (s *standing) rollout(id string) {
+	r, ok := s.books.Find(id)
+	if !ok {
+		return
+	}
+	at, known := s.place[id]
+	if !known {
+		at = len(s.seen)
+		s.place[id], s.seen = at, append(s.seen, seen{})
+		for _, f := range s.feeds {
+			f.start(s.books.Entry(f.Feed, id), r.Task)
+		}
+	}
+	was := &s.seen[at]
+	replace(s.endings, was.ending, r.StopReason)
+	replace(s.forfeits, was.forfeit, r.Forfeit)
+	if r.Invalidated && !was.invalidated {
+		for _, f := range s.feeds {
+			f.Invalidated++
+		}
+	}
+	*was = seen{r.StopReason, r.Forfeit, r.Invalidated}
+	s.moved(s.feeds, []string{id})
+}
+
+func replace(counts map[string]int, was, now string) {
+	if was == now {
+		return
+	}
+	if counts[was]--; counts[was] <= 0 {
+		delete(counts, was)
+	}
+	if now != "" {
+		counts[now]++
+	}
+}
+
+// moved looks where rollouts are now on some sides.
+func (s *standing) moved(feeds []*side, rollouts []string) {
+	for _, id := range rollouts {
+		at, ok := s.place[id]
+		if !ok {
+			continue
+		}
+		for _, f := range feeds {
+			r, _ := s.books.Find(id)
+			f.move(at, s.books.Entry(f.Feed, id), r.Task)
+		}
+	}
+}
+
+// feedsOf is the side of a feed, which begins when the log first speaks of the feed.
+func (s *standing) feedsOf(feed string) []*side {
+	for range 2 {
+		if i := slices.IndexFunc(s.feeds, func(f *side) bool { return f.Feed == feed }); i >= 0 {
+			return s.feeds[i : i+1]
+		}
+		s.list()
+	}
+	return nil
+}
+
+// list takes up the feeds of the run, and counts all rollouts on a side that is new: that is seldom more than at the opening.
+func (s *standing) list() {
+	old := s.feeds
+	s.feeds = nil
+	for _, feed := range s.books.Feeds() {
+		if i := slices.IndexFunc(old, func(f *side) bool { return f.Feed == feed }); i >= 0 {
+			s.feeds = append(s.feeds, old[i])
+			continue
+		}
+		f := &side{Balance: ledger.Balance{Feed: feed, Steps: len(s.books.Batches(feed)), Consumed: s.books.Consumed(feed)}}
+		for r := range s.books.All() {
+			f.start(s.books.Entry(feed, r.ID), r.Task)
+			if r.Invalidated {
+				f.Invalidated++
+			}
+		}
+		s.feeds = append(s.feeds, f)
+	}
+}
+
+// start counts the next rollout.
+func (f *side) start(e ledger.Entry, task string) {
+	f.Started++
+	f.entries = append(f.entries, e)
+	f.add(e, task, 1)
+}
+
+func (f *side) move(at int, now ledger.Entry, task string) {
+	if was := f.entries[at]; was != now {
+		f.add(was, task, -1)
+		f.add(now, task, 1)
+		f.entries[at] = now
+	}
+}
+
+func (f *side) add(e ledger.Entry, task string, n int) {
+	*outcomeOfBalance(&f.Balance, e.Outcome) += n
+	f.reasons = addTo(f.reasons, e.Key(ledger.ByReason, task), e.Outcome, n)
+	f.tasks = addTo(f.tasks, e.Key(ledger.ByTask, task), e.Outcome, n)
+}
+
+func outcomeOfBalance(b *ledger.Balance, o ledger.Outcome) *int {
+	switch o {
+	case ledger.Trained:
+		return &b.Trained
+	case ledger.Stale:
+		return &b.Stale
+	case ledger.Filtered:
+		return &b.Filtered
+	case ledger.Failed:
+		return &b.Failed
+	}
+	return &b.InFlight
+}
+
+// addTo counts on the row of a key. A row that has no rollout any more is taken out.
+func addTo(rows []*ledger.Row, key string, o ledger.Outcome, n int) []*ledger.Row {
+	i, found := slices.BinarySearchFunc(rows, key, func(r *ledger.Row, key string) int { return strings.Compare(r.Key, key) })
+	if !found {
+		rows = slices.Insert(rows, i, &ledger.Row{Key: key})
+	}
+	r := rows[i]
+	r.Started += n
+	switch o {
+	case ledger.Trained:
+		r.Trained += n
+	case ledger.Stale:
+		r.Stale += n
+	case ledger.Filtered:
+		r.Filtered += n
+	case ledger.Failed:
+		r.Failed += n
+	default:
+		r.InFlight += n
+	}
+	if r.Started == 0 {
+		return slices.Delete(rows, i, i+1)
+	}
+	return rows
+}
+
+// rowsOf copies the first rows of a division, and says how many there are more.
+func rowsOf(rows []*ledger.Row, most int) (list []ledger.Row, more int) {
+	for _, r := range rows[:min(len(rows), most)] {
+		list = append(list, *r)
+	}
+	return list, max(0, len(rows)-most)
+}
+
+// byCount lists names, the most frequent first.
+func byCount(counts map[string]int) (list []counted) {
+	for _, name := range slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
+	}) {
+		list = append(list, counted{name, counts[name]})
+	}
+	return list
+}
+
+// chosen lists a page of the rollouts that have an outcome on the first side, the newest first; "" is any. from and to give the rows of the page
+// when they are told how many there are.
+func (s *standing) chosen(outcome ledger.Outcome, page func(rows int) (from, to int, err error)) (rollouts []ledger.Rollout, err error) {
+	rows := len(s.seen)
+	if outcome != "" {
+		rows = 0
+		if len(s.feeds) > 0 {
+			rows = *outcomeOfBalance(&s.feeds[0].Balance, outcome)
+		}
+	}
+	from, to, err := page(rows)
+	if err != nil {
+		return nil, err
+	}
+	row := 0
+	for at := len(s.seen) - 1; at >= 0 && row < to; at-- {
+		if outcome != "" && s.feeds[0].entries[at].Outcome != outcome {
+			continue
+		}
+		if row >= from {
+			rollouts = append(rollouts, s.books.RolloutAt(at))
+		}
+		row++
+	}
+	return rollouts, nil
+}

@@ -1,0 +1,25 @@
+package generator
+
+import (
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline/presence"
+)
+
+// report is what the generator says of the inference servers that it asks.
+func report(servers *fleet.Fleet, instance string) presence.Report {
+	states, waiting := servers.Look()
+	r := presence.Report{Instance: instance, Waiting: waiting}
+	for _, s := range states[:min(len(states), presence.MaxServers)] {
+		state := presence.Asked
+		switch {
+		case s.Open:
+			state = presence.Open
+		case s.Resting:
+			state = presence.Rests
+		}
+		r.Servers = append(r.Servers, presence.Server{
+			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions, Failures: s.Failures, Used: s.Used.UTC(),
+		})
+	}
+	return r
+}
