@@ -17,11 +17,11 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// runFile is a run of a few short rollouts.
+// runFile is a run of short rollouts, which goes on for longer than the test.
 const runFile = `policy: small
 endpoint: builtin
 seed: 3
-steps: 2
+steps: 500
 group_size: 3
 feeds:
   - {name: trainer, groups_per_batch: 2}
@@ -77,7 +77,7 @@ func TestLivePlane(t *testing.T) {
 	program.Eventually(t, func() error {
 		page = pageOf(t, base)
 		for _, name := range []string{"rondo_rollout_reward_count", "rondo_batches_total", "rondo_turns_total", "rondo_tokens_total", "rondo_log_bytes", "rondo_log_limit_bytes",
-			"rondo_store_bytes", "rondo_disk_bytes", "rondo_consumer_ack_floor", "rondo_turn_staleness_versions_count", "rondo_fate_tokens_total", "rondo_policy_version", "rondo_staleness_limit_versions"} {
+			"rondo_store_bytes", "rondo_disk_bytes", "rondo_consumer_ack_floor", "rondo_turn_staleness_versions_count", "rondo_fate_tokens_total", "rondo_rollouts_in_flight", "rondo_rollout_oldest_seconds", "rondo_groups_completed_total", "rondo_policy_version", "rondo_staleness_limit_versions"} {
 			if total(page, name) <= 0 {
 				return fmt.Errorf("%s is 0 or missing in\n%s\n%s", name, page, up)
 			}
