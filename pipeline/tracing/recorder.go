@@ -48,7 +48,7 @@ func (t *Tracing) Start(ctx context.Context, in Input) (context.Context, *Work) 
 		in.Parent = Begin(in.ID, in.Time)
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(about.attributes()...)}
-	if about.Rollout != "" {
+	if about.Rollout != "" && !about.submitted {
 		in.Parent = root(in.Parent.TraceID())
 		if cause.IsValid() && cause.SpanID() != in.Parent.SpanID() {
 			options = append(options, trace.WithLinks(trace.Link{SpanContext: cause}))
@@ -98,7 +98,7 @@ func Stamp(ctx context.Context, log *eventlog.Log, facts []events.Event) {
 
 // within is the trace context of a rollout's event: the work's own where that is in the rollout's trace, as it mostly is.
 func (w *Work) within(ctx context.Context, log *eventlog.Log, fact events.Event, parent string) string {
-	if about, _ := ctx.Value(subjectKey{}).(Subject); about.Run == fact.Run && about.Rollout == fact.Entity {
+	if about, _ := ctx.Value(subjectKey{}).(Subject); !about.submitted && about.Run == fact.Run && about.Rollout == fact.Entity {
 		return parent
 	}
 	if fact.Prev == 0 {

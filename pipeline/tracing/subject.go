@@ -15,6 +15,8 @@ import (
 type Subject struct {
 	Run, Rollout string
 	Type         string // of the input
+	// submitted: it is not on the log yet, so it is in the trace of who submits it.
+	submitted bool
 }
 
 type subjectKey struct{}
@@ -34,6 +36,12 @@ func SubjectOf(subject string) (s Subject) {
 		s.Run, s.Type = tokens[0], tokens[1]+"."+tokens[3]
 		if tokens[1] == events.RolloutStartedType.Kind() {
 			s.Rollout = tokens[2]
+		}
+	}
+	if run, t, entity, err := events.ParseIntakeSubject(subject); err == nil {
+		s.Run, s.Type, s.submitted = run, string(t), true
+		if t.Kind() == events.RolloutStartedType.Kind() {
+			s.Rollout = entity
 		}
 	}
 	return s

@@ -146,6 +146,75 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
+// TestSubmittedRollout: what outsiders submit piece by piece, each in a trace of its own or in none, becomes one trace of the rollout all the same.
+func TestSubmittedRollout(t *testing.T) {
+	alone(t)
+	c, log := collector.Start(t), natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	tr := begin(t, log, c.HTTP, &lines{})
+	var last events.Event
+	for i, fact := range []events.Event{
+		servicetest.Event(t, "r", events.RolloutStartedType, "x1-0", "0", events.RolloutStarted{Group: "x1", Task: "a"}),
+		servicetest.Event(t, "r", events.TurnSampledType, "x1-0", "0", events.TurnSampled{}),
+		servicetest.Event(t, "r", events.RolloutFailedType, "x1-0", "0", events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassCancelled}),
+	} {
+		ctx, w := tr.Start(t.Context(), tracing.Input{Service: "intake", Subject: events.IntakeSubject("r", fact.Type, "x1-0"), ID: fmt.Sprint(i), Time: time.Now()})
+		facts := []events.Event{fact}
+		facts[0].Prev = last.Seq
+		tracing.Stamp(ctx, log, facts)
+		last = servicetest.Append(t, log, facts[0])
+		tracing.Stated(ctx, []events.Event{last})
+		w.End("")
+	}
+	tr.Close()
+	want := tracing.Read(last.TraceParent).TraceID().String()
+	found := 0
+	for _, s := range c.Spans() {
+		if s.Name == "chat small" || s.Name == "invoke_agent small" && s.Failed {
+			if found++; s.Trace != want {
+				t.Errorf("%s is in another trace", s.Name)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d of 2 spans: %v", found, c.Spans())
+	}
+}
+
+// TestBatchLinks: a batch has a link to each of its rollouts, of which there may be more than OpenTelemetry keeps by default, and each rollout one to the batch.
+func TestBatchLinks(t *testing.T) {
+	alone(t)
+	c, log := collector.Start(t), natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	tr := begin(t, log, c.HTTP, &lines{})
+	batch := events.BatchReady{Step: 1}
+	for i := range 200 {
+		started := servicetest.Event(t, "r", events.RolloutStartedType, fmt.Sprint("g000001-", i), "0", events.RolloutStarted{Group: "g000001", Task: "a"})
+		started.DecidedAt = time.Now()
+		tr.StampDecision(t.Context(), log, &started)
+		batch.Rollouts = append(batch.Rollouts, servicetest.Append(t, log, started).Entity)
+	}
+	ready := servicetest.Event(t, "r", events.BatchReadyType, "trainer", "1", batch)
+	ready.DecidedAt = time.Now()
+	tr.StampDecision(t.Context(), log, &ready)
+	tr.Decided("trainerfeeder", servicetest.Append(t, log, ready))
+	tr.Close()
+	var whole collector.Span
+	for _, s := range c.Spans() {
+		if s.Parent == "" {
+			whole = s
+		}
+	}
+	if len(whole.Links) != len(batch.Rollouts) || len(c.Spans()) != len(batch.Rollouts)+1 {
+		t.Errorf("%d links, %d spans", len(whole.Links), len(c.Spans()))
+	}
+	for _, s := range c.Spans() {
+		if s.ID != whole.ID && (len(s.Links) != 1 || s.Links[0] != whole.First()) {
+			t.Errorf("a rollout's span has the links %v", s.Links)
+		}
+	}
+}
+
 // TestOff: nobody asks for traces, so there are none, and what services do costs no span. The trace context of an input goes on.
 func TestOff(t *testing.T) {
 	alone(t)
