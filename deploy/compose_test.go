@@ -109,7 +109,7 @@ func TestOneContainerForEachService(t *testing.T) {
 }
 
 func TestNothingIsPrivileged(t *testing.T) {
-	for name, s := range compose(t, "demo,gateway,gpu,cli") {
+	for name, s := range compose(t, "demo,gateway,gpu,cli,observability") {
 		if s.Privileged || len(s.CapAdd) > 0 || s.User != "" {
 			t.Errorf("%s has rights that it does not need: %+v", name, s)
 		}
@@ -156,7 +156,7 @@ func TestImagesAreBuiltOnce(t *testing.T) {
 var makers = []string{"keys", "access"}
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
-	services := compose(t, "demo,gateway,gpu,cli")
+	services := compose(t, "demo,gateway,gpu,cli,observability")
 	// With a query, such as js-enabled-only, a NATS server says nothing of streams that refuse writes.
 	if check := services["nats"].HealthCheck; check == nil || !strings.HasSuffix(check.Test[len(check.Test)-1], ":8222/healthz") {
 		t.Errorf("the log is not asked how its streams are: %+v", check)
@@ -195,7 +195,7 @@ func TestEachContainerHasItsOwnKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := compose(t, "demo,gateway,gpu,cli")
+	services := compose(t, "demo,gateway,gpu,cli,observability")
 	folders := map[string]string{} // by volume
 	for _, maker := range makers {
 		for _, v := range services[maker].Volumes {
@@ -224,7 +224,7 @@ func TestEachContainerHasItsOwnKeys(t *testing.T) {
 			want = []string{"admin-keys:/keys"}
 		case "nats":
 			want = []string{"nats-keys:/auth/nats", "tls-keys:/auth/tls"}
-		case "vllm":
+		case "vllm", "prometheus", "grafana":
 			want = nil
 		}
 		var got []string

@@ -129,7 +129,7 @@ var restartAgain = retry.Policy{First: 5 * time.Second, Most: 2 * time.Minute}
 const unansweredFor = 10 * time.Second
 
 // lookAtStreams finds streams that refuse writes, by the server's own words where they can be had and by appends that wait.
-func (m *Monitor) lookAtStreams(refusing []embedded.Refusal) {
+func (m *Monitor) lookAtStreams(ctx context.Context, refusing []embedded.Refusal) {
 	var found []Outage
 	known := map[string]bool{}
 	do := "make room on the NATS server's disk and restart the server: in nats-server, a stream whose write failed once takes none until then"
@@ -143,6 +143,13 @@ func (m *Monitor) lookAtStreams(refusing []embedded.Refusal) {
 	if !m.outages.has(LogUnreachable) {
 		for _, w := range m.o.Log.Unanswered() {
 			stream := events.RunStream(w.Run)
+			if w.Full != "" {
+				if !known[stream] && !(w.Limit && m.hasRoom(ctx, w.Run)) {
+					known[stream] = true
+					found = append(found, Outage{Of: stream, Since: w.Since, Reason: w.Full, Do: makeRoom})
+				}
+				continue
+			}
 			if known[stream] || time.Since(w.Since) < unansweredFor || !w.Sent.After(m.streams.away) {
 				continue
 			}
@@ -151,6 +158,18 @@ func (m *Monitor) lookAtStreams(refusing []embedded.Refusal) {
 	}
 	m.outages.found(LogRefusesWrites, found...)
 	m.heal(len(refusing) > 0)
+}
+
+// makeRoom is what a person can do where a stream is at its limit.
+const makeRoom = "the stream or its disk is at its limit: archive and delete runs (rondo gc --runs-older-than), give the server more storage, and go on in a new run with a larger log.max_bytes"
+
+// hasRoom reports whether a stream that was full takes appends again, of which nobody has to try one: a run at its limit may be closed, or deleted.
+func (m *Monitor) hasRoom(ctx context.Context, run string) bool {
+	room, err := m.o.Log.HasRoom(ctx, run)
+	if err == nil && room {
+		m.o.Log.Forget(run)
+	}
+	return err == nil && room
 }
 
 // refusing asks the log's server which streams refuse writes.

@@ -63,7 +63,7 @@ func New(o Options) (*Monitor, error) {
 			func() float64 { return float64(o.Log.SlowAppends()) })
 		lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_reconnects_total", Help: "Lost connections to the NATS server that were made again."},
 			func() float64 { return float64(o.Log.Conn().Stats().Reconnects) })
-		for _, c := range []prometheus.Collector{slow, lost} {
+		for _, c := range []prometheus.Collector{slow, lost, newDisks(o.Disks)} {
 			if err := o.Metrics.Register(c); err != nil {
 				return nil, err
 			}
@@ -119,7 +119,7 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 		return // what was interrupted says nothing
 	}
 	if answered {
-		m.lookAtStreams(state.refusing)
+		m.lookAtStreams(asking, state.refusing)
 	}
 	m.lookAtAppends()
 	m.lookAtInputs()

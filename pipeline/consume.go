@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -39,10 +40,15 @@ func gone(err error) bool {
 // consume hands the messages of one consumer to the handler until the context ends or the stream is deleted.
 func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, route string) error {
 	topic := spec.Stream + "/" + spec.Name
+	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
 		Slots: s.slots.Tenant(spec.Stream), Gone: gone, Grace: graceTime, HandOver: handOver,
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
-			return s.env.Log.EnsureConsumer(ctx, spec, route)
+			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)
+			if err == nil {
+				current.Store(&c)
+			}
+			return c, err
 		},
 		Stalled: func(err error) { s.env.Health.Stalled(topic, err) },
 	})
@@ -54,9 +60,21 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	}
 	meter := s.metrics.of(s.effect.Name, spec)
 	defer meter.end()
+	asking, stop := context.WithCancel(ctx)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		s.metrics.acknowledged(asking, s.effect.Name, inputOf(spec), spec.Stream, func() jetstream.Consumer {
+			if c, ok := current.Load().(*jetstream.Consumer); ok {
+				return *c
+			}
+			return nil
+		})
+	}()
+	defer func() { stop(); <-asked }()
 	h := &inputs{effectService: s, spec: spec, meter: meter}
 	return s.router.run(topic, messages, h.handle,
-		meter.middleware, s.settle(meter), traced(s.effect.Name, spec.Type), middleware.Recoverer)
+		meter.middleware, s.traced, s.settle(meter), middleware.Recoverer)
 }
 
 // inputs is the Watermill handler of one consumer.

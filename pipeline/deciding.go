@@ -45,6 +45,8 @@ type Completer interface {
 type Deciding struct {
 	Name string
 	New  func(run string, cfg runfile.RunConfig) (map[string]Decider, error)
+	// Watch, if set, is told how each run goes.
+	Watch Watcher
 }
 
 // RunDeciding runs a deciding service over all runs until the context ends. A closed run is left when it has
@@ -119,6 +121,7 @@ func (w *decidedRun) decide(ctx context.Context, cfg runfile.RunConfig) (err err
 	group, ctx := errgroup.WithContext(ctx)
 	for instance, decider := range deciders {
 		l := newLoop(w.env, w.service.Name, w.run, instance, decider, w.leases)
+		l.watcher = w.service.Watch
 		group.Go(func() error { return l.keep(ctx) })
 	}
 	return group.Wait()
@@ -148,11 +151,13 @@ func source(service, instance string) string {
 type loop struct {
 	env     Env
 	run     string
+	service string
 	source  string
 	decider Decider
 	emits   map[string]bool
 	leases  *leases
 	dir     string
+	watcher Watcher
 	// failures are those since the last decision.
 	failures streak
 }
@@ -163,7 +168,7 @@ func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *
 		folder += "-" + instance
 	}
 	return &loop{
-		env: env, run: runName, source: source(service, instance), decider: d, emits: emittedKinds(service), leases: l,
+		env: env, run: runName, service: service, source: source(service, instance), decider: d, emits: emittedKinds(service), leases: l,
 		dir: filepath.Join(projectionsOf(env, runName), folder),
 	}
 }
@@ -208,7 +213,8 @@ func (l *loop) work(ctx context.Context) (err error) {
 	defer cancel()
 	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source)
 	defer giveBack()
-	s := &session{loop: l, db: db, lease: lease, target: in.LastSeq, moved: time.Now()}
+	s := &session{loop: l, db: db, lease: lease, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
+	defer s.unwatch()
 	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
 		return err
 	}

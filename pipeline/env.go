@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/health"
+	"github.com/rondo-rl/rondo/pipeline/tracing"
 	"github.com/rondo-rl/rondo/retry"
 )
 
@@ -31,6 +32,8 @@ type Env struct {
 	Instance string
 	// Health is told which consumers give no inputs; nil: nobody is.
 	Health *health.Monitor
+	// Tracing makes spans of the work; nil: there are none.
+	Tracing *tracing.Tracing
 }
 
 // run is one entry of the catalogue of runs.

@@ -8,7 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// metrics of services. Labels are the service and the type of its input: nothing that grows with runs.
+// metrics of services. Labels are the service and the type of its input. Those that the server tells of a consumer also have its stream, for as long as it is served.
 type metrics struct {
 	handled    *prometheus.CounterVec
 	stated     *prometheus.CounterVec
@@ -16,6 +16,9 @@ type metrics struct {
 	publishing *prometheus.HistogramVec
 	inFlight   *prometheus.GaugeVec
 	backlog    *prometheus.GaugeVec
+	floor      *prometheus.GaugeVec
+	pending    *prometheus.GaugeVec
+	unacked    *prometheus.GaugeVec
 }
 
 // Buckets reach from a cached lookup to an hour's tool call, and from an in-process append to a stuck server.
@@ -25,14 +28,21 @@ var (
 )
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	labels := []string{"service", "type"}
 	m := &metrics{
-		handled:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_inputs_total", Help: "Deliveries by outcome: done, retried, dead."}, append(labels, "outcome")),
-		stated:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_events_stated_total", Help: "Events that handlers stated."}, labels),
-		seconds:    prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_handler_seconds", Help: "Time from an input to its events on the log.", Buckets: handlerSeconds}, labels),
-		publishing: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_publish_seconds", Help: "Time to put a handler's events on the log.", Buckets: publishSeconds}, labels),
-		inFlight:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, labels),
-		backlog:    prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, labels),
+		handled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_inputs_total", Help: "Deliveries by outcome: done, retried, dead."}, []string{"service", "type", "outcome"}),
+		stated:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_events_stated_total", Help: "Events that handlers stated."}, []string{"service", "type"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_handler_seconds",
+			Help: "Time from an input to its events on the log.", Buckets: handlerSeconds}, []string{"service", "type"}),
+		publishing: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_publish_seconds",
+			Help: "Time to put a handler's events on the log.", Buckets: publishSeconds}, []string{"service", "type"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, []string{"service", "type"}),
+		backlog:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, []string{"service", "type"}),
+		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_ack_floor",
+			Help: "Stream sequence up to which a consumer has every input acknowledged, by the server."}, []string{"service", "type", "stream"}),
+		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_pending",
+			Help: "Inputs that a consumer has not delivered yet, by the server."}, []string{"service", "type", "stream"}),
+		unacked: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_unacknowledged",
+			Help: "Inputs that a consumer has delivered and that are not acknowledged, by the server."}, []string{"service", "type", "stream"}),
 	}
 	var err error
 	m.handled, err = share(r, m.handled, err)
@@ -41,6 +51,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.publishing, err = share(r, m.publishing, err)
 	m.inFlight, err = share(r, m.inFlight, err)
 	m.backlog, err = share(r, m.backlog, err)
+	m.floor, err = share(r, m.floor, err)
+	m.pending, err = share(r, m.pending, err)
+	m.unacked, err = share(r, m.unacked, err)
 	return m, err
 }
 
@@ -66,10 +79,7 @@ func ShareMetric[C prometheus.Collector](r prometheus.Registerer, c C) (C, error
 
 // of makes the meter of one consumer.
 func (m *metrics) of(service string, spec topology.ConsumerSpec) *meter {
-	input := string(spec.Type)
-	if input == "" {
-		input = spec.Stream
-	}
+	input := inputOf(spec)
 	return &meter{
 		maxDeliver: uint64(spec.MaxDeliver),
 		done:       m.handled.WithLabelValues(service, input, "done"),
@@ -81,4 +91,12 @@ func (m *metrics) of(service string, spec topology.ConsumerSpec) *meter {
 		inFlight:   m.inFlight.WithLabelValues(service, input),
 		backlog:    m.backlog.WithLabelValues(service, input),
 	}
+}
+
+// inputOf names what a consumer delivers.
+func inputOf(spec topology.ConsumerSpec) string {
+	if spec.Type == "" {
+		return spec.Stream
+	}
+	return string(spec.Type)
 }

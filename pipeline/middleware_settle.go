@@ -21,18 +21,18 @@ func (s *effectService) settle(meter *meter) message.HandlerMiddleware {
 			w, wished := wishOf(err)
 			switch {
 			case wished && w.permanent:
-				logger.Error("input rejected")
+				logger.ErrorContext(m.Context(), "input rejected")
 				d.Nacked(jetpubsub.Verdict{Terminate: true, Reason: reason(err)})
 			case m.Context().Err() != nil: // the service is stopping: somebody else's turn
 				d.Nacked(jetpubsub.Verdict{After: handOver})
 			case meter.exhausted(d):
 				// The server would drop it without a word about why.
-				logger.Error("input deliveries exhausted")
+				logger.ErrorContext(m.Context(), "input deliveries exhausted")
 				d.Nacked(jetpubsub.Verdict{Terminate: true, Reason: reason(err)})
 			case wished:
 				d.Nacked(jetpubsub.Verdict{After: w.after})
 			case d.NumDelivered&(d.NumDelivered-1) == 0: // the 1st, 2nd, 4th, 8th … time
-				logger.Warn("input failed")
+				logger.WarnContext(m.Context(), "input failed")
 			}
 			return out, err
 		}

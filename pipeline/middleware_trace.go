@@ -1,85 +1,53 @@
 package pipeline
 
 import (
-	"context"
-	"math/rand/v2"
-
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/nats-io/nats.go"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
+	"github.com/rondo-rl/rondo/pipeline/tracing"
 )
 
-var traceContext propagation.TraceContext
+// The headers of a message that tracing reads; their names keep their case.
+const (
+	traceHeader = "traceparent"
+	idHeader    = "ce-id"
+)
 
-// headerCarrier reads the trace context of a NATS message, whose header names keep their case.
-type headerCarrier nats.Header
-
-func (c headerCarrier) Get(key string) string {
-	if v := c[key]; len(v) == 1 {
-		return v[0]
-	}
-	return ""
-}
-func (c headerCarrier) Set(key, value string) { c[key] = []string{value} }
-func (c headerCarrier) Keys() []string        { return nil }
-
-// traced is the middleware that carries the W3C trace context of the input on. Where the process has a tracer,
-// the handler's work is a span; without one the context passes through, and an input without one begins a trace.
-func traced(service string, input events.Type) message.HandlerMiddleware {
-	tracer := otel.Tracer("github.com/rondo-rl/rondo/pipeline")
-	name := service + " " + string(input)
-	return func(next message.HandlerFunc) message.HandlerFunc {
-		return func(m *message.Message) ([]*message.Message, error) {
-			ctx := m.Context()
-			if d := jetpubsub.DeliveryOf(m); d != nil {
-				ctx = traceContext.Extract(ctx, headerCarrier(d.Msg.Headers()))
+// traced is the middleware that carries the W3C trace context of the input on. Where the process traces, the handler's work is a span; without that
+// the context passes through, and an input without one begins a trace.
+func (s *effectService) traced(next message.HandlerFunc) message.HandlerFunc {
+	return func(m *message.Message) ([]*message.Message, error) {
+		in := tracing.Input{Service: s.effect.Name}
+		if d := jetpubsub.DeliveryOf(m); d != nil {
+			header := d.Msg.Headers()
+			in.Subject, in.Time, in.Delivered = d.Msg.Subject(), d.Timestamp, d.NumDelivered
+			if v := header[traceHeader]; len(v) == 1 {
+				in.Parent = tracing.Read(v[0])
 			}
-			ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindConsumer))
-			defer span.End()
-			if !span.SpanContext().IsValid() {
-				ctx = trace.ContextWithSpanContext(ctx, newTrace())
+			if v := header[idHeader]; len(v) == 1 {
+				in.ID = v[0]
 			}
-			m.SetContext(ctx)
-			out, err := next(m)
-			if err != nil {
-				span.RecordError(err)
-			}
-			return out, err
 		}
+		ctx, work := s.env.Tracing.Start(m.Context(), in)
+		m.SetContext(ctx)
+		failure := "panic"
+		defer func() { work.End(failure) }()
+		out, err := next(m)
+		failure = failureOf(err)
+		return out, err
 	}
 }
 
-// newTrace begins a trace that nobody samples: it ties the events of one chain together all the same.
-func newTrace() trace.SpanContext {
-	var cfg trace.SpanContextConfig
-	for i := range cfg.TraceID {
-		cfg.TraceID[i] = byte(rand.Uint32())
+// failureOf is the kind of an error that a handler ended with.
+func failureOf(err error) string {
+	w, wished := wishOf(err)
+	switch {
+	case err == nil:
+		return ""
+	case wished && w.permanent:
+		return "rejected"
+	case wished:
+		return "retried"
 	}
-	for i := range cfg.SpanID {
-		cfg.SpanID[i] = byte(rand.Uint32())
-	}
-	return trace.NewSpanContext(cfg)
+	return "failed"
 }
-
-// traceParent is the context's trace as a header value.
-func traceParent(ctx context.Context) string {
-	var carrier singleValue
-	traceContext.Inject(ctx, &carrier)
-	return carrier.traceParent
-}
-
-// singleValue takes the one header out of a propagator.
-type singleValue struct{ traceParent string }
-
-func (c *singleValue) Get(string) string { return c.traceParent }
-func (c *singleValue) Set(key, value string) {
-	if key == "traceparent" {
-		c.traceParent = value
-	}
-}
-func (c *singleValue) Keys() []string { return nil }

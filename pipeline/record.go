@@ -9,6 +9,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/pipeline/tracing"
 	"github.com/rondo-rl/rondo/retry"
 )
 
@@ -51,16 +52,16 @@ func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts 
 		return false, nil
 	}
 	facts = slices.Clone(facts) // the handler's may be shared
-	trace := traceParent(ctx)
 	for i := range facts {
 		if facts[i].Source == "" {
 			facts[i].Source = e.Name
 		}
-		facts[i].TraceParent = trace
 	}
+	tracing.Stamp(ctx, log, facts)
 	began := time.Now()
 	stored, adopted, err := Publish(ctx, log, facts)
 	published(time.Since(began), len(facts))
+	tracing.Stated(ctx, ownOf(stored, adopted))
 	switch {
 	case err != nil || e.Recorded == nil:
 		return !adopted, err
@@ -68,4 +69,12 @@ func (e Effect) append(ctx context.Context, log *eventlog.Log, m Message, facts 
 		return false, fmt.Errorf("%w: %s was adopted", ErrOvertaken, facts[len(facts)-1].ID)
 	}
 	return true, e.Recorded(ctx, m, stored)
+}
+
+// ownOf leaves out the event that somebody else has appended.
+func ownOf(stored []events.Event, adopted bool) []events.Event {
+	if adopted {
+		return stored[:len(stored)-1]
+	}
+	return stored
 }

@@ -51,6 +51,7 @@ type session struct {
 	// moved is when the run went on for the last time.
 	moved time.Time
 	rest  rest
+	watch watching
 }
 
 const (
@@ -84,6 +85,7 @@ func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
 		if err := s.decide(ctx); err != nil {
 			return err
 		}
+		s.watchState(ctx)
 		if s.closed && s.wake.IsZero() && time.Since(s.moved) >= restAfter {
 			return nil
 		}
@@ -93,13 +95,17 @@ func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
 
 // pause is how long to wait for something to happen before looking again.
 func (s *session) pause() time.Duration {
+	most := time.Hour
+	if s.watch.watcher != nil && s.lease.held() {
+		most = watchEvery
+	}
 	switch {
 	case s.ready() && !s.wake.IsZero():
-		return max(shortestRest, time.Until(s.wake))
+		return min(most, max(shortestRest, time.Until(s.wake)))
 	case s.closed:
-		return max(shortestRest, restAfter-time.Since(s.moved))
+		return min(most, max(shortestRest, restAfter-time.Since(s.moved)))
 	}
-	return time.Hour
+	return most
 }
 
 // ready: this process holds the lease and has folded all that it knows of.
@@ -113,7 +119,7 @@ func (s *session) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.target = max(s.target, in.LastSeq)
+	s.target, s.watch.from = max(s.target, in.LastSeq), in.LastSeq
 	return nil
 }
 
@@ -124,6 +130,7 @@ const batchEvents = 512
 func (s *session) fold(first arrival, more <-chan arrival) error {
 	tx := s.db.Begin()
 	seq := s.db.Seq()
+	var came []events.Event
 	for a, n := first, 1; ; n++ {
 		err := unreadable(a.err)
 		if err == nil {
@@ -134,12 +141,19 @@ func (s *session) fold(first arrival, more <-chan arrival) error {
 			return err
 		}
 		seq = a.event.Seq
+		if s.watch.watcher != nil {
+			came = append(came, a.event)
+		}
 		if n == batchEvents || len(more) == 0 {
 			if err := projection.Put(tx, foldedKey, folded{ID: a.event.ID, Time: a.event.Time}); err != nil {
 				tx.Discard()
 				return err
 			}
-			return s.db.Commit(tx, seq)
+			err := s.db.Commit(tx, seq)
+			for _, e := range came {
+				s.watchEvent(e)
+			}
+			return err
 		}
 		a = <-more
 	}
@@ -193,6 +207,7 @@ func (s *session) publish(ctx context.Context, fact events.Event) (again bool, e
 			return false, ofRun(fmt.Errorf("complete %s: %w", fact.ID, err))
 		}
 	}
+	s.env.Tracing.StampDecision(ctx, s.env.Log, &fact)
 	stored, adopted, err := s.env.Log.Append(ctx, fact)
 	var conflict *eventlog.Conflict
 	if errors.As(err, &conflict) {
@@ -201,6 +216,9 @@ func (s *session) publish(ctx context.Context, fact events.Event) (again bool, e
 	}
 	if err != nil {
 		return false, unappendable(err)
+	}
+	if !adopted {
+		s.env.Tracing.Decided(s.service, stored)
 	}
 	s.target = max(s.target, stored.Seq)
 	return adopted && !bytes.Equal(stored.Data, fact.Data), nil

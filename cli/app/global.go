@@ -21,7 +21,9 @@ type Global struct {
 	JSON   bool
 	config string
 	quiet  bool
-	Access NATSAccess
+	// logFormat of what is logged to standard error.
+	logFormat string
+	Access    NATSAccess
 	// awaitStreams: the streams are made by another process.
 	AwaitStreams bool
 	// Outsider: the command asks for no more than outsiders may have, so it looks at no streams.
@@ -98,7 +100,10 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 			ctx, cancel := context.WithCancelCause(cmd.Context())
 			g.Cancel = cancel
 			cmd.SetContext(ctx)
-			return fillFlags(cmd, g)
+			if err := fillFlags(cmd, g); err != nil {
+				return err
+			}
+			return setLogFormat(g.logFormat)
 		},
 	}
 	flags := root.PersistentFlags()
@@ -108,6 +113,7 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	flags.StringVar(&g.Store, "store", "", "external object store: a directory, or s3://bucket/prefix?endpoint=URL")
 	flags.BoolVar(&g.JSON, "json", false, "print JSON")
 	flags.BoolVarP(&g.quiet, "quiet", "q", false, "print no progress")
+	flags.StringVar(&g.logFormat, "log-format", logText, "format of the log on standard error: text or json")
 	flags.StringVar(&g.config, "config", "", "YAML file of flags")
 	for _, noun := range nouns {
 		root.AddCommand(noun(g))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/tracing"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
@@ -69,6 +71,7 @@ type Settings struct {
 	index          indexing.IndexerSettings
 	quotas         intake.Quotas // of outsiders
 	hosts          []string      // further names of this machine, for servers without keys
+	otlpEndpoint   string        // of the collector of traces
 }
 
 // DefaultSettings are the settings without any flag.
@@ -102,6 +105,8 @@ func (s *Settings) AddFlags(cmd *cobra.Command) {
 	s.AddKeysFlag(f)
 	f.StringSliceVar(&s.hosts, "allow-host", nil, "name with a dot under which clients reach the metrics or the built-in policy over the network; may be repeated. "+
 		"Addresses, names without a dot and this machine's own name need none")
+	f.StringVar(&s.otlpEndpoint, "otlp-endpoint", "", "base URL of an OpenTelemetry collector that gets traces, for example http://127.0.0.1:4318 "+
+		"(or the variables OTEL_EXPORTER_OTLP_*). Without it there are none")
 	f.Float64Var(&s.Trainer.LearningRate, "learning-rate", s.Trainer.LearningRate, "of the reference trainer")
 }
 
@@ -250,6 +255,13 @@ func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 	}
 	host, _ := os.Hostname()
 	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
+	env.Tracing, err = tracing.New(ctx, tracing.Options{
+		Endpoint: s.otlpEndpoint, Log: log, Logger: l, Metrics: metrics, Instance: env.Instance, Version: buildVersion(),
+	})
+	if err != nil {
+		return err
+	}
+	defer env.Tracing.Close()
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {
 		g.Go(func() error {
@@ -260,6 +272,15 @@ func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 		})
 	}
 	return g.Wait()
+}
+
+// buildVersion is that of this program, "" where its build has none.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return info.Main.Version
 }
 
 // serveHTTP serves a handler until the context ends.
@@ -295,6 +316,7 @@ func New(g *app.Global) *cobra.Command {
 		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
   rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service toolrunner --allow-network pypi,npm --registry pypi=https://mirror.example.org/simple/ --nats nats://nats:4222 --store /srv/rondo
+  rondo service generator --log-format json --otlp-endpoint http://collector:4318 --nats nats://nats:4222 --store /srv/rondo
   rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, names []string) error {
 			return cobra.OnlyValidArgs(cmd, currentNames(names))

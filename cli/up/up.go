@@ -26,7 +26,8 @@ func New(g *app.Global) *cobra.Command {
 		Example: `  rondo up
   rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
   rondo up --dashboard-listen 127.0.0.1:8780
-  rondo up --gateway-listen 127.0.0.1:8790`,
+  rondo up --gateway-listen 127.0.0.1:8790
+  rondo up --otlp-endpoint http://127.0.0.1:4318 --log-format json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every, err := service.ParseDurability(durability)

@@ -231,15 +231,17 @@ func (m *mirroring) serveMetrics(ctx context.Context) error {
 }
 
 func (m *mirroring) register(registry prometheus.Registerer, labels prometheus.Labels) {
-	gauge := func(name, help string, value func() float64) {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
+	gauge := func(opts prometheus.GaugeOpts, value func() float64) {
+		opts.ConstLabels = labels
+		registry.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return value()
 		}))
 	}
-	gauge("rondo_mirror_lag_versions", "Versions that were published and are not in the mirror.", func() float64 { return float64(m.lag.Versions) })
-	gauge("rondo_mirror_lag_seconds", "Time since the first of them was published.", func() float64 {
+	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_versions", Help: "Versions of a policy that were published and are not in the mirror (rondo weights mirror)."},
+		func() float64 { return float64(m.lag.Versions) })
+	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_seconds", Help: "Time since the first of them was published."}, func() float64 {
 		if m.lag.Versions == 0 {
 			return 0
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -126,12 +127,19 @@ func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) 
 	return msg, nil
 }
 
+// intakeKey is under which name of a run the stream of submissions is noted.
+var intakeKey = strings.TrimPrefix(events.IntakeStream, events.RunStream(""))
+
 // doorPublish repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
 func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		sent := time.Now()
 		ack, err := l.js.PublishMsg(attempt, msg, jetstream.WithExpectStream(events.IntakeStream))
 		cancel()
+		if err == nil || streamFull(err) {
+			l.appends.answered(intakeKey, sent, err)
+		}
 		if err == nil {
 			return ack.Duplicate, nil
 		}

@@ -16,12 +16,14 @@ import (
 // SlowAppend is how long an append may take until it counts as slow.
 const SlowAppend = time.Second
 
-// Waiting are the appends to a run's stream that get no answer. An append is repeated until it is answered, so what is wrong with a stream
-// shows here and not as an error.
+// Waiting are the appends to a run's stream that get no answer, or are refused because the stream is full. An append is repeated until it is
+// answered, so what is wrong with a stream shows here and not as an error.
 type Waiting struct {
 	Run   string
 	Since time.Time // when the first of them was sent
 	Sent  time.Time // when the last one that was given up was sent
+	Full  string    // the server's reason where it refuses appends, as the stream or its disk is full; "" where it does not answer
+	Limit bool      // the stream is at its own limit
 }
 
 // appends notes which streams answer appends. The common case, an answer while nothing is amiss, takes no lock.
@@ -39,18 +41,22 @@ func (a *appends) answered(run string, sent time.Time, err error) {
 		a.slow.Add(1)
 	}
 	unanswered := err != nil && unknownOutcome(err) && time.Since(sent) >= SlowAppend // a caller may be in more of a hurry
-	if !unanswered && a.amiss.Load() == 0 {
+	full := err != nil && streamFull(err)
+	if !unanswered && !full && a.amiss.Load() == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w, known := a.waiting[run]
 	switch {
-	case unanswered:
+	case unanswered || full:
 		if !known {
 			w = Waiting{Run: run, Since: sent}
 		}
-		w.Sent = sent
+		w.Sent, w.Full, w.Limit = sent, "", full && apiCode(err) == codeStoreFailed
+		if full {
+			w.Full = err.Error()
+		}
 		if a.waiting == nil {
 			a.waiting = map[string]Waiting{}
 		}
@@ -76,7 +82,7 @@ func (l *Log) Unanswered() []Waiting {
 	defer a.mu.Unlock()
 	var list []Waiting
 	for run, w := range a.waiting {
-		if time.Since(w.Sent) > abandoned {
+		if !w.Limit && time.Since(w.Sent) > abandoned {
 			delete(a.waiting, run)
 			continue
 		}
@@ -84,6 +90,29 @@ func (l *Log) Unanswered() []Waiting {
 	}
 	a.amiss.Store(int64(len(a.waiting)))
 	return list
+}
+
+// Forget takes back what is known of a run's appends: its stream is gone, or has room again although nobody writes.
+func (l *Log) Forget(run string) {
+	a := &l.appends
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, run)
+	a.amiss.Store(int64(len(a.waiting)))
+}
+
+// HasRoom reports whether a run's stream is gone, or has room for an append again.
+func (l *Log) HasRoom(ctx context.Context, run string) (bool, error) {
+	s, err := l.js.Stream(ctx, events.RunStream(run))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	info := s.CachedInfo()
+	most := info.Config.MaxBytes
+	return most <= 0 || int64(info.State.Bytes) < most-min(events.MaxPayload, most/50), nil
 }
 
 // SlowAppends counts appends that took longer than SlowAppend.

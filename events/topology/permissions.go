@@ -173,14 +173,14 @@ func (c ConsumerSpec) filterTokens() string {
 	return f
 }
 
-// consumes lets a service make its consumers, fetch from them and acknowledge.
+// consumes lets a service make its consumers, fetch from them and acknowledge, and ask how far they are.
 func (g *grants) consumes(service string) {
 	for _, c := range ConsumersOf(service) {
 		create := "$JS.API.CONSUMER.CREATE." + c.streamToken() + "." + c.nameToken()
 		if c.Type != "" {
 			create += "." + c.filterTokens()
 		}
-		g.publish(create, "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
+		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(), "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
 	}
 }
 

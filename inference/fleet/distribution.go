@@ -70,7 +70,7 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 		}
 		d.at, d.found = time.Now(), found
 		if wrong = found.Wrong(c.Sampling); len(wrong) > 0 {
-			f.opts.Logger.Warn("logprobs mismatch sampling", "run", c.Run, "endpoint", at.url, "settings", wrong)
+			f.opts.Logger.WarnContext(ctx, "logprobs mismatch sampling", "run", c.Run, "endpoint", at.url, "settings", wrong)
 		}
 	}
 	return wrong

@@ -277,7 +277,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	}
 	a.Turn, a.Prompt, err = a.TurnAs(c.Turn, c.Version)
 	if errors.Is(err, inference.ErrTokens) && c.TextOnly {
-		f.opts.Logger.Warn("turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
+		f.opts.Logger.WarnContext(asking, "turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
 		err = nil
 	}
 	if err != nil {

@@ -35,6 +35,14 @@ type Service struct {
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env) error {
 	s := &Service{log: env.Log, logger: env.Logger, purged: map[string]int64{}}
+	sizes, err := newStored(env.Metrics)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	measured := make(chan struct{})
+	go func() { defer close(measured); sizes.measure(ctx, env.Log.Store()) }()
+	defer func() { stop(); <-measured }()
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Archiver, Slots: slots, Handle: s.Handle, Recorded: s.recorded, Round: s.Round})
 }
 

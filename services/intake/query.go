@@ -65,7 +65,7 @@ func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, ru
 		return err
 	}
 	if err := sandbox.Check(bytes.NewReader(data), maxRepositoryFiles); err != nil {
-		s.logger.Warn("repository refused", "run", run, "key", p.Repository.Archive.Key, "error", err)
+		s.logger.WarnContext(ctx, "repository refused", "run", run, "key", p.Repository.Archive.Key, "error", err)
 		return refuse("repository.archive: want a tar, compressed by zstd or not, of at most %d bytes in at most %d files, folders and symbolic links that stay inside, each with a clean path "+
 			"that is there once; the intake's log says what is wrong", maxRepositoryFiles, sandbox.MaxFiles)
 	}

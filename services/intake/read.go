@@ -43,7 +43,7 @@ func (s *Service) read(ctx context.Context, from sender, m pipeline.Message) (fa
 	}
 	switch {
 	case err != nil && len(m.Header[events.HeaderDataRef]) > 0: // the text of an error may quote the object
-		s.logger.Warn("body refused", "subject", m.Subject, "error", err)
+		s.logger.WarnContext(ctx, "body refused", "subject", m.Subject, "error", err)
 		return fact, nil, refuse("%s: the object that is its body does not fit the schema, which `rondo events schema %s` shows", t, t)
 	case err != nil:
 		return fact, nil, refuse("%s: %v", t, err)

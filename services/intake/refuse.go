@@ -65,7 +65,7 @@ func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Messag
 	}
 	if full > refusedShare {
 		s.meter.count(from, "unrecorded")
-		s.logger.Error("dead letter not recorded", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
+		s.logger.ErrorContext(ctx, "dead letter not recorded", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
 		return nil, nil
 	}
 	if !personal(m) {

@@ -119,7 +119,7 @@ func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) (
 		return nil, cause
 	}
 	if !m.Again {
-		s.logger.Error("submission given up", "subject", m.Subject, "sequence", m.Seq, "deliveries", m.Delivered, "error", cause)
+		s.logger.ErrorContext(ctx, "submission given up", "subject", m.Subject, "sequence", m.Seq, "deliveries", m.Delivered, "error", cause)
 	}
 	from, err := s.from.of(ctx, m.Subject)
 	if err != nil {

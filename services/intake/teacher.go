@@ -75,7 +75,7 @@ func (s *Service) admitLogprobs(ctx context.Context, m pipeline.Message, fact ev
 		lengths = append(lengths, len(sample.Tokens))
 	}
 	if _, err := events.UnpackLogprobs(data, lengths); err != nil {
-		s.logger.Warn("log-probabilities refused", "run", fact.Run, "rollout", fact.Entity, "error", err)
+		s.logger.WarnContext(ctx, "log-probabilities refused", "run", fact.Run, "rollout", fact.Entity, "error", err)
 		return refuse("logprobs: each must be a finite number of at most 0, and 0 for the first token of each sample; the operator finds the one that is not in the intake's log")
 	}
 	return nil

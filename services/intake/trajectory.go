@@ -82,7 +82,7 @@ func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (
 	}
 	t, err := storage.DecodeTrajectory(data)
 	if err != nil {
-		s.logger.Warn("trajectory file refused", "run", run, "key", ref.Key, "error", err)
+		s.logger.WarnContext(ctx, "trajectory file refused", "run", run, "key", ref.Key, "error", err)
 		return nil, refuse("trajectory %s: it is no trajectory file; the operator finds what is wrong with it in the intake's log", ref.Key)
 	}
 	if t.HasColumns() { // no event would name their objects

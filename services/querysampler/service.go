@@ -11,7 +11,11 @@ import (
 // Run is the service: it folds the run and emits group_opened, rollout_started, rollout_failed{deadline,
 // cancelled}, run_paused and run_closed.
 func Run(ctx context.Context, env pipeline.Env) error {
-	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{Name: topology.QuerySampler, New: Deciders})
+	w, err := newWatcher(env)
+	if err != nil {
+		return err
+	}
+	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{Name: topology.QuerySampler, New: Deciders, Watch: w})
 }
 
 // Deciders makes the run's one decider.

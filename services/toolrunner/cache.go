@@ -154,7 +154,7 @@ func (c *cache) put(ctx context.Context, run, tool, key string, a answer) {
 		err = c.store.Put(ctx, sharedKey(run, key), data)
 	}
 	if err != nil && ctx.Err() == nil {
-		c.logger.Warn("tool answer not cached", "tool", tool, "error", err)
+		c.logger.WarnContext(ctx, "tool answer not cached", "tool", tool, "error", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -84,6 +85,7 @@ type pool struct {
 	opts    Options
 	gateway *egress.Gateway
 	endings *endings
+	open    atomic.Int64 // sandboxes that are not ended
 	mu      sync.Mutex
 	boxes   map[string]*leased
 }
@@ -113,12 +115,21 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 	proxy := way.serve(sb)
 	unwatch := h.endings.watch(r.Run, r.Tail)
 	servers := h.opts.sessions(sb, r.Run)
-	return &leased{Sandbox: sb, parts: index, servers: servers, proxy: proxy, key: key, left: before, end: func() {
+	return &leased{Sandbox: sb, parts: index, servers: servers, proxy: proxy, key: key, left: before, end: h.opened(func() {
 		unwatch()
 		servers.Close()
 		proxy.Close()
 		sb.Close()
-	}}, nil
+	})}, nil
+}
+
+// opened counts a sandbox until it is ended.
+func (h *pool) opened(end func()) (counted func()) {
+	h.open.Add(1)
+	return sync.OnceFunc(func() {
+		end()
+		h.open.Add(-1)
+	})
 }
 
 // restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none, with a way to the network, nil for none.

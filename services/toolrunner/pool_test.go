@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
@@ -119,5 +121,43 @@ func TestStateOf(t *testing.T) {
 		if after, err := c.r.WorkspaceAfter(1); c.tools[1].Turn == 1 && (err != nil || after != ref) {
 			t.Errorf("after turn 1 of %v: %v, %v", c.tools, after, err)
 		}
+	}
+}
+
+// TestSandboxesAreCounted: those in use and those that are kept; one that is never given back stays in use, which the alert on leaks looks at.
+func TestSandboxesAreCounted(t *testing.T) {
+	h := newPool(natstest.Log(t), slog.New(slog.DiscardHandler), Options{}, nil)
+	registry := prometheus.NewRegistry()
+	if err := h.meter(registry); err != nil {
+		t.Fatal(err)
+	}
+	counted := func() (idle, busy float64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			switch f.GetName() {
+			case "rondo_sandboxes_idle":
+				idle = f.Metric[0].GetGauge().GetValue()
+			case "rondo_sandboxes_busy":
+				busy = f.Metric[0].GetGauge().GetValue()
+			}
+		}
+		return idle, busy
+	}
+	taken := func(key string) *leased { return &leased{key: key, end: h.opened(func() {})} }
+	a, _ := taken("r/a"), taken("r/leaks")
+	if idle, busy := counted(); idle != 0 || busy != 2 {
+		t.Errorf("%g idle, %g busy, want 0 and 2", idle, busy)
+	}
+	h.put(a)
+	if idle, busy := counted(); idle != 1 || busy != 1 {
+		t.Errorf("%g idle, %g busy, want 1 and 1", idle, busy)
+	}
+	h.closeAll()
+	a.end() // again
+	if idle, busy := counted(); idle != 0 || busy != 1 {
+		t.Errorf("%g idle, %g busy, want 0 and 1", idle, busy)
 	}
 }

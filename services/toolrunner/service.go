@@ -114,9 +114,13 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	held := newPool(env.Log, env.Logger, opts, gateway)
+	if err := held.meter(env.Metrics); err != nil {
+		return nil, err
+	}
 	return &Service{
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
-		log: env.Log, opts: opts, runner: runner, held: newPool(env.Log, env.Logger, opts, gateway), heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
+		log: env.Log, opts: opts, runner: runner, held: held, heartbeats: newHeartbeats(env.Log, runner), offer: newOffer(opts), redacted: redacted,
 	}, nil
 }
 

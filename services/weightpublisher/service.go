@@ -77,7 +77,7 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	}
 	waiting, err := s.log.OpenRuns(ctx, uses(m.Event.Entity))
 	if err == nil {
-		s.logger.Warn("weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
+		s.logger.WarnContext(ctx, "weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
 	}
 	return err
 }

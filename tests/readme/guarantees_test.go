@@ -34,7 +34,8 @@ var guarantees = []struct {
 	{"Crashes, disks and power", []guarantee{
 		{"Acknowledged events, and the objects that they name, survive a power cut. With `--durability 100ms` the last 100 ms may be lost, but never a run that was reported open.", names("TestPowerCuts TestFullBlocksAreCut TestUpIsCut TestObjectsAreCut TestMend TestLogLostWhatWasFolded TestNATSConfiguration")},
 		{"A run's stream exists after a kill in the moment of its creation.", names("TestKilledWhileMaking")},
-		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands")},
+		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands TestStreamAtItsLimit")},
+		{"A trace collector that is away, or hangs, holds up no service and is logged once.", names("TestCollectorHangs TestOneTraceOfARollout")},
 		{"A full disk ends no process: writes of local state wait for room.", names("TestFullDisk")},
 		{"An archived run is the recorded run, byte for byte.", names("TestArchive TestArchiveOfKilledRun TestRestoreElsewhere TestBrokenArchive TestBrokenObjects TestTwoArchivers")},
 		{"When the log's disk is lost, an open run is restored from the store but for its last five minutes, or the interval of its run file.", names("TestOpenRunIsArchived TestArchiverDiesBeforeItStates TestLostDisk")},
@@ -130,6 +131,7 @@ var guarantees = []struct {
 		{"A page in a browser cannot use the gateway without a key, the built-in policy or a metrics port, also where its own name was made to lead to that server.", names("TestBrowsers TestGuard TestPagesReachNoServer")},
 		{"A run file sends no key to another host.", names("TestKeysStayWithTheirHosts FuzzKeys")},
 		{"No error contains a secret. A server's error is a class and one short quoted line.", names("TestNoSecretInConnectionErrors TestErrorAnswersAreCut TestReason")},
+		{"No prompt, answer, tool argument, tool output and error text reaches a trace.", names("TestOneTrace TestOneTraceOfARollout")},
 		{"With `redact_secrets`, no secret that gitleaks's default rules find in a tool answer reaches events, store, prompt or trajectory.", names("TestSecretsStayOut TestRedact TestFindWhereverItStands TestGuards TestRedactIsBounded")},
 		{"A model's text controls no terminal, and no name is markup in a report.", names("TestHostileRollout FuzzClean TestHostileNames")},
 		{"Importing a repository runs no program that its settings name, fetches nothing and reads nothing outside of it.", names("TestHostileRepositories TestTreeBomb")},

@@ -1,0 +1,239 @@
+package tracing
+
+import (
+	"context"
+	"regexp"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/sandbox/tools"
+)
+
+// spoken are the types of events of which spans are made.
+var spoken = map[events.Type]bool{
+	events.TurnSampledType: true, events.ToolsCompletedType: true, events.WorkspaceAnsweredType: true, events.StepScoredType: true,
+	events.RolloutScoredType: true, events.RolloutFailedType: true, events.RolloutRetriedType: true,
+	events.GroupCompletedType: true, events.GroupDroppedType: true, events.BatchReadyType: true,
+}
+
+// tell makes the spans of an event. What cannot be read gives none.
+func (t *Tracing) tell(ctx context.Context, j job) {
+	switch j.fact.Type {
+	case events.TurnSampledType:
+		t.sampled(ctx, j)
+	case events.ToolsCompletedType:
+		t.tools(ctx, j)
+	case events.WorkspaceAnsweredType:
+		t.answered(ctx, j)
+	case events.StepScoredType:
+		t.stepScored(ctx, j)
+	case events.RolloutScoredType:
+		t.scored(ctx, j)
+	case events.RolloutRetriedType:
+		t.retried(ctx, j)
+	case events.RolloutFailedType:
+		t.failed(ctx, j)
+	case events.GroupCompletedType:
+		t.completed(ctx, j)
+	case events.GroupDroppedType:
+		t.dropped(ctx, j)
+	case events.BatchReadyType:
+		t.batched(ctx, j)
+	}
+}
+
+// span is one that is over.
+type span struct {
+	name       string
+	kind       trace.SpanKind
+	from, to   time.Time
+	attributes []attribute.KeyValue
+	links      []trace.Link
+	failure    string // kind of error, "" for none
+	events     func(trace.Span)
+}
+
+// make makes a span below another one, of the service that a job is of.
+func (t *Tracing) make(ctx context.Context, j job, parent trace.SpanContext, s span) {
+	t.finish(trace.ContextWithRemoteSpanContext(ctx, parent), j, s)
+}
+
+func (t *Tracing) finish(ctx context.Context, j job, s span, options ...trace.SpanStartOption) {
+	if s.from.IsZero() || s.from.After(s.to) {
+		s.from = s.to
+	}
+	options = append(options, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind), trace.WithAttributes(s.attributes...), trace.WithLinks(s.links...))
+	_, made := t.tracer(j.service).Start(ctx, s.name, options...)
+	if s.failure != "" {
+		made.SetAttributes(attribute.String("error.type", s.failure))
+		made.SetStatus(codes.Error, "")
+	}
+	if s.events != nil {
+		s.events(made)
+	}
+	made.End(trace.WithTimestamp(s.to))
+}
+
+// below is the span that those of an event hang on: the handler's where it is in the rollout's trace, else the rollout's.
+func (j job) below() trace.SpanContext {
+	first := of(j.fact)
+	if j.work.IsValid() && j.work.TraceID() == first.TraceID() {
+		return j.work
+	}
+	return first
+}
+
+func (j job) about() []attribute.KeyValue {
+	return Subject{Run: j.fact.Run, Rollout: j.fact.Entity}.attributes()
+}
+
+// sampled is the model's span of a turn.
+func (t *Tracing) sampled(ctx context.Context, j job) {
+	turn, err := events.Data[events.TurnSampled](j.fact)
+	if err != nil {
+		return
+	}
+	from := turn.StartedAt
+	list := append(j.about(),
+		attribute.String("gen_ai.operation.name", "chat"),
+		attribute.Int("gen_ai.usage.input_tokens", turn.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", turn.CompletionTokens),
+		attribute.Int("rondo.turn", turn.Turn), attribute.Int64("rondo.policy.version", turn.PolicyVersion), attribute.Bool("rondo.trainable", !turn.TextOnly))
+	if reason := word(turn.FinishReason); reason != "" {
+		list = append(list, attribute.StringSlice("gen_ai.response.finish_reasons", []string{reason}))
+	}
+	if turn.Summary != nil {
+		list = append(list, attribute.Bool("gen_ai.conversation.compacted", true))
+	}
+	name := "chat"
+	if cfg := t.known(ctx, j.fact.Run); cfg != nil {
+		name += " " + cfg.policy
+		list = append(list, modelOf(cfg, turn)...)
+	}
+	t.make(ctx, j, j.below(), span{name: name, kind: trace.SpanKindClient, from: from, to: after(from, turn.LatencyMS, j.at), attributes: list})
+}
+
+// modelOf says which model was asked, and how.
+func modelOf(cfg *known, turn events.TurnSampled) []attribute.KeyValue {
+	provider := "openai" // the API that the server speaks
+	if cfg.builtin {
+		provider = "rondo"
+	}
+	with := cfg.sampling
+	if turn.Sampling != nil {
+		with = *turn.Sampling
+	}
+	list := []attribute.KeyValue{
+		attribute.String("gen_ai.provider.name", provider), attribute.String("gen_ai.request.model", cfg.policy),
+		attribute.Float64("gen_ai.request.temperature", finite(with.Temperature)), attribute.Int("gen_ai.request.max_tokens", with.MaxTokens),
+	}
+	if with.TopP != nil {
+		list = append(list, attribute.Float64("gen_ai.request.top_p", finite(*with.TopP)))
+	}
+	if with.TopK != nil {
+		list = append(list, attribute.Int("gen_ai.request.top_k", *with.TopK))
+	}
+	return list
+}
+
+// tools are the spans of a turn's tool calls.
+func (t *Tracing) tools(ctx context.Context, j job) {
+	done, err := events.Data[events.ToolsCompleted](j.fact)
+	if err != nil {
+		return
+	}
+	for _, result := range done.Results {
+		list := append(j.about(), attribute.Int("rondo.turn", done.Turn), attribute.String("rondo.isolation", done.Isolation))
+		if result.ExitCode != nil {
+			list = append(list, attribute.Int("rondo.tool.exit_code", *result.ExitCode))
+		}
+		if result.Cache != "" {
+			list = append(list, attribute.String("rondo.tool.cache", result.Cache))
+		}
+		if id := word(result.CallID); id != "" {
+			list = append(list, attribute.String("gen_ai.tool.call.id", id))
+		}
+		failure := ""
+		if result.Error {
+			failure = "tool_error"
+		}
+		t.tool(ctx, j, result.Name, failure, result.StartedAt, result.DurationMS, list)
+	}
+}
+
+// answered is the span of a harness's call on its workspace.
+func (t *Tracing) answered(ctx context.Context, j job) {
+	done, err := events.Data[events.WorkspaceAnswered](j.fact)
+	if err != nil {
+		return
+	}
+	list := append(j.about(), attribute.String("rondo.isolation", done.Isolation))
+	if done.ExitCode != nil {
+		list = append(list, attribute.Int("rondo.tool.exit_code", *done.ExitCode))
+	}
+	failure := ""
+	if done.Lost != "" {
+		failure = "workspace_lost"
+	}
+	t.tool(ctx, j, workspaceTool, failure, done.StartedAt, done.DurationMS, list)
+}
+
+func (t *Tracing) tool(ctx context.Context, j job, name, failure string, from time.Time, tookMS float64, list []attribute.KeyValue) {
+	if cfg := t.known(ctx, j.fact.Run); cfg == nil || !cfg.tools[name] {
+		name = "other" // a model may call a tool by any text
+	}
+	list = append(list, attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", name), attribute.String("gen_ai.tool.type", "function"))
+	t.make(ctx, j, j.below(), span{name: "execute_tool " + name, kind: trace.SpanKindInternal, from: from, to: after(from, tookMS, j.at), attributes: list, failure: failure})
+}
+
+// words are what an id may look like: a server that writes something else is not quoted.
+var words = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+
+func word(text string) string {
+	if words.MatchString(text) {
+		return text
+	}
+	return ""
+}
+
+// after is when something ended that began at a moment and took so many milliseconds; now where the beginning is not known.
+func after(from time.Time, milliseconds float64, now time.Time) time.Time {
+	if from.IsZero() {
+		return now
+	}
+	return from.Add(time.Duration(finite(milliseconds) * float64(time.Millisecond)))
+}
+
+// workspaceTool is the name of a harness's calls on its workspace.
+const workspaceTool = "workspace"
+
+// known is what is kept of a run's configuration.
+type known struct {
+	policy   string
+	builtin  bool
+	sampling runfile.Sampling
+	tools    map[string]bool // that it offers
+}
+
+// known is the configuration of a run, nil where it cannot be read.
+func (t *Tracing) known(ctx context.Context, run string) *known {
+	if k, ok := t.runs.Get(run); ok {
+		return k
+	}
+	cfg, err := t.log.Config(ctx, run)
+	if err != nil {
+		return nil
+	}
+	k := &known{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling, tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
+	if set, err := t.sets.Of(cfg); err == nil {
+		for _, d := range set.Definitions() {
+			k.tools[d.Name] = true
+		}
+	}
+	t.runs.Add(run, k)
+	return k
+}
