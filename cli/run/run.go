@@ -27,7 +27,7 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunSteps(g), newRunDelete(g))
 	return cmd
 }
 
