@@ -3,7 +3,9 @@ package steps
 import (
 	"maps"
 	"math"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,4 +220,21 @@ func TestAnExport(t *testing.T) {
 	w.group(1, 0, 1)
 	w.batch("trainer", 1, 0, 1, "g000001-0")
 	w.want(1)
+}
+
+// The guide lists the figures as the code does.
+func TestTheGuideHasTheFigures(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guide/trackers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(guide), "<!-- figures -->\n")
+	table, _, _ := strings.Cut(rest, "<!-- /figures -->")
+	want := "| figure | meaning |\n|---|---|\n"
+	for _, f := range Figures {
+		want += "| `" + f.Name + "` | " + f.Meaning + " |\n"
+	}
+	if table != want {
+		t.Errorf("docs/guide/trackers.md has\n%s\nwant\n%s", table, want)
+	}
 }

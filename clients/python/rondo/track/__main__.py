@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TextIO
 
 from ..errors import RondoError
 from .following import track
@@ -35,8 +36,8 @@ def connector(to: str, project: str, folder: Path) -> Callable[[Run], Tracker]:
     return openers[to]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+def main(arguments: list[str] | None = None, out: TextIO | None = None) -> int:
+    """Run the command line, which answers to out, standard output if it is left out; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m rondo.track",
         description="Write the training steps of a run, which come as `rondo run steps RUN --follow --json` prints them, to an experiment tracker.",
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def told(row: Row) -> None:
         if chosen.json:
-            print(json.dumps({"step": row.step}), flush=True)
+            print(json.dumps({"step": row.step}), file=out, flush=True)
 
     def connect(run: Run) -> Tracker:
         stack.enter_context(alone(chosen.to, str(chosen.logdir.resolve()) if chosen.to == "tensorboard" else chosen.project, run))
@@ -65,11 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             return 130
     if chosen.json:
-        print(json.dumps({"to": chosen.to, **vars(counts)}))
+        print(json.dumps({"to": chosen.to, **vars(counts)}), file=out)
     else:
-        print(f"{counts.written} steps written to {chosen.to} ({counts.place}), {counts.skipped} were there; the last is {counts.last}")
+        print(f"{counts.written} steps written to {chosen.to} ({counts.place}), {counts.skipped} were there; the last is {counts.last}", file=out)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    answers, sys.stdout = sys.stdout, sys.stderr  # trackers greet and say farewell
+    sys.exit(main(out=answers))
