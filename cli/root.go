@@ -23,6 +23,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/cli/tasks"
 	"github.com/rondo-rl/rondo/cli/tools"
+	"github.com/rondo-rl/rondo/cli/top"
 	"github.com/rondo-rl/rondo/cli/track"
 	"github.com/rondo-rl/rondo/cli/trajectories"
 	"github.com/rondo-rl/rondo/cli/up"
@@ -32,7 +33,7 @@ import (
 // New makes the program with all its commands.
 func New() *cobra.Command {
 	return app.New(
-		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, track.New, run.NewFork, run.NewInvalidate,
+		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
 		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
 	)
 }

@@ -33,7 +33,9 @@ func (t *Table) Row(cells ...any) {
 }
 
 // oneLine makes a text of others fit for a cell.
-func oneLine(text string) string { return strings.NewReplacer("\n", " ", "\t", " ").Replace(Clean(text)) }
+func oneLine(text string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Clean(text))
+}
 
 // Print writes the table.
 func (t *Table) Print(w io.Writer) error {

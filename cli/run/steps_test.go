@@ -16,6 +16,7 @@ func TestStepsOfARunThatIsGone(t *testing.T) {
 		r.Batch("trainer", step+1)
 		r.Batch("shadow", step+1)
 		r.Consumed("trainer", int64(step+1))
+		r.Consumed("shadow", int64(step+1))
 	}
 	r.State(events.RunClosedType, "first", "0", events.RunClosed{Reason: "done"})
 	steps := func(args ...string) string {

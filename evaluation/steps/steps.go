@@ -25,8 +25,9 @@ type Fold struct {
 	export bool
 	emit   func(Row) error
 
-	pinned bool // the run samples one version, whatever is published
-	closed bool
+	pinned   bool // the run samples one version, whatever is published
+	feedless bool // it is an evaluation, of which no group comes into a batch
+	closed   bool
 
 	rollouts map[string]*rollout
 	groups   map[string]*group
@@ -41,8 +42,9 @@ type Fold struct {
 // rollout is one that no batch or drop of the feed has resolved.
 type rollout struct {
 	version        int64 // at dispatch
+	began          time.Time
 	turns, sampled int
-	ended          bool
+	events.Progress
 }
 
 // group is one whose rollouts are still of interest.
@@ -65,7 +67,7 @@ type window struct {
 	sampled                            int64
 }
 
-// New makes an empty fold for a feed; emit is given each row when nothing can change it any more.
+// New makes an empty fold for a feed, the run's first one for the name ""; emit is given each row when nothing can change it any more.
 func New(feed string, emit func(Row) error) *Fold {
 	return &Fold{feed: feed, emit: emit, rollouts: map[string]*rollout{}, groups: map[string]*group{}}
 }
@@ -88,8 +90,6 @@ func (f *Fold) happened(e events.Event) error {
 		return f.opened(e)
 	case events.RunClosedType:
 		f.closed = true
-	case events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.RolloutFailedType:
-		return f.ran(e)
 	case events.GroupCompletedType:
 		return f.completed(e)
 	case events.GroupDroppedType:
@@ -108,6 +108,10 @@ func (f *Fold) happened(e events.Event) error {
 		if e.Entity == f.feed {
 			return f.consumed(e)
 		}
+	default:
+		if e.Type.Kind() == events.RolloutStartedType.Kind() {
+			return f.ran(e)
+		}
 	}
 	return nil
 }
@@ -115,6 +119,9 @@ func (f *Fold) happened(e events.Event) error {
 func (f *Fold) opened(e events.Event) error {
 	opened, err := events.Data[events.RunOpened](e)
 	f.pinned, f.since.began = opened.Config.PolicyVersion != nil, e.Time
+	if f.feedless = len(opened.Config.Feeds) == 0; f.feed == "" && !f.feedless {
+		f.feed = opened.Config.Feeds[0].Name
+	}
 	for _, other := range opened.Config.Feeds {
 		if other.Name == f.feed {
 			f.export = other.Export()
@@ -137,7 +144,8 @@ func (f *Fold) ran(e events.Event) error {
 			return err // a start that stands twice starts nothing again
 		}
 		f.since.started++
-		f.rollouts[e.Entity] = &rollout{version: begun.PolicyVersion}
+		f.rollouts[e.Entity] = &rollout{version: begun.PolicyVersion, began: e.Time}
+		f.rollouts[e.Entity].Apply(e)
 		g := f.group(events.GroupOf(e.Entity))
 		g.members = append(g.members, e.Entity)
 		return err
@@ -146,6 +154,7 @@ func (f *Fold) ran(e events.Event) error {
 	if r == nil {
 		return nil
 	}
+	r.Apply(e)
 	switch e.Type {
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
@@ -154,7 +163,6 @@ func (f *Fold) ran(e events.Event) error {
 		return err
 	case events.RolloutScoredType:
 		verdict, err := events.Data[events.RolloutScored](e)
-		r.ended = true
 		f.since.scored++
 		if verdict.Forfeit != nil {
 			f.since.forfeited++
@@ -187,8 +195,11 @@ func (f *Fold) completed(e events.Event) error {
 			continue
 		}
 		g.rewards = append(g.rewards, m.Reward)
+		if r := f.rollouts[m.Rollout]; r != nil {
+			r.Stage = events.StageFeed
+		}
 	}
-	if len(g.rewards) == 0 {
+	if len(g.rewards) == 0 || f.feedless {
 		f.forget(e.Entity)
 	}
 	return err
@@ -247,7 +258,7 @@ func (f *Fold) figuresOf(ready events.BatchReady) map[string]float64 {
 		}
 		rewards = append(rewards, g.rewards...)
 		for _, member := range g.members {
-			if r := f.rollouts[member]; r != nil && r.ended {
+			if r := f.rollouts[member]; r != nil && r.Scored {
 				turns, sampled = append(turns, float64(r.turns)), append(sampled, float64(r.sampled))
 			}
 		}
@@ -315,7 +326,7 @@ func (f *Fold) close(now time.Time) {
 	row[groupsCompleted], row[droppedStale], row[droppedFiltered] = float64(w.completed), float64(w.stale), float64(w.filtered)
 	flying := 0
 	for _, r := range f.rollouts {
-		if !r.ended {
+		if !r.Scored {
 			flying++
 		}
 	}

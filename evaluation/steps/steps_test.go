@@ -238,3 +238,35 @@ func TestTheGuideHasTheFigures(t *testing.T) {
 		t.Errorf("docs/guide/trackers.md has\n%s\nwant\n%s", table, want)
 	}
 }
+
+func TestFlight(t *testing.T) {
+	w := tell(t)
+	w.group(1, 0, 1, 0)
+	w.group(2, 0, 1)
+	w.batch("trainer", 1, 0, 1, "g000001-0")
+	w.event(events.WeightsPublishedType, "p", events.WeightsPublished{Version: 5})
+	for member := range 2 {
+		w.event(events.RolloutStartedType, events.RolloutID("g000003", member), events.RolloutStarted{Group: "g000003"})
+	}
+	began := w.n - 1
+	w.event(events.TurnSampledType, "g000003-1", events.TurnSampled{})
+	w.event(events.RolloutStartedType, "g000004-0", events.RolloutStarted{Group: "g000004"})
+	w.event(events.RolloutFinishedType, "g000004-0", events.RolloutFinished{})
+	w.event(events.RolloutStartedType, "g000005-0", events.RolloutStarted{Group: "g000005"})
+	w.event(events.RolloutScoredType, "g000005-0", events.RolloutScored{})
+	got := w.fold.Flight()
+	want := map[string]int{events.StageGenerator: 1, events.StageTools: 1, events.StageScorer: 1, events.StageGroup: 1, events.StageFeed: 1, StageTrainer: 1}
+	if !maps.Equal(got.Stages, want) || got.Version != 5 || !got.Oldest.Equal(time.Unix(1000+int64(began), 0)) {
+		t.Errorf("%+v, want %v since %d", got, want, began)
+	}
+}
+
+// An evaluation has no feed that takes its groups.
+func TestAnEvaluationLetsGoOfItsGroups(t *testing.T) {
+	w := &told{TB: t, fold: New("", func(Row) error { return nil })}
+	w.event(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Epochs: 1}})
+	w.group(1, 0, 1, 0)
+	if n := len(w.fold.rollouts) + len(w.fold.groups); n != 0 {
+		t.Errorf("%d rollouts and groups are kept", n)
+	}
+}

@@ -43,7 +43,7 @@ class Wandb:
 
     def close(self, complete: bool) -> None:
         """Wait until all is written or uploaded. A run that goes on is marked as one that did not end well, and resumes."""
-        self._run.finish(exit_code=0 if complete else 1, quiet=True)
+        self._run.finish(exit_code=0 if complete else 1)
 
 
 BLOCK, HEAD = 32 * 1024, 7
