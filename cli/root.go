@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/audit"
 	"github.com/rondo-rl/rondo/cli/auth"
 	"github.com/rondo-rl/rondo/cli/bench"
+	"github.com/rondo-rl/rondo/cli/completion"
 	"github.com/rondo-rl/rondo/cli/demo"
 	"github.com/rondo-rl/rondo/cli/doctor"
 	"github.com/rondo-rl/rondo/cli/eval"
@@ -32,8 +33,15 @@ import (
 
 // New makes the program with all its commands.
 func New() *cobra.Command {
-	return app.New(
-		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
+	var global *app.Global
+	first := func(g *app.Global) *cobra.Command {
+		global = g
+		return demo.New(g)
+	}
+	root := app.New(
+		first, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
 		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
 	)
+	completion.Add(global, root)
+	return root
 }

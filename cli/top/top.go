@@ -38,7 +38,7 @@ q and Ctrl-C quit, the arrow keys scroll. Where the output is no terminal, or wi
 			}
 			out, _ := cmd.OutOrStdout().(*os.File)
 			live := !once && !g.JSON && out != nil && term.IsTerminal(int(out.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
-			g.Follows = live && (g.NATS != "" || plane.PlaneRuns(g.Dir))
+			g.Follows = live && (g.NATS != "" || plane.InUse(cmd.Context(), g.Dir))
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err

@@ -55,7 +55,7 @@ The trackers are Python packages. Track starts --python with the package rondo (
 			if err := o.checkPython(cmd.Context()); err != nil {
 				return err
 			}
-			if g.NATS == "" && !plane.PlaneRuns(g.Dir) { // nothing can come
+			if g.NATS == "" && !plane.InUse(cmd.Context(), g.Dir) { // nothing can come
 				o.once = true
 			}
 			g.Follows = !o.once
