@@ -25,7 +25,7 @@ class Trackio:
             project, name=run.id, group=run.policy, config=run.config, resume="allow", embed=False, auto_log_gpu=False, auto_log_cpu=False
         )
         # It counts from 0 what has no step; ours begin at 1.
-        self._last = max(0, self._run._next_step - 1)
+        self._last = max(0, int(self._run._next_step) - 1)
         self.place = f"project {project}, run {run.id}"
 
     def last(self) -> int:

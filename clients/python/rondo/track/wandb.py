@@ -32,7 +32,7 @@ class Wandb:
     def last(self) -> int:
         """The last step of the server, or of the files of earlier processes."""
         if not self._run.offline:
-            return max(0, self._run.starting_step - 1)
+            return max(0, int(self._run.starting_step) - 1)
         own = Path(self._run.dir).parent
         files = (file for file in own.parent.glob(f"offline-run-*/run-{self._id}.wandb") if file.parent != own)
         return max((step for file in files for step in steps(file.read_bytes())), default=0)
