@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -110,3 +111,39 @@ func isNumber(cell string) bool {
 }
 
 func textWidth(text string) int { return Row{{Text: text}}.width() }
+
+// Columns makes a table of what is written to it: a line is a row, and tabs divide its cells. Flush prints the table.
+type Columns struct {
+	w    io.Writer
+	text strings.Builder
+}
+
+// NewColumns makes an empty table.
+func NewColumns(w io.Writer) *Columns { return &Columns{w: w} }
+
+// Write implements [io.Writer].
+func (c *Columns) Write(p []byte) (int, error) { return c.text.Write(p) }
+
+// Flush prints the rows that were written. The first one is a head where it has no number.
+func (c *Columns) Flush() error {
+	t := &Table{}
+	for line := range strings.Lines(c.text.String()) {
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		for i := range cells {
+			cells[i] = oneLine(strings.TrimRight(cells[i], " "))
+			if i > 0 { // the first one may be indented
+				cells[i] = strings.TrimLeft(cells[i], " ")
+			}
+		}
+		for len(cells) > 1 && cells[len(cells)-1] == "" { // a tab at the end of a line
+			cells = cells[:len(cells)-1]
+		}
+		if t.head == nil && len(t.rows) == 0 && !slices.ContainsFunc(cells, isNumber) {
+			t.head = cells
+			continue
+		}
+		t.rows = append(t.rows, cells)
+	}
+	c.text.Reset()
+	return t.Print(c.w)
+}

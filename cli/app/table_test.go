@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 )
 
@@ -34,5 +35,24 @@ func TestTableWithoutHead(t *testing.T) {
 	}
 	if want := "publish        rondo.in.>\nnever publish  $JS.>\n"; b.String() != want {
 		t.Errorf("it is\n%s", b.String())
+	}
+}
+
+func TestColumns(t *testing.T) {
+	var b bytes.Buffer
+	c := NewColumns(&b)
+	fmt.Fprintln(c, "scored\tmean\t  task")
+	fmt.Fprintf(c, "%d\t%.2f\t  %s\n", 3, 0.5, "fix-a")
+	fmt.Fprintf(c, "%d\t-\t  %s\n", 12, "fix-\x1b[2Jb")
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "scored  mean  task\n     3  0.50  fix-a\n    12     -  fix-␛[2Jb\n"; b.String() != want {
+		t.Errorf("it is\n%s", b.String())
+	}
+	b.Reset()
+	fmt.Fprintln(c, "  steps\t3\t")
+	if err := c.Flush(); err != nil || b.String() != "  steps  3\n" {
+		t.Errorf("%v: the next one is\n%s", err, b.String())
 	}
 }
