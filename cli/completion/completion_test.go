@@ -13,6 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/explain"
 	"github.com/rondo-rl/rondo/cli/run"
 	"github.com/rondo-rl/rondo/cli/trajectories"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 func TestArguments(t *testing.T) {
@@ -78,7 +80,7 @@ func TestNamesOfAPlaneAreOffered(t *testing.T) {
 
 // Without a plane nothing is offered, nothing is said, and the folder is not held.
 func TestWithoutAPlane(t *testing.T) {
-	dir := clitest.Held(t, nil)
+	dir := clitest.Held(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", servicetest.Config("a")) })
 	for _, args := range [][]string{{"--dir", dir}, {"--dir", t.TempDir()}, {"--nats", "nats://127.0.0.1:1", "--store", dir}} {
 		if got := complete(t, append(args, "run", "show", "")...); len(got) > 0 {
 			t.Errorf("%v offers %q", args, got)
@@ -86,8 +88,8 @@ func TestWithoutAPlane(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing is not waited for.
-func TestAServerThatIsSilent(t *testing.T) {
+// When the time is over nothing is waited for.
+func TestTheShellDoesNotWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := clitest.NewRecorded(t)

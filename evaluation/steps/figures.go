@@ -19,7 +19,7 @@ const (
 	sampledMean       = "rollout/sampled_tokens_mean"
 	stalenessMax      = "staleness/max"
 	stalenessMean     = "staleness/mean"
-	policyVersion     = "policy/version"
+	policyVersion     = "staleness/current_version"
 	started           = "rollouts/started"
 	scored            = "rollouts/scored"
 	failed            = "rollouts/failed"

@@ -33,7 +33,6 @@ type Fold struct {
 	groups   map[string]*group
 	ready    []batch // batches that the trainer has not taken
 	version  int64   // of the policy
-	emitted  int64   // the last step whose row is complete or waits
 	gaps     bool    // the trainer has stated a gap
 	waiting  *Row    // for its gap
 	since    window
@@ -299,10 +298,6 @@ func (f *Fold) taken(e events.Event, step int64, gap *events.LogprobGap) error {
 		}
 		b := f.ready[0]
 		f.ready = f.ready[1:]
-		if b.Step <= f.emitted {
-			continue
-		}
-		f.emitted = b.Step
 		f.waiting = &Row{Step: b.Step, Time: e.Time, Sequence: e.Seq, Figures: b.figures}
 		f.close(e.Time)
 		if b.Step == step && gap != nil {
