@@ -83,7 +83,7 @@ func TestPythonIsHandedTheRows(t *testing.T) {
 // A command that follows ends when Python does, though no row comes any more.
 func TestTheEndOfPythonEndsTheCommand(t *testing.T) {
 	r := two(t)
-	_, err := clitest.Run(t, New, "track", "first", "--to", "wandb", "--python", interpreter(t, `read line; kill -9 $$`), "--dir", r.Dir)
+	_, err := clitest.Run(t, New, "track", "first", "--to", "wandb", "--python", interpreter(t, `head -n 3 >/dev/null; kill -9 $$`), "--dir", r.Dir)
 	if err == nil || !strings.Contains(err.Error(), "goes on behind the last step") {
 		t.Errorf("killed: %v", err)
 	}
