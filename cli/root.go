@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/audit"
 	"github.com/rondo-rl/rondo/cli/auth"
 	"github.com/rondo-rl/rondo/cli/bench"
+	"github.com/rondo-rl/rondo/cli/completion"
 	"github.com/rondo-rl/rondo/cli/demo"
 	"github.com/rondo-rl/rondo/cli/doctor"
 	"github.com/rondo-rl/rondo/cli/eval"
@@ -17,12 +18,15 @@ import (
 	"github.com/rondo-rl/rondo/cli/explain"
 	"github.com/rondo-rl/rondo/cli/gc"
 	"github.com/rondo-rl/rondo/cli/index"
+	"github.com/rondo-rl/rondo/cli/manual"
 	"github.com/rondo-rl/rondo/cli/replay"
 	"github.com/rondo-rl/rondo/cli/run"
 	"github.com/rondo-rl/rondo/cli/sandbox"
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/cli/tasks"
 	"github.com/rondo-rl/rondo/cli/tools"
+	"github.com/rondo-rl/rondo/cli/top"
+	"github.com/rondo-rl/rondo/cli/track"
 	"github.com/rondo-rl/rondo/cli/trajectories"
 	"github.com/rondo-rl/rondo/cli/up"
 	"github.com/rondo-rl/rondo/cli/weights"
@@ -30,8 +34,15 @@ import (
 
 // New makes the program with all its commands.
 func New() *cobra.Command {
-	return app.New(
-		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, run.NewFork, run.NewInvalidate,
-		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
+	var global *app.Global
+	first := func(g *app.Global) *cobra.Command {
+		global = g
+		return demo.New(g)
+	}
+	root := app.New(
+		first, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
+		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
 	)
+	completion.Add(global, root)
+	return root
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +104,7 @@ func listEstimators(w io.Writer, g *app.Global) error {
 		}
 	}
 	fmt.Fprintln(w)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := app.NewColumns(w)
 	fmt.Fprintln(table, "PRESET\tESTIMATOR\tPARAMETERS")
 	for _, p := range presets {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p.Estimator, app.Parameters(p.Params))

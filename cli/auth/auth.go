@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -160,7 +159,7 @@ The server knows a new user at once: it needs no reload.`,
 
 func roleTable() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := app.NewColumns(&b)
 	for _, r := range topology.Roles {
 		fmt.Fprintf(w, "  %s\t%s\n", r.Role, r.Purpose)
 	}
@@ -183,7 +182,7 @@ func newAuthList(g *app.Global, f *authFlags) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), users)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(w, "NAME\tIS\tSTATE\tKEY")
 			for _, u := range users {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", u.Name, whatItIs(u), validity(u, time.Now()), u.Key)
@@ -234,7 +233,7 @@ func newAuthShow(g *app.Global, f *authFlags) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), p)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := app.NewColumns(cmd.OutOrStdout())
 			for _, list := range []struct {
 				what     string
 				subjects []string

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,7 +175,7 @@ func tellStore(w io.Writer, out, bucket string, results []storeUser, removed []s
 // placeTable says who does what where in the store.
 func placeTable() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := app.NewColumns(&b)
 	fmt.Fprintln(w, "  PREFIX\tWRITE\tREAD\tDELETE, LIST")
 	names := func(services []string, roles []topology.Role) string {
 		all := []string{}

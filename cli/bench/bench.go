@@ -4,7 +4,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +50,7 @@ touches no plane.`,
 
 func printStage(w io.Writer, r stage.Result) error {
 	fmt.Fprintf(w, "%d events in work at once, %d bytes each; %s, %d CPUs; medians of %d pairs of turns\n\n", r.Slots, r.PayloadBytes, r.Go, r.CPUs, r.Pairs)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "DURABILITY\tSTAGE\tEVENTS/S\tCPU µs/EVENT\tALLOCS/EVENT\tBYTES/EVENT\tRATIO\t")
 	for _, s := range r.Settings {
 		line := func(name string, c stage.Cost, ratio string) {

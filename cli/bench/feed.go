@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -103,7 +102,7 @@ func summariseFeed(r feed.Result) feedSummary {
 
 func printFeed(w io.Writer, r feed.Result) error {
 	fmt.Fprintf(w, "groups of 8, three of four tokens sampled, %d tokens a turn; %s, %d CPUs; pulled by %s; million tokens a second\n\n", r.Tokens, r.Go, r.CPUs, r.PullReader)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "TOKENS\tDURABILITY\tPUSH\tRAW WRITE\tRATIO\tCOMPOSE\tPULL\tRAW READ\tRATIO\tBYTES/TOKEN\tOF THE FILE\tON THE LOG\t")
 	for _, m := range r.Turns {
 		fmt.Fprintf(t, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Tokens, m.Durability,

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +97,7 @@ func summariseIndex(r index.Result) indexSummary {
 
 func printIndex(w io.Writer, r index.Result) error {
 	fmt.Fprintf(w, "embedder %s; %s, %d CPUs\n\n", r.Embedder, r.Go, r.CPUs)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "FUNCTIONS OF\tNUMBER\tQUESTIONS\tBY\tFOUND FIRST\tIN THE FIRST 10\tMRR\tTO BM25\t")
 	for _, q := range r.Quality {
 		fmt.Fprintf(t, "%s\t%d\t%d\tBM25\t%.3f\t%.3f\t%.3f\t1\t\n", q.Language, q.Functions, q.Questions, q.BM25.Recall1, q.BM25.Recall10, q.BM25.MRR)

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +50,7 @@ cpu_ratio_mean_1000_to_100, too. The benchmark removes everything that it create
 
 func printLong(w io.Writer, r long.Result) error {
 	fmt.Fprintf(w, "%d rollouts at once, %d sampled tokens a turn; %s, %d CPUs; milliseconds of processor time and bytes on the log, for each turn\n\n", r.Rollouts, r.Tokens, r.Go, r.CPUs)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "TURNS\tALL ms\tREQUESTS ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tHEAP MiB\tRSS MiB\t")
 	for _, l := range r.Lengths {
 		last := len(l.Parts) - 1

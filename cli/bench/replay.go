@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -58,7 +57,7 @@ The run is in a temporary directory (10,000 rollouts take about 2 GiB). No plane
 func printBenchReplay(w io.Writer, r replay.Result) error {
 	fmt.Fprintf(w, "%d events of %d rollouts, %d MiB of log, %d MiB of archive; %s, %d CPUs; medians of %d pairs of turns\n\n",
 		r.Events, r.Verified, r.Bytes>>20, r.ArchiveBytes>>20, r.Go, r.CPUs, r.Pairs)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "READ FROM\tFOLDED, EVENTS/S\tBARE READER\tRATIO\tOF PROCESSOR TIME\t")
 	fmt.Fprintf(t, "stream\t%.0f\t%.0f\t%.2f\t%.2f\t\n", r.Replay, r.Raw, r.ReplayRatio, r.ReplayCPU)
 	fmt.Fprintf(t, "archive\t%.0f\t%.0f\t%.2f\t%.2f\t\n", r.Archive, r.ArchiveRaw, r.ArchiveRatio, r.ArchiveCPU)

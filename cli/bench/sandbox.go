@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,7 @@ of the kernel's own memory. The benchmark removes everything it created.`,
 func printBenchSandbox(w io.Writer, r sandbox.Result) error {
 	fmt.Fprintf(w, "isolation %s, file system %s, cgroup %s; %s, %d CPUs; medians of %d pairs\n", r.Isolation, r.FSMode, r.Cgroup, r.Go, r.CPUs, r.Pairs)
 	fmt.Fprintf(w, "first process: %s\n\n", r.FirstProcess)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "WORK\tms\tBESIDE\tms\tRATIO\tOF PROCESSOR TIME")
 	if r.NoBubblewrap == "" {
 		fmt.Fprintf(t, "make, run, destroy\t%.2f\tbwrap\t%.2f\t%.2f\t%.2f\n", r.Create, r.Bubblewrap, r.CreateRatio, r.CreateCPU)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +47,7 @@ zstd and xdelta3 make the delta of a smaller checkpoint where they are installed
 
 func printWeights(w io.Writer, r weights.Result) error {
 	fmt.Fprintf(w, "%d MiB of bf16; %s, %d CPUs, load %.1f; at most %.0f MiB of memory\n\n", r.MiB, r.Go, r.CPUs, r.Load, r.PeakMiB)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "LR\tCHANGED\tDELTA\tOF ENTROPY\tENCODE GB/s\tOF cmp\tAPPLY GB/s\tOF cp\tSYNCED\t")
 	for _, m := range r.Rates {
 		fmt.Fprintf(t, "%.0e\t%.2f%%\t%.3f%%\t%.3f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Rate, 100*m.Changed, 100*m.BytesFrac, m.Entropy, m.EncodeGBs, m.Encode, m.ApplyGBs, m.Apply, m.Synced)

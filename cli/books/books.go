@@ -6,8 +6,8 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/ledger"
 )
 
@@ -24,7 +24,7 @@ func PrintBalance(w io.Writer, b ledger.Balance) {
 // PrintBooks prints divided books as a table.
 func PrintBooks(w io.Writer, b ledger.Books) {
 	fmt.Fprintf(w, "\nfeed %s by %s\n", b.Feed, b.By)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	table := app.NewColumns(w)
 	fmt.Fprintln(table, "started\ttrained\tstale\tfiltered\tfailed\tin flight\t  "+b.By)
 	for _, r := range b.Rows {
 		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", r.Started, r.Trained, r.Stale, r.Filtered, r.Failed, r.InFlight, r.Key)
@@ -36,7 +36,7 @@ func PrintBooks(w io.Writer, b ledger.Books) {
 func PrintBias(w io.Writer, b ledger.Bias) {
 	for _, m := range b.Measures {
 		fmt.Fprintf(w, "\nfeed %s: %s of dropped against trained rollouts\n", b.Feed, m.Name)
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		table := app.NewColumns(w)
 		fmt.Fprintln(table, "rollouts\tmean\tp10\tp50\tp90\t  ")
 		line := func(name string, d ledger.Distribution) {
 			if d.Rollouts == 0 {

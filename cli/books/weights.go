@@ -3,7 +3,6 @@ package books
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -12,7 +11,7 @@ import (
 
 // PrintWeights prints what retention finds of a policy.
 func PrintWeights(w io.Writer, r gc.WeightsReport, deletes bool) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	for _, v := range r.Versions {
 		state := "could be collected"
 		switch {

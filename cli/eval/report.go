@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/opening"
@@ -134,7 +133,7 @@ func printEvaluation(w io.Writer, r evaluation.Report) {
 }
 
 func printSummary(w io.Writer, s evaluation.Summary) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "passed\tfailed\treward\tturns\ttokens\tseconds\t  task")
 	for _, task := range s.ByTask {
 		if task.Scored == 0 {
@@ -145,7 +144,7 @@ func printSummary(w io.Writer, s evaluation.Summary) {
 	}
 	t.Flush()
 	fmt.Fprintln(w)
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t = app.NewColumns(w)
 	line := func(name string, v evaluation.Estimate) {
 		fmt.Fprintf(t, "%s\t%.4g\t[%.4g, %.4g]\n", name, v.Value, v.Low, v.High)
 	}
@@ -170,7 +169,7 @@ func printSummary(w io.Writer, s evaluation.Summary) {
 
 func printComparison(w io.Writer, c evaluation.Comparison) {
 	fmt.Fprintf(w, "\n%s against %s, on %d tasks of both\n\n", app.Clean(c.A), app.Clean(c.B), c.Tasks)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	line := func(name string, d evaluation.Difference) {
 		fmt.Fprintf(t, "%s\t%.4g - %.4g = %+.4g\t[%+.4g, %+.4g]\tp = %.3g\t%d won, %d lost, %d tied\t%s\n",
 			name, d.A, d.B, d.Difference.Value, d.Difference.Low, d.Difference.High, d.P, d.Wins, d.Losses, d.Ties, d.Verdict)
@@ -190,7 +189,7 @@ func printBehaviour(w io.Writer, r evaluation.Report) {
 		return
 	}
 	fmt.Fprint(w, "\nbehaviour: means for each scored attempt, with medians in parentheses\n\n")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	if len(r.Summaries) > 1 {
 		for _, s := range r.Summaries {
 			fmt.Fprintf(t, "\t%s", app.Clean(s.Name))
@@ -205,7 +204,7 @@ func printBehaviour(w io.Writer, r evaluation.Report) {
 
 func printOffPolicy(w io.Writer, v evaluation.OffPolicy) {
 	fmt.Fprintf(w, "\nvalue of the candidate, by importance sampling of %d recorded rollouts\n\n", v.Rollouts)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	line := func(name string, e *evaluation.Estimate) {
 		if e == nil {
 			fmt.Fprintf(t, "%s\t-\tthe weights are too large for a number\n", name)

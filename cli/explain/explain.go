@@ -1,4 +1,4 @@
-// Package explain is the command that follows a batch down to its tool calls.
+// Package explain has the commands that tell what became of rollouts and groups, and follow a batch down to its tool calls.
 package explain
 
 import (
@@ -18,8 +18,8 @@ import (
 
 // New makes the command `rondo explain`.
 func New(g *app.Global) *cobra.Command {
-	cmd := &cobra.Command{Use: "explain", Short: "Show where the content of a batch comes from"}
-	cmd.AddCommand(newExplainBatch(g))
+	cmd := &cobra.Command{Use: "explain", Short: "Tell what became of a rollout or a group, and where a batch comes from"}
+	cmd.AddCommand(newExplainRollout(g), newExplainGroup(g), newExplainBatch(g))
 	return cmd
 }
 

@@ -14,6 +14,7 @@ func printBatch(w io.Writer, x batchStory) {
 	b := x.Batch
 	fmt.Fprintf(w, "batch %d of feed %s in run %s, %s, at sequence %d\n", b.Step, x.Feed, x.Run, x.State, x.Sequence)
 	fmt.Fprintf(w, "%d samples, %d tokens (%d sampled), mean reward %.3g, oldest policy version %d (%d behind)\n", b.Samples, b.Tokens, b.Sampled, b.RewardMean, b.MinVersion, b.Staleness)
+	fmt.Fprintln(w, x.summary())
 	fmt.Fprintf(w, "advantage: %s %s\n", x.Advantage.Estimator, app.Parameters(x.Advantage.Params))
 	for _, f := range b.Files {
 		fmt.Fprintf(w, "file %s  sha256 %s  %d bytes\n", f.Key, short(f.SHA256), f.Size)
@@ -28,6 +29,31 @@ func printBatch(w io.Writer, x batchStory) {
 	for _, g := range x.Groups {
 		printGroup(w, g)
 	}
+}
+
+// summary says in a sentence how many rollouts of the batch's groups are trained on, and why others are not.
+func (x batchStory) summary() string {
+	trained, all, left := 0, 0, map[string]int{}
+	for _, g := range x.Groups {
+		for _, m := range g.Members {
+			all++
+			if m.Trained {
+				trained++
+				continue
+			}
+			left[m.Outcome+": "+m.Reason]++
+		}
+	}
+	text := fmt.Sprintf("It trains on %d of the %s in %s", trained, plural(all, "rollout"), plural(len(x.Groups), "group"))
+	for i, why := range app.SortedKeys(left) {
+		if i == 0 {
+			text += "; it leaves out "
+		} else {
+			text += ", "
+		}
+		text += fmt.Sprintf("%d (%s)", left[why], app.Line(why, 80))
+	}
+	return text + "."
 }
 
 func printGroup(w io.Writer, g groupStory) {

@@ -4,7 +4,6 @@ package gc
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -177,7 +176,7 @@ func printGC(w io.Writer, r gcReport) error {
 			return err
 		}
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "KIND\tOBJECTS\tBYTES\tUNREACHABLE\tBYTES\tTOO YOUNG\tDELETED\tBYTES\t")
 	var sum gc.KindReport
 	for _, k := range r.Kinds {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,7 +111,7 @@ func listIndexes(ctx context.Context, g *app.Global, w io.Writer) error {
 	if g.JSON {
 		return app.PrintJSON(w, list)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "REPOSITORY\tROOT\tFILES\tCHUNKS\tEMBEDDER\tUPDATED")
 	for _, r := range list {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", r.Repo, r.Root, r.Files, r.Chunks, r.Embedder, r.Updated.Local().Format(time.DateTime))

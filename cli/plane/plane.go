@@ -71,7 +71,7 @@ func connect(ctx context.Context, g *app.Global, must func(dir string) error) (*
 		}
 		return dial(ctx, g, g.NATS, g.Store, nil)
 	}
-	if g.Follows && !dirInUse(ctx, g.Dir) { // its own server would see nothing new, and keep a plane from starting
+	if g.Follows && !InUse(ctx, g.Dir) { // its own server would see nothing new, and keep a plane from starting
 		return nil, fmt.Errorf("no plane runs in %s, so there is nothing to follow: start one with `rondo up --dir %s`", g.Dir, g.Dir)
 	}
 	p, err := Hold(ctx, g.Dir, HoldOptions{must: must, StoreURL: g.Store})
@@ -319,8 +319,8 @@ func lockDir(ctx context.Context, dir string, patient bool) (*os.File, error) {
 	}
 }
 
-// dirInUse reports whether a process holds a directory.
-func dirInUse(ctx context.Context, dir string) bool {
+// InUse reports whether a process holds a directory.
+func InUse(ctx context.Context, dir string) bool {
 	if ownDir(dir) != nil {
 		return true // hold says what is wrong
 	}

@@ -3,7 +3,6 @@ package replay
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +53,7 @@ func printDiff(w io.Writer, d ledger.Diff) error {
 	fmt.Fprintf(w, "%d rollouts of both runs, %d of %s alone, %d of %s alone\n", d.Both, d.OnlyA, d.A, d.OnlyB, d.B)
 	fmt.Fprintf(w, "trained on by both: %d, by %s alone: %d, by %s alone: %d\n", d.TrainedBoth, d.A, d.TrainedOnlyA, d.B, d.TrainedOnlyB)
 	fmt.Fprintf(w, "%d advantages differ, by %.4f on average; %d have the other sign\n", d.Changed, d.MeanChange, d.SignFlips)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	if len(d.Groups) > 0 {
 		fmt.Fprintf(t, "\nGROUP\tTASK\tROLLOUT\tREWARD\t→\tADVANTAGE\t→\tOUTCOME\t→\n")
 	}

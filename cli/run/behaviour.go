@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
@@ -20,7 +20,7 @@ func printBehaviour(w io.Writer, rows []behaviour.Row) error {
 	}
 	lines := behaviour.Lines(rows...)
 	fmt.Fprintln(w, "\nbehaviour of the scored rollouts, by policy version at dispatch: means, with medians in parentheses")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	head := []string{"VERSION"}
 	for _, line := range lines {
 		head = append(head, strings.ToUpper(line.Title))

@@ -13,9 +13,9 @@ import (
 const tableOf = `
 behaviour of the scored rollouts, by policy version at dispatch: means, with medians in parentheses
 VERSION  SCORED  FAILED  IN FLIGHT  REWARD  EFFORT          LENGTH  TURNS    TOKENS      THINKING  THOUGHTS  CALLS/TURN  PARALLEL  BEFORE EDIT  ERRORS  SAMPLES  NEW SAMPLES          STOPPED
-0-3      30      2       0          0.250   0.310 (-0.155)  -0.021  4.2 (4)  1204 (980)  0%        0.0 (0)   1.50        20%       3.1 (2)      12%     1.2 (1)  thoughts 5, drift 1  finished 28, max_turns 2
-4        8       0       4          0.500   0.200 (-0.100)  –       2.5 (2)  –           62%       840 (12)  1.00        0%        –            0%      –        –                    fin�ished 8
-5        0       0       1          –       –               –       –        –           –         –         –           –         –            –       –        –                    –
+0-3          30       2          0   0.250  0.310 (-0.155)  -0.021  4.2 (4)  1204 (980)        0%  0.0 (0)         1.50       20%  3.1 (2)         12%  1.2 (1)  thoughts 5, drift 1  finished 28, max_turns 2
+4             8       0          4   0.500  0.200 (-0.100)       –  2.5 (2)  –                62%  840 (12)        1.00        0%  –                0%  –        –                    fin�ished 8
+5             0       0          1       –  –                    –  –        –                  –  –                  –         –  –                 –  –        –                    –
 `
 
 func TestBehaviourTable(t *testing.T) {

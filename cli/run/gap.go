@@ -3,8 +3,8 @@ package run
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
+	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/ledger"
 )
 
@@ -26,7 +26,7 @@ func printGaps(w io.Writer, gaps []ledger.StepGap) {
 		fmt.Fprintf(w, "warning: logprob gap above %g nats at %d of %d steps: trainer and sampler compute different probabilities; see docs/guide/trainers.md\n", ledger.GapWarning, warned, len(gaps))
 	}
 	fmt.Fprintln(w, "logprob gap by step, trainer against sampler, in nats")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "STEP\tMEAN\tLARGEST\tKL\tTOKENS\t")
 	for _, g := range gaps[max(0, len(gaps)-shownGaps):] {
 		mark := ""

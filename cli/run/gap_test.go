@@ -34,7 +34,7 @@ func TestLogprobGapsAreShown(t *testing.T) {
 	}
 	consumed("trainer", 1, &events.LogprobGap{MeanAbs: 0.5, MaxAbs: 1.5, KL: 0.125, Tokens: 10})
 	consumed("trainer", 1, &events.LogprobGap{MeanAbs: 0.0125, MaxAbs: 0.75, KL: 0.0005, Tokens: 4096})
-	if output := show(); strings.Contains(output, "warning") || !strings.Contains(output, "STEP  MEAN    LARGEST  KL      TOKENS") || !strings.Contains(output, "\n1     0.0125  0.75     0.0005  4096") {
+	if output := show(); strings.Contains(output, "warning") || !strings.Contains(output, "STEP    MEAN  LARGEST      KL  TOKENS") || !strings.Contains(output, "\n   1  0.0125     0.75  0.0005    4096") {
 		t.Errorf("shown as %s", output)
 	}
 	for step := int64(2); step <= 12; step++ {
@@ -42,12 +42,12 @@ func TestLogprobGapsAreShown(t *testing.T) {
 	}
 	consumed("trainer", 13, &events.LogprobGap{MeanAbs: 0.25, MaxAbs: 1, KL: 0.5, Tokens: 13})
 	output := show()
-	for _, part := range []string{"warning: logprob gap above 0.1 nats at 1 of 13 steps", "\n4     0.1", "\n13    0.25", "13      !"} {
+	for _, part := range []string{"warning: logprob gap above 0.1 nats at 1 of 13 steps", "\n   4   0.1", "\n  13  0.25", "13  !"} {
 		if !strings.Contains(output, part) {
 			t.Errorf("%q is not in %s", part, output)
 		}
 	}
-	if strings.Contains(output, "\n3     0.1") {
+	if strings.Contains(output, "\n   3   0.1") {
 		t.Errorf("more than the latest steps are shown: %s", output)
 	}
 	var s RunSummary

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +26,7 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunDelete(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunSteps(g), newRunDelete(g))
 	return cmd
 }
 
@@ -221,7 +220,7 @@ func newRunList(g *app.Global) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), list)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(w, "RUN\tSTATE\tPOLICY\tVERSION\tGROUPS\tSTEPS\tEVENTS")
 			for _, s := range list {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups, len(s.Rewards), s.Events)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -193,7 +192,7 @@ func listTasks(cmd *cobra.Command, g *app.Global, list []*tasks.Task) error {
 	if g.JSON {
 		return app.PrintJSON(cmd.OutOrStdout(), lines)
 	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	w := app.NewColumns(cmd.OutOrStdout())
 	fmt.Fprintln(w, "TASK\tDIFFICULTY\tVERIFIER\tTOOLCHAINS\tKEYWORDS")
 	for _, l := range lines {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Difficulty, l.Verifier, strings.Join(l.Toolchains, ","), strings.Join(l.Keywords, ","))

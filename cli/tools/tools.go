@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -157,7 +156,7 @@ func (o *toolsOptions) forms(all []tools.Definition) []any {
 }
 
 func listTools(w io.Writer, all []tools.Definition) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	fmt.Fprintln(t, "TOOL\tCHANGES\tCACHED\tDOES")
 	for _, d := range all {
 		changes, cached := "yes", "no"

@@ -3,7 +3,6 @@ package trajectories
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,7 @@ func newTrajectoriesList(g *app.Global) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), lines)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			w := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(w, "ROLLOUT\tTASK\tOUTCOME\tREWARD\tTURNS\tTOKENS\tSTOP\tFILE")
 			for _, t := range lines {
 				reward := "-"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -104,7 +103,7 @@ func printDiff(w io.Writer, r *diff.Report, by string) error {
 	for _, of := range drawn {
 		most = max(most, of.Fraction())
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	for _, of := range drawn {
 		if of.What == "" {
 			fmt.Fprintf(t, "  %s\t%.4g %%\t%d bytes\t%s\n", named(of.Name), 100*of.Fraction(), of.Bytes, hashes(of.Fraction(), most))
@@ -128,7 +127,7 @@ func printHistogram(w io.Writer, buckets []diff.Bucket) error {
 		most = max(most, b.Tensors)
 	}
 	fmt.Fprintln(w, "tensors by the part that changed:")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	for _, b := range buckets {
 		part := "nothing"
 		if b.UpTo > 0 {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,7 +79,7 @@ func newList(g *app.Global) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), all)
 			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			t := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(t, "POLICY\tVERSION\tFORMAT\tBYTES\tDELTA\tPUBLISHED\tSERVED BY")
 			for _, v := range all {
 				number := fmt.Sprint(v.Version)
@@ -282,7 +281,7 @@ func printShown(w io.Writer, r shown, newest int64) error {
 	if r.Collected != nil {
 		fmt.Fprintf(w, "it was collected %s: its files are deleted\n", r.Collected.UTC().Format(time.DateTime))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := app.NewColumns(w)
 	for _, f := range r.Files {
 		fmt.Fprintf(t, "  %s\t%d bytes\t%s\n", f.Name, f.Size, f.SHA256)
 	}

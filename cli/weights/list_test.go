@@ -31,7 +31,7 @@ func TestListed(t *testing.T) {
 		{"show small --version 1 --json", []string{`"version":1,"current":false`, `"replica":"a","version":2,"lag":1`, `"lost":true`}, false},
 		{"show small --version 9", []string{"version 9"}, true},
 		{"diff small", []string{"version 2 to 3: 1 of 2 elements changed (50 %), of 8 bytes\n", "others  50 %  8 bytes  ########################################\n"}, false},
-		{"diff small", []string{"up to 100 %   1 tensors  2 elements  ####", "nothing       0 tensors  0 elements  \n"}, false},
+		{"diff small", []string{"up to 100 %   1 tensors  2 elements  ####", "nothing       0 tensors  0 elements\n"}, false},
 		{"diff small --by tensor", []string{"  w  50 %  8 bytes  ####"}, false},
 		{"diff small --by row", []string{"want layer or tensor"}, true},
 		{"diff small --from 1 --to 2 --json", []string{`"from":1,"to":2,"sum":{"name":"","elements":2,"changed":1,"bytes":8}`, `"histogram":[{"up_to":0,"tensors":0,"elements":0}`}, false},

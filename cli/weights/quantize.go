@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ even, and saturate. A block with an element that is not finite is NaN. mxfp8.jso
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), report)
 			}
-			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			t := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(t, "TENSOR\tELEMENTS\tMEAN ERROR\tLARGEST\tSATURATED\tFLUSHED\tNOT FINITE")
 			for _, q := range report {
 				part := func(n int64) float64 { return 100 * float64(n) / float64(max(1, q.Elements)) }

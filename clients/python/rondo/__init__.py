@@ -13,6 +13,7 @@ from .client import AsyncClient
 from .columns import Ragged, Spans
 from .errors import ConnectError, Damaged, DoorError, Failed, GatewayError, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
 from .feed import AsyncFeed
+from .frames import RunTables, read
 from .gap import LogprobGap
 from .harness import Executed, Rollout, Sandbox, Verdict, rollout
 from .intake import Answer
@@ -45,6 +46,7 @@ __all__ = [
     "Ragged",
     "Rollout",
     "RondoError",
+    "RunTables",
     "SamplingMask",
     "Sandbox",
     "Spans",
@@ -54,6 +56,7 @@ __all__ = [
     "Version",
     "WeightsRejected",
     "open_batch",
+    "read",
     "rollout",
     "sampled",
 ]

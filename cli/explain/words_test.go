@@ -1,0 +1,80 @@
+package explain
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/rondo-rl/rondo/cli/clitest"
+	"github.com/rondo-rl/rondo/events"
+)
+
+// told runs a command of explain, and checks that it says each part.
+func told(t *testing.T, r *clitest.Recorded, args []string, parts ...string) string {
+	t.Helper()
+	output, err := clitest.Run(t, New, append(append([]string{"explain"}, args...), "--dir", r.Dir)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(output, part) {
+			t.Errorf("%v: it does not say %q:\n%s", args, part, output)
+		}
+	}
+	return output
+}
+
+func TestExplainARolloutAndItsGroup(t *testing.T) {
+	r := clitest.NewRecorded(t, clitest.Deciding...)
+	_, members := r.Group(1, "fix-a", 3, 1)
+	r.State(events.RolloutRetriedType, members[2], "0", events.RolloutRetried{Stage: events.StageTools, Class: events.ClassSandbox, Message: "no\nroom", Try: 1})
+	r.State(events.RolloutFailedType, members[2], "0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox, Message: "no space"})
+	r.Score(members[0], "fix-a", 1, 1)
+	r.Score(members[1], "fix-a", 1, 0)
+	r.Batch("trainer", 1)
+	r.Batch("shadow", 1)
+	r.Consumed("trainer", 1)
+	r.State(events.RolloutInvalidatedType, members[1], "x", events.RolloutInvalidated{Reason: "cheated"})
+
+	told(t, r, []string{"rollout", "first", members[0]}, "is rollout 1 of 3 in group g000001", "task fix-a", "with policy version 1", "had 2 turns", "called tools 1 time; 1 of the calls failed",
+		"because the model was done", "Its reward is 1.", "mean reward 0.5, and the estimator mean_centred gives it the advantage 0.5", "Feed trainer trains on it: it is in the batch of step 1",
+		"Feed shadow has no decision yet: it is in a batch that the trainer has not taken")
+	told(t, r, []string{"rollout", "first", members[1]}, "It is invalidated: cheated")
+	told(t, r, []string{"rollout", "first", members[2]}, "A try failed at stage tools and was made again (sandbox): no room", "It failed at stage tools (sandbox), so it has no reward: no space",
+		"Its group is complete without it", "Feed trainer does not train on it, because it failed")
+	told(t, r, []string{"group", "first", "g000001"}, "has 3 rollouts of task fix-a", "2 of them are scored, 1 failed (sandbox)", "The mean reward is 0.5", "2 rollouts: Feed trainer trains on it",
+		"1 rollout: Feed trainer does not", "ROLLOUT", "g000001-2       -")
+	told(t, r, []string{"batch", "first", "1"}, "It trains on 2 of the 3 rollouts in 1 group; it leaves out 1 (failed: sandbox).")
+
+	var x tale
+	if err := json.Unmarshal([]byte(told(t, r, []string{"rollout", "first", members[2], "--json"})), &x); err != nil {
+		t.Fatal(err)
+	}
+	if x.Rollout != members[2] || len(x.Sentences) < 5 || x.Feeds["trainer"][members[2]].Outcome != "failed" {
+		t.Errorf("%+v", x)
+	}
+}
+
+func TestExplainWhatIsInFlightOrDropped(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	_, members := r.Group(1, "fix-a", 2, 0)
+	r.State(events.TurnSampledType, members[0], "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c", Name: "run"}}, TokenIDs: []int32{1, 2}})
+	told(t, r, []string{"rollout", "first", members[0]}, "had 1 turn and sampled 2 tokens", "It is in flight: its tools run.", "Its group is not complete: 2 rollouts without an outcome")
+	told(t, r, []string{"group", "first", "g000001"}, "The group is not complete: 2 rollouts")
+	rollouts := r.Whole(2, "fix-b", 0, 1, 1)
+	r.State(events.GroupCompletedType, "g000002", "0", events.GroupCompleted{Mean: 1, Estimator: "mean_centred", Members: []events.Member{{Rollout: rollouts[0], Reward: 1}, {Rollout: rollouts[1], Reward: 1}}})
+	r.State(events.GroupDroppedType, "g000002", "trainer", events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered, Filter: "equal_rewards", Detail: "all are 1"})
+	r.State(events.GroupDroppedType, "g000002", "shadow", events.GroupDropped{Feed: "shadow", Reason: events.DropStale, Staleness: 3})
+	told(t, r, []string{"group", "first", "g000002"}, "All rewards are equal", "2 rollouts: Feed trainer dropped its group by the filter equal_rewards (all are 1).", "Feed shadow dropped its group as stale: it was 3 versions old")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"rollout", "first", "g000009-0"}, "no rollout g000009-0"}, {[]string{"group", "first", "g000009"}, "no group g000009"}, {[]string{"rollout", "first", "a b"}, "give an id"},
+		{[]string{"group", "second", "g000001"}, `"second"`},
+	} {
+		if _, err := clitest.Run(t, New, append(append([]string{"explain"}, c.args...), "--dir", r.Dir)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

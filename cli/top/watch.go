@@ -1,0 +1,249 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/cli/plane"
+	"github.com/rondo-rl/rondo/evaluation/steps"
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/retry"
+)
+
+const (
+	maxFollowed = 16 // runs, open ones first
+	maxRewards  = 60 // of a run, the last ones
+)
+
+// watcher follows a plane.
+type watcher struct {
+	p         *plane.Plane
+	where     string
+	catalogue *catalogue
+	mu        sync.Mutex
+	runs      map[string]*followed
+	unknown   map[string]string // part → why it is missing
+}
+
+// followed is a run whose log is read.
+type followed struct {
+	mu       sync.Mutex
+	fold     *steps.Fold
+	last     *steps.Row
+	rewards  []float64
+	policy   string
+	state    string
+	reason   string
+	through  uint64 // the sequence that is folded
+	problem  error
+	stop     context.CancelFunc
+	archived bool
+}
+
+func newWatcher(p *plane.Plane, where string) *watcher {
+	return &watcher{p: p, where: where, catalogue: newCatalogue(), runs: map[string]*followed{}, unknown: map[string]string{}}
+}
+
+// read folds all that is recorded now, for a look that ends.
+func (w *watcher) read(ctx context.Context) error {
+	for e, err := range w.p.Log.All(ctx, events.Catalogue, 1) {
+		if err == nil {
+			err = w.catalogue.apply(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	names, _ := w.catalogue.shown(maxFollowed)
+	for _, name := range names {
+		f := newFollowed()
+		w.runs[name] = f
+		for e, err := range w.p.Log.All(ctx, name, 1) {
+			if err == nil {
+				err = f.take(e)
+			}
+			if f.problem = err; err != nil {
+				break
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// follow follows the catalogue and its runs until the context ends.
+func (w *watcher) follow(ctx context.Context) {
+	go func() {
+		for from := uint64(1); ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
+			err := w.p.Log.Follow(ctx, events.Catalogue, from, "", func(e events.Event) error {
+				from = e.Seq + 1
+				return w.catalogue.apply(e)
+			})
+			w.tell("the catalogue", err)
+		}
+	}()
+	for ; ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
+		names, _ := w.catalogue.shown(maxFollowed)
+		w.mu.Lock()
+		for name, f := range w.runs {
+			if !slices.Contains(names, name) {
+				f.stop()
+				delete(w.runs, name)
+			}
+		}
+		for _, name := range names {
+			if w.runs[name] == nil {
+				w.runs[name] = newFollowed()
+				var running context.Context
+				running, w.runs[name].stop = context.WithCancel(ctx)
+				go w.runs[name].follow(running, w.p.Log, name)
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// tell notes why a part cannot be shown.
+func (w *watcher) tell(part string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil || errors.Is(err, context.Canceled) {
+		delete(w.unknown, part)
+		return
+	}
+	w.unknown[part] = err.Error()
+}
+
+func newFollowed() *followed {
+	f := &followed{state: "open", stop: func() {}}
+	f.fold = steps.New("", func(r steps.Row) error {
+		f.last = &r
+		if f.rewards = append(f.rewards, r.Figures["reward/mean"]); len(f.rewards) > maxRewards {
+			f.rewards = slices.Delete(f.rewards, 0, len(f.rewards)-maxRewards)
+		}
+		return nil
+	})
+	return f
+}
+
+// follow folds the run's log until the context ends.
+func (f *followed) follow(ctx context.Context, log *eventlog.Log, run string) {
+	for ; ctx.Err() == nil; retry.Sleep(ctx, time.Second) {
+		err := log.Follow(ctx, run, f.through+1, "", f.take)
+		if errors.Is(err, eventlog.ErrNotFound) { // its stream was deleted
+			f.mu.Lock()
+			f.archived, f.problem = true, nil
+			f.mu.Unlock()
+			for e, err := range log.All(ctx, run, f.through+1) {
+				if err != nil || f.take(e) != nil {
+					return
+				}
+			}
+			return
+		}
+		f.mu.Lock()
+		f.problem = err
+		f.mu.Unlock()
+	}
+}
+
+// take folds an event.
+func (f *followed) take(e events.Event) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.through, f.problem = e.Seq, nil
+	switch e.Type {
+	case events.RunOpenedType:
+		opened, err := events.Data[events.RunOpened](e)
+		if f.policy = opened.Config.Policy; err != nil {
+			return err
+		}
+	case events.RunPausedType:
+		paused, err := events.Data[events.RunPaused](e)
+		if f.state, f.reason = "paused", paused.Reason; err != nil {
+			return err
+		}
+	case events.RunResumedType:
+		f.state, f.reason = "open", ""
+	case events.RunClosedType:
+		closed, err := events.Data[events.RunClosed](e)
+		if f.state, f.reason = "closed", closed.Reason; err != nil {
+			return err
+		}
+	}
+	return f.fold.Apply(e)
+}
+
+// snapshot is the run as it is folded.
+func (f *followed) snapshot(name string) Run {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := Run{Name: name, Policy: f.policy, State: f.state, Reason: f.reason, Flight: f.fold.Flight(), Last: f.last, Rewards: slices.Clone(f.rewards)}
+	if f.archived {
+		r.State = "archived"
+	}
+	if f.problem != nil && !errors.Is(f.problem, context.Canceled) {
+		r.Unreadable = app.Line(f.problem.Error(), 300)
+	}
+	return r
+}
+
+// snapshot looks at everything.
+func (w *watcher) snapshot(ctx context.Context) Snapshot {
+	s := Snapshot{At: time.Now(), Where: w.where, Runs: []Run{}}
+	var names []string
+	names, s.More = w.catalogue.shown(maxFollowed)
+	w.catalogue.fill(&s)
+	outages, err := plane.OutagesOf(ctx, w.p)
+	s.Outages = outages
+	w.tell("outages", err)
+	s.Consumers, err = w.consumers(ctx, names)
+	w.tell("consumers", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range names {
+		if f := w.runs[name]; f != nil {
+			s.Runs = append(s.Runs, f.snapshot(name))
+		}
+	}
+	for _, part := range app.SortedKeys(w.unknown) {
+		s.Unknown = append(s.Unknown, app.Line(part+": "+w.unknown[part], 300))
+	}
+	return s
+}
+
+// consumers asks the server for the backlog of each durable consumer of the plane's streams and of the runs that are shown.
+func (w *watcher) consumers(ctx context.Context, runs []string) ([]Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	streams := w.p.Log.JetStream().ListStreams(ctx)
+	list := []Consumer{}
+	for info := range streams.Info() {
+		run, ofRun := events.RunOfStream(info.Config.Name)
+		if ofRun && events.ValidRun(run) && !slices.Contains(runs, run) {
+			continue
+		}
+		stream, err := w.p.Log.JetStream().Stream(ctx, info.Config.Name)
+		if err != nil {
+			return list, err
+		}
+		found := stream.ListConsumers(ctx)
+		for c := range found.Info() {
+			if c.Config.Durable != "" { // others are of readers, such as this one
+				list = append(list, Consumer{info.Config.Name, c.Name, c.NumPending, c.NumAckPending, c.NumRedelivered})
+			}
+		}
+		if err := found.Err(); err != nil {
+			return list, err
+		}
+	}
+	slices.SortFunc(list, func(a, b Consumer) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Name, b.Name))
+	})
+	return list, streams.Err()
+}

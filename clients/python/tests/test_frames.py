@@ -1,0 +1,110 @@
+"""rondo.read: a run as frames."""
+
+from __future__ import annotations
+
+import importlib.util
+from datetime import datetime, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import rondo
+from rondo import frames
+from rondo.facts import Fact
+
+from .conftest import Plane, bring, missing
+
+
+@pytest.fixture(scope="module")
+def run(plane: Plane) -> str:
+    """A run with two steps, of which the trainer has taken one, and a rollout that failed."""
+    with rondo.Client(plane.dir) as client:
+        name = plane.open_run(client)
+        bring(client, name, 1, 2)
+        with rondo.Feed(name, "trainer", client=client, timeout=60) as feed:
+            batch = next(feed)
+            feed.consumed(batch, logprob_gap=rondo.LogprobGap(mean_abs=0.25, max_abs=1.0, kl=0.5, tokens=3))
+            feed.publish_weights({"w": np.zeros(3)}, version=1, through_step=1)
+            bring(client, name, 3, 2)
+            next(feed)
+        client.invalidate(name, "xg3-0", "it cheated")
+    return name
+
+
+def table(value: Any) -> pa.Table:
+    assert isinstance(value, pa.Table)
+    return value
+
+
+def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
+    told = rondo.read(run, dir=plane.dir, frames="arrow")
+    assert "8 rollouts, 2 batches" in repr(told)
+    rollouts = sorted(table(told.rollouts).to_pylist(), key=lambda row: str(row["rollout"]))  # those of a group start at once
+    assert len(rollouts) == 8 and {row["outcome"] for row in rollouts} == {"scored"} and {row["task"] for row in rollouts} == {"mend"}
+    assert [row["reward"] for row in rollouts] == [0, 1] * 4
+    assert [row["advantage"] for row in rollouts] == [-0.5, 0.5] * 4
+    assert [row["step"] for row in rollouts] == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert all(row["turns"] == 2 and row["sampled_tokens"] == 6 and row["tokens"] == 14 for row in rollouts)
+    assert [row["invalidated"] for row in rollouts].count(True) == 1
+    assert all(row["started_at"] <= row["ended_at"] <= datetime.now(timezone.utc) for row in rollouts)
+
+    steps = table(told.steps).to_pylist()
+    assert [(row["feed"], row["step"], row["groups"], row["samples"], row["reward_mean"]) for row in steps] == [("trainer", 1, 2, 4, 0.5), ("trainer", 2, 2, 4, 0.5)]
+    assert steps[0]["consumed_at"] > steps[0]["ready_at"] and steps[0]["logprob_gap_mean_abs"] == 0.25 and steps[0]["logprob_gap_tokens"] == 3
+    assert steps[1]["consumed_at"] is None and steps[1]["logprob_gap_kl"] is None
+
+    turns = sorted(table(told.turns).to_pylist(), key=lambda row: (str(row["rollout"]), int(row["turn"])))
+    assert [row["turn"] for row in turns] == [0, 1] * 8
+    assert [row["sampled_tokens"] for row in turns] == [4, 2] * 8 and [row["tool_calls"] for row in turns] == [1, 0] * 8
+    assert turns[1]["content"] == "Done." and turns[1]["logprob_mean"] < 0
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_frames_of_each_library(plane: Plane, run: str, kind: str) -> None:
+    if importlib.util.find_spec(kind) is None:
+        missing(f"{kind} is not installed")
+    told = rondo.read(run, dir=plane.dir, frames=kind)
+    for frame, rows in ((told.rollouts, 8), (told.steps, 2), (told.turns, 16)):
+        assert type(frame).__module__.startswith(kind) and len(frame) == rows
+    assert told.rollouts["reward"].mean() == 0.5
+
+
+def test_without_a_library_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match='pip install polars, or ask for frames="arrow"'):
+        frames.frame_kind("")
+    with pytest.raises(ImportError, match="pandas is not installed"):
+        frames.frame_kind("pandas")
+    assert frames.frame_kind("arrow") == "arrow"
+    with pytest.raises(ValueError, match="polars, pandas or arrow"):
+        frames.frame_kind("dask")
+
+
+def test_a_run_that_is_not_there(plane: Plane) -> None:
+    with pytest.raises(rondo.NotFound, match="there is no run"):
+        rondo.read("nowhere", dir=plane.dir, frames="arrow")
+
+
+def fact(kind: str, entity: str, **data: Any) -> Fact:
+    return Fact(1, kind, entity, {"ce-time": "2026-11-26T10:00:00.123456789Z"}, data)
+
+
+def test_what_became_of_rollouts() -> None:
+    facts: dict[str, list[Fact]] = {kind: [] for kind in frames.KINDS}
+    for member in range(4):
+        facts["rollout.started"].append(fact("rollout.started", f"g1-{member}", group="g1", task="t", policy_version=3))
+    facts["rollout.started"].append(fact("rollout.started", "g2-0", group="g2", task="t", policy_version=3))
+    facts["rollout.failed"].append(fact("rollout.failed", "g1-1", stage="tools", **{"class": "sandbox"}))
+    facts["rollout.scored"].append(fact("rollout.scored", "g1-2", reward=0, forfeit={"class": "tampered"}))
+    facts["rollout.scored"].append(fact("rollout.scored", "g2-0", reward=1))
+    facts["group.dropped"] += [fact("group.dropped", "g2", feed="trainer", reason="stale"), fact("group.dropped", "g1", feed="other", reason="stale")]
+    facts["batch.ready"].append(fact("batch.ready", "trainer", rollouts=["g1-0"], masked={"g1-2": "forfeit"}, step=1))
+    rows = {row["rollout"]: row for row in frames.rollouts(facts, "trainer").to_pylist()}
+    assert [row["outcome"] for row in rows.values()] == ["in_flight", "failed", "scored", "in_flight", "scored"]
+    assert (rows["g1-1"]["failed_stage"], rows["g1-1"]["failed_class"]) == ("tools", "sandbox")
+    assert (rows["g1-2"]["forfeit"], rows["g1-2"]["masked"], rows["g1-2"]["step"]) == ("tampered", "forfeit", None)
+    assert rows["g1-0"]["step"] == 1 and rows["g1-0"]["dropped"] is None
+    assert rows["g2-0"]["dropped"] == "stale"
+    assert rows["g1-0"]["started_at"].microsecond == 123456
