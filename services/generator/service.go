@@ -210,7 +210,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		}
 	}
 	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
-		err = s.keepColumns(ctx, cfg.TokenColumns, &t, answer)
+		err = answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &t, -1) // by tokens they were asked for from the last known one on
 	}
 	if err != nil {
 		answer.Done()

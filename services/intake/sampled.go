@@ -20,8 +20,6 @@ var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "
 // admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
 func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
 	switch {
-	case len(p.Columns) > 0:
-		return refuse("columns: only Rondo's own generator states token columns")
 	case p.Turn >= cfg.Limits.Turns:
 		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
 	case p.After != nil && *p.After >= p.Turn:
@@ -44,6 +42,9 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return err
 	}
 	if err := admitSegment(r, p); err != nil {
+		return err
+	}
+	if err := s.admitColumns(ctx, cfg, r, p); err != nil {
 		return err
 	}
 	return s.admitVersions(ctx, cfg, p)
