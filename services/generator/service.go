@@ -183,7 +183,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	call := fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
 		Sampling: cfg.Sampling,
-		Fit:      true, Prompt: p.least, Spare: p.spare,
+		Fit:      true, Prompt: p.least, Spare: p.spare, TellContext: cfg.Limits.TellRoom,
 		Request: func(model string, most int) any { return request(model, most) },
 		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
@@ -201,6 +201,9 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	}
 	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
 		cfg.Sampling.MaxTokens = answer.MaxTokens
+	}
+	if cfg.Limits.TellRoom && len(t.ToolCalls) > 0 {
+		t.RoomTold = roomTold(cfg.Limits, &t, answer.Context)
 	}
 	t.Sampling = sampledWith(cfg.Sampling, answer.Plain)
 	if !t.TextOnly {

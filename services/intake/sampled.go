@@ -28,6 +28,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return refuse("new_segment: turn %d continues no other one, so a segment begins with it", p.Turn)
 	case p.Summary != nil || p.SegmentCause == events.CauseSummary:
 		return refuse("summary: turns that were sampled elsewhere have none; a prompt that does not go on with an earlier one begins a segment")
+	case p.RoomTold != "":
+		return refuse("room_told: the prompts of turns that were sampled elsewhere say what their models were told")
 	case len(p.ToolCalls) > maxToolCalls:
 		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
 	case len(p.FinishReason) > maxName:

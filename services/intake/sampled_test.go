@@ -74,6 +74,7 @@ func TestSampledTurns(t *testing.T) {
 			s.VersionSpans = []events.VersionSpan{{Start: 0, End: 1}, {Version: 9, Start: 1, End: 2}}
 		}), "policy_version 9"},
 		"with a summary":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
+		"told of its room":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }), "room_told"},
 		"behind a summary":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
 		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
 		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
