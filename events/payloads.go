@@ -185,9 +185,11 @@ type TurnSampled struct {
 	// ContextLimit is how many tokens the server's context has for prompt and answer together, where that left the turn fewer than the run's
 	// max_tokens: Sampling says how many.
 	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
+	// RoomTold tells the model behind the turn's tool results how much of its context is used, where the run asks for that: see Told. Rollouts that ran elsewhere have none.
+	RoomTold string `json:"room_told,omitempty"`
 	// Lacks names what training needs and the answer did not have: one of the Lack constants each.
 	Lacks []string `json:"lacks,omitempty" jsonschema:"maxItems=16"`
-	// Columns are the token columns that the run asks for: positions count the tokens of the turn's prompt and answer together. Outsiders state none.
+	// Columns are the token columns that the run asks for: positions count the tokens of the turn's prompt and answer together.
 	Columns []storage.TokenColumn `json:"columns,omitempty" jsonschema:"maxItems=4096"`
 	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it. It
 	// is the oldest one of VersionSpans, which are there where tokens of the turn are of several versions.

@@ -20,6 +20,8 @@ type Retention struct {
 	MaxBytes int64
 	// Keep is how many of the runs that were closed last are kept whatever the other bounds say.
 	Keep int
+	// Referred keeps runs that others continue or replay.
+	Referred bool
 }
 
 // ForgottenRun is an archived run that retention no longer keeps.
@@ -39,12 +41,20 @@ func Forget(ctx context.Context, log *eventlog.Log, keep Retention, remove bool)
 	if err != nil {
 		return nil, err
 	}
+	named := map[string]bool{}
+	if keep.Referred {
+		if named, err = referred(ctx, log); err != nil {
+			return nil, err
+		}
+	}
 	left := int64(0)
 	for _, r := range runs {
 		left += r.Bytes
 	}
 	for _, r := range runs[:max(0, len(runs)-keep.Keep)] {
 		switch {
+		case named[r.Run]:
+			continue
 		case r.Closed.Before(keep.ClosedBefore):
 			r.Reason = "closed before " + keep.ClosedBefore.UTC().Format(time.RFC3339)
 		case keep.MaxBytes > 0 && left > keep.MaxBytes:

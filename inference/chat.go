@@ -143,6 +143,9 @@ type Response struct {
 	Metadata      struct {
 		WeightVersion version `json:"weight_version"`
 	} `json:"metadata"`
+	SGLExt struct { // of SGLang's chats
+		RoutedExperts packed `json:"routed_experts"`
+	} `json:"sglext"`
 }
 
 // Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.

@@ -48,14 +48,14 @@ type asked struct {
 }
 
 // Columns are the token columns of a turn, by what was asked for, and the names of those that are missing for tokens of which they should be there. ids are the tokens of the
-// turn, behind a prompt of so many.
-func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32) (columns []Column, lacks []string) {
+// turn, behind a prompt of so many. routed is for answers to messages, which say the experts of all tokens: of so many they are known; below 0 they were not asked for.
+func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32, routed int) (columns []Column, lacks []string) {
 	if want == nil {
 		return nil, nil
 	}
 	b := r.beside
 	if b == nil {
-		b = r.readBeside(asked{want: want, prompt: prompt, from: -1}, ids)
+		b = r.readBeside(asked{want: want, prompt: prompt, from: routed}, ids)
 	}
 	for _, c := range []Column{b.expertColumn(want), b.topColumn(want, prompt), b.maskColumn(prompt)} {
 		if len(c.Spans) > 0 {
@@ -79,6 +79,9 @@ func (r *Response) readBeside(a asked, ids []int32) *beside {
 		b.lack(runfile.ColumnSamplingMask)
 	}
 	if a.want.RoutedExperts != nil {
+		if choice.MetaInfo.RoutedExperts == nil {
+			choice.MetaInfo.RoutedExperts = r.SGLExt.RoutedExperts
+		}
 		rows, err := choice.experts(*a.want.RoutedExperts, a, a.prompt+len(ids))
 		if err != nil {
 			b.lack(runfile.ColumnRoutedExperts)
@@ -225,13 +228,19 @@ func spans(first, places int, known func(int) bool) (list []ColumnSpan, rows int
 	return list, rows
 }
 
+// Kinds of numbers, as files name them.
+const (
+	topKind  = "[('id', '<i4'), ('logprob', '<f4')]"
+	maskKind = "'<i4'"
+)
+
 func (b *beside) topColumn(want *runfile.TokenColumns, prompt int) Column {
 	c := Column{Name: runfile.ColumnTopLogprobs}
 	var rows int
 	if c.Spans, rows = spans(prompt, len(b.tops), func(i int) bool { return b.tops[i] != nil }); rows == 0 {
 		return c
 	}
-	file := newNPY("[('id', '<i4'), ('logprob', '<f4')]", rows, want.TopLogprobs)
+	file := newNPY(topKind, rows, want.TopLogprobs)
 	for _, entries := range b.tops {
 		if entries == nil {
 			continue
@@ -259,7 +268,7 @@ func (b *beside) maskColumn(prompt int) Column {
 	for _, left := range b.masks {
 		ids += len(left)
 	}
-	file := newNPY("'<i4'", 1+rows+ids)
+	file := newNPY(maskKind, 1+rows+ids)
 	file.put32(uint32(rows))
 	for _, left := range b.masks {
 		if left != nil {

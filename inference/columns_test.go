@@ -32,7 +32,7 @@ func TestTopLogprobsOfChats(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &r); err != nil {
 				t.Fatal(err)
 			}
-			columns, lacks := r.Columns(want, 5, []int32{7, 8})
+			columns, lacks := r.Columns(want, 5, []int32{7, 8}, -1)
 			if c.lacks {
 				if len(columns) > 0 || !slices.Equal(lacks, []string{runfile.ColumnTopLogprobs}) {
 					t.Errorf("columns %v, lacks %v", columns, lacks)
@@ -89,7 +89,7 @@ func TestExperts(t *testing.T) {
 			r := Response{Choices: choices{{}}}
 			r.Choices[0].MetaInfo.RoutedExperts, r.Choices[0].MetaInfo.RoutedExpertsStart = c.rows, c.start
 			r.beside = r.readBeside(asked{want, 3, c.from}, []int32{1, 2})
-			columns, lacks := r.Columns(want, 3, []int32{1, 2})
+			columns, lacks := r.Columns(want, 3, []int32{1, 2}, -1)
 			if c.spans == nil {
 				if len(columns) > 0 || !slices.Equal(lacks, []string{runfile.ColumnRoutedExperts}) {
 					t.Errorf("columns %v, lacks %v", columns, lacks)

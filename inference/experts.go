@@ -150,14 +150,18 @@ func (b *beside) expertColumn(want *runfile.TokenColumns) Column {
 	if rows == 0 {
 		return c
 	}
-	kind := "'|u1'"
-	if want.RoutedExperts.Width() == 2 {
-		kind = "'<u2'"
-	}
-	file := newNPY(kind, rows, want.RoutedExperts.Layers, want.RoutedExperts.TopK)
+	file := newNPY(expertKind(*want.RoutedExperts), rows, want.RoutedExperts.Layers, want.RoutedExperts.TopK)
 	file.data = append(file.data, bytes.Join(all, nil)...)
 	c.File = file.data
 	return c
+}
+
+// expertKind is the kind of numbers in a column of experts.
+func expertKind(want runfile.RoutedExperts) string {
+	if want.Width() == 2 {
+		return "'<u2'"
+	}
+	return "'|u1'"
 }
 
 // npy is a file of NumPy's with one array.

@@ -103,7 +103,7 @@ func NewSample(s runfile.Sampling) Sample {
 var extras = map[string][]string{
 	"top_k": {"-1"}, "min_p": {"0"}, "repetition_penalty": {"1"}, "repeat_penalty": {"1"}, "chat_template_kwargs": {"{}"},
 	"return_token_ids": {"true", "false"}, "return_prompt_token_ids": {"true", "false"}, "return_meta_info": {"true", "false"},
-	"return_weight_versions": {"true", "false"}, "return_tokens_as_token_ids": {"true"},
+	"return_weight_versions": {"true", "false"}, "return_tokens_as_token_ids": {"true"}, "return_routed_experts": {"true"}, "return_sampling_mask": {"true"},
 }
 
 // ErrRefusedSampling means that a server refuses a parameter that the run sets to more than its neutral value.

@@ -46,6 +46,14 @@ func (c TokenColumn) check(tokens int) error {
 	return nil
 }
 
+// CheckTokenColumns checks those of a turn, whose prompt and answer have so many tokens together.
+func CheckTokenColumns(columns []TokenColumn, tokens int) error {
+	if len(columns) > MaxTokenColumns {
+		return fmt.Errorf("%d token columns (limit %d)", len(columns), MaxTokenColumns)
+	}
+	return checkColumns(columns, tokens)
+}
+
 // checkColumns checks those of a sample or a turn: by name, each name's ascending and not overlapping.
 func checkColumns(columns []TokenColumn, tokens int) error {
 	ends := map[string]int64{}

@@ -3,6 +3,8 @@ package gc
 import (
 	"errors"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/gc"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -39,7 +42,7 @@ func (r *stored) archivedRun(run string, shared storage.Ref) (own storage.Ref, t
 }
 
 // names are the runs that a report says are, or could be, forgotten.
-func names(report gcReport) (runs []string) {
+func names(report gc.Report) (runs []string) {
 	for _, run := range report.Forgotten {
 		runs = append(runs, run.Run)
 	}
@@ -143,5 +146,53 @@ func TestGCIsKilledAfterItForgot(t *testing.T) {
 	}
 	if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir); err != nil {
 		t.Errorf("%v\n%s", err, output)
+	}
+}
+
+// TestGCRetentionFile: a file of retention is what a plane would do. What others continue or replay stays, and so do open runs.
+func TestGCRetentionFile(t *testing.T) {
+	r := &stored{clitest.NewRecorded(t)}
+	shared := servicetest.Blob(t, r.Log.Store(), []byte("shared"))
+	for _, run := range []string{"a", "continued", "replayed", "b"} {
+		r.archivedRun(run, shared)
+	}
+	cfg := servicetest.Config("fix-a")
+	for name, opened := range map[string]events.RunOpened{"next": {Config: cfg, Continues: &events.Continued{Run: "continued"}}, "again": {Config: cfg, Replays: &events.Replayed{Run: "replayed"}}} {
+		if err := r.Log.EnsureRun(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		for _, on := range []string{name, events.Catalogue} {
+			servicetest.Append(t, r.Log, servicetest.Event(t, on, events.RunOpenedType, name, "0", opened))
+		}
+	}
+	r.age()
+	file := filepath.Join(t.TempDir(), "retention.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("retention: {streams: 1ns, archives: 1ns, keep_runs: 1}\n")
+	for _, args := range [][]string{{"--retention", file}, {"--retention", file, "--delete"}} {
+		report := r.gc(args...)
+		if got := names(report); !slices.Equal(got, []string{"a"}) || report.Forgotten[0].Forgotten != report.Deletes {
+			t.Errorf("%v: %+v", args, report.Forgotten)
+		}
+		if len(report.Runs) > 0 {
+			t.Errorf("%v: streams of open runs: %+v", args, report.Runs)
+		}
+	}
+	for text, want := range map[string]string{
+		"retention: {every: 1s, streams: 1h}": "every 1s: must be at least 1m", "retention: {objects: 1m, streams: 1h}": "objects 1m0s", "retention: {}": "name at least one",
+		"retention: {keep_runs: 3, streams: 1h}": "beside archives or max_bytes", "retention: {weights: 1m}": "weights 1m0s", "retention: {stream: 1h}": "stream", "other: 1": "other", "": "no retention",
+		"retention: {streams: -1h}": "must be positive", "retention: {weights: 48h, keep_weights: 1}": "keep_weights 1",
+	} {
+		write(text)
+		if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir, "--retention", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\n%s", text, err, output)
+		}
+	}
+	if _, err := clitest.Run(t, New, "gc", "--dir", r.Dir, "--retention", file, "--keep-runs", "2"); err == nil {
+		t.Error("a file and flags are taken together")
 	}
 }

@@ -15,22 +15,6 @@ import (
 	"github.com/rondo-rl/rondo/gc"
 )
 
-// gcReport is what gc answers.
-type gcReport struct {
-	OlderThan runfile.Duration `json:"older_than"`
-	// Deletes is false for a dry run.
-	Deletes   bool              `json:"deletes"`
-	Kinds     []gc.KindReport   `json:"kinds"`
-	Runs      []gc.OldRun       `json:"runs,omitempty"`
-	Forgotten []gc.ForgottenRun `json:"forgotten,omitempty"`
-	// Weights are what retention finds of each policy, with --weights-older-than.
-	Weights []gc.WeightsReport `json:"weights,omitempty"`
-	// Objects are those that nothing reaches, with --list.
-	Objects []gc.Candidate `json:"objects,omitempty"`
-	// Unfinished are uploads that were removed, as their writers never finished them.
-	Unfinished int `json:"unfinished,omitempty"`
-}
-
 // New is the command gc.
 func New(g *app.Global) *cobra.Command {
 	var olderThan, runsOlderThan, forgetOlderThan, weightsOlderThan time.Duration
@@ -38,6 +22,7 @@ func New(g *app.Global) *cobra.Command {
 	var maxBytes app.Size
 	var remove, list bool
 	var abandoned []string
+	var retention string
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Find the objects that nothing refers to, and delete them with --delete", Args: cobra.NoArgs,
 		Long: `Gc reads every run's history (its stream, or its archive when the stream was deleted), the catalogue, the intake's queue and the manifests of all
@@ -57,14 +42,17 @@ A forgotten run cannot be shown, replayed or restored again, and its name stays 
 weights and packed tasks.
 
 --weights-older-than does for all policies what rondo weights gc does for one: it deletes the files of versions that were replaced that long ago, but
-for the --keep-weights newest ones of each policy and those that somebody may still need.`,
+for the --keep-weights newest ones of each policy and those that somebody may still need.
+
+--retention shows what a plane with that file (rondo up --retention FILE) would remove next, and with --delete removes it now.`,
 		Example: `  rondo gc
   rondo gc --list --json
   rondo gc --older-than 168h --delete
   rondo gc --runs-older-than 720h --delete
   rondo gc --forget-older-than 2160h --keep-runs 20
   rondo gc --weights-older-than 720h --keep-weights 50
-  rondo gc --max-bytes 500g --keep-runs 20 --delete`,
+  rondo gc --max-bytes 500g --keep-runs 20 --delete
+  rondo gc --retention retention.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < gc.LeastAge {
 				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log", olderThan, gc.LeastAge)
@@ -87,45 +75,29 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 				return err
 			}
 			defer p.Close()
-			r := gcReport{OlderThan: runfile.Duration(olderThan), Deletes: remove}
-			if runsOlderThan > 0 {
-				if r.Runs, err = gc.RetireRuns(cmd.Context(), p.Log, time.Now().Add(-runsOlderThan), remove); err != nil {
+			policy := gc.Policy{
+				Objects: runfile.Duration(olderThan), Streams: runfile.Duration(runsOlderThan), Archives: runfile.Duration(forgetOlderThan), MaxBytes: runfile.Size(maxBytes), KeepRuns: keepRuns,
+				Weights: runfile.Duration(weightsOlderThan), KeepWeights: keepWeights,
+			}
+			if retention != "" {
+				if policy, err = gc.ReadPolicy(retention); err != nil {
 					return err
 				}
 			}
-			var forgotten []string
-			if forgets {
-				keep := gc.Retention{MaxBytes: int64(maxBytes), Keep: keepRuns}
-				if forgetOlderThan > 0 {
-					keep.ClosedBefore = time.Now().Add(-forgetOlderThan)
-				}
-				if r.Forgotten, err = gc.Forget(cmd.Context(), p.Log, keep, remove); err != nil {
-					return err
-				}
-				for _, run := range r.Forgotten {
-					forgotten = append(forgotten, run.Run)
-				}
-			}
-			if weightsOlderThan > 0 {
-				now := time.Now()
-				keep := gc.WeightRetention{ReplacedBefore: now.Add(-weightsOlderThan), Keep: keepWeights, Cutoff: now.Add(-olderThan)}
-				if r.Weights, err = gc.CollectAllWeights(cmd.Context(), p.Log, keep, remove); err != nil {
-					return err
-				}
-			}
+			var objects []gc.Candidate
 			show := app.NewProgress(g)
-			c := &gc.Collector{Log: p.Log, Store: p.Store, Cutoff: time.Now().Add(-olderThan), Abandoned: abandoned, Forgotten: forgotten, Progress: show.Show}
+			c := &gc.Collector{Abandoned: abandoned, Progress: show.Show}
 			c.Found = func(s gc.Candidate) {
 				switch {
 				case list && g.JSON:
-					r.Objects = append(r.Objects, s)
+					objects = append(objects, s)
 				case list:
 					show.Clear()
 					fmt.Fprintf(cmd.OutOrStdout(), "%s  %d bytes  %s\n", s.Key, s.Size, s.Modified.UTC().Format(time.DateTime))
 				}
 			}
-			r.Kinds, err = c.Run(cmd.Context(), remove)
-			r.Unfinished = c.Unfinished
+			r, err := gc.Retain(cmd.Context(), p.Log, policy, c, remove)
+			r.Objects = objects
 			show.Clear()
 			if c.NotSearched != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "uploads that their writers never finished were not all found:", c.NotSearched)
@@ -147,13 +119,17 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 	flags.IntVar(&keepRuns, "keep-runs", 0, "never forget this many of the runs that were closed last")
 	flags.DurationVar(&weightsOlderThan, "weights-older-than", 0, "also collect versions of weights that were replaced this long ago")
 	flags.IntVar(&keepWeights, "keep-weights", 20, "never collect this many of each policy's newest versions")
+	flags.StringVar(&retention, "retention", "", "a retention file, as `FILE` of rondo up --retention, in place of the flags above")
 	flags.BoolVar(&remove, "delete", false, "delete the objects instead of only listing them")
 	flags.BoolVar(&list, "list", false, "name every object")
 	flags.StringSliceVar(&abandoned, "abandon", nil, "runs whose history is lost for good, and whose objects may go")
+	for _, name := range []string{"older-than", "runs-older-than", "forget-older-than", "max-bytes", "keep-runs", "weights-older-than", "keep-weights"} {
+		cmd.MarkFlagsMutuallyExclusive("retention", name)
+	}
 	return cmd
 }
 
-func printGC(w io.Writer, r gcReport) error {
+func printGC(w io.Writer, r gc.Report) error {
 	for _, old := range r.Runs {
 		switch {
 		case old.Kept != "":

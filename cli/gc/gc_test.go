@@ -18,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/gc"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/index/segmenttest"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
@@ -61,7 +62,7 @@ func (r *stored) put(key, content string) string {
 	return key
 }
 
-func (r *stored) gc(args ...string) (report gcReport) {
+func (r *stored) gc(args ...string) (report gc.Report) {
 	r.T.Helper()
 	output, err := clitest.Run(r.T, New, append([]string{"gc", "--dir", r.Dir, "--json"}, args...)...)
 	if err == nil {
@@ -199,7 +200,7 @@ func TestGC(t *testing.T) {
 	}
 }
 
-func (r *stored) checkKinds(report gcReport, unreachable, deleted int64) {
+func (r *stored) checkKinds(report gc.Report, unreachable, deleted int64) {
 	r.T.Helper()
 	for _, k := range report.Kinds {
 		want := [3]int64{unreachable, deleted, 0}
@@ -300,7 +301,7 @@ func TestGCWithoutACatalogue(t *testing.T) {
 	old.age()
 	fresh := clitest.Held(t, nil)
 	output, err := clitest.Run(t, New, "gc", "--dir", fresh, "--store", filepath.Join(old.Dir, "objects"), "--json", "--list")
-	var report gcReport
+	var report gc.Report
 	if err == nil {
 		err = json.Unmarshal([]byte(output), &report)
 	}
@@ -329,7 +330,7 @@ func TestGCOfOldRuns(t *testing.T) {
 	if report := r.gc("--runs-older-than", "24h", "--delete"); len(report.Runs) != 0 || len(streams()) != 3 {
 		t.Errorf("young runs: %+v, %v", report.Runs, streams())
 	}
-	check := func(report gcReport, deleted bool) {
+	check := func(report gc.Report, deleted bool) {
 		t.Helper()
 		if len(report.Runs) != 2 || report.Runs[0].Run != "archived" || report.Runs[0].Deleted != deleted || report.Runs[0].Kept != "" ||
 			report.Runs[1].Run != "unsealed" || report.Runs[1].Deleted || !strings.Contains(report.Runs[1].Kept, "archive seal unsealed") {

@@ -14,12 +14,13 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/gc"
 )
 
 // New makes the command `rondo up`.
 func New(g *app.Global) *cobra.Command {
 	s := service.DefaultSettings()
-	var durability, listen string
+	var durability, listen, retention string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run all services with an embedded log and store, until interrupted",
@@ -27,12 +28,21 @@ func New(g *app.Global) *cobra.Command {
   rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
   rondo up --dashboard-listen 127.0.0.1:8780
   rondo up --gateway-listen 127.0.0.1:8790
-  rondo up --otlp-endpoint http://127.0.0.1:4318 --log-format json`,
+  rondo up --otlp-endpoint http://127.0.0.1:4318 --log-format json
+  rondo up --retention retention.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every, err := service.ParseDurability(durability)
 			if err != nil {
 				return err
+			}
+			var keep *gc.Policy
+			if retention != "" {
+				policy, err := gc.ReadPolicy(retention)
+				if err != nil {
+					return err
+				}
+				keep = &policy
 			}
 			p, err := plane.Hold(cmd.Context(), g.Dir, plane.HoldOptions{StoreURL: g.Store, Listen: true, Durability: every})
 			if errors.Is(err, plane.ErrInUse) {
@@ -42,7 +52,7 @@ func New(g *app.Global) *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			return up(cmd.Context(), p, s, listen)
+			return up(cmd.Context(), p, s, listen, keep)
 		},
 	}
 	s.AddFlags(cmd)
@@ -51,11 +61,13 @@ func New(g *app.Global) *cobra.Command {
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
 		"then take of the facts; no run that was answered as open is lost")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
+	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept; without it everything is; "+
+		"rondo gc --retention FILE shows what would go")
 	return cmd
 }
 
 // up runs everything until the context ends.
-func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string) error {
+func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy) error {
 	registry := prometheus.NewRegistry()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -79,5 +91,15 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string) 
 	}
 	defer s.Dashboard.Close()
 	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
+	if keep != nil {
+		r, err := newRetainer(p.Log, *keep, l, registry)
+		if err != nil {
+			return err
+		}
+		retaining, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() { defer close(done); r.run(retaining) }()
+		defer func() { stop(); <-done }() // before the log is closed
+	}
 	return service.RunParts(ctx, service.EveryPart(s), p.Log, p.Dir, l, registry, s)
 }

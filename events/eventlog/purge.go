@@ -127,16 +127,23 @@ func remark(t events.Type) bool {
 	return t == events.RolloutInvalidatedType || t == events.RolloutAnnotatedType || t == events.RolloutForkedType || t == events.TeacherScoredType
 }
 
-// purgeChain removes the links before the one that stays.
+// purgeTries is how often a purge is sent that gets no answer: what is left is for the caller's next time, as other runs wait for theirs.
+const purgeTries = 3
+
+// purgeChain removes the links before the one that stays. A purge without an answer is sent again: twice, or late, it removes nothing else.
 func (l *Log) purgeChain(ctx context.Context, run string, chain endedChain) error {
-	stream, err := l.js.Stream(ctx, events.RunStream(run))
-	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(chain.subject), jetstream.WithPurgeSequence(chain.keep))
+	for try := 1; ; try++ {
+		stream, err := l.js.Stream(ctx, events.RunStream(run))
+		if err == nil {
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(chain.subject), jetstream.WithPurgeSequence(chain.keep))
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !unknownOutcome(err) || try == purgeTries || !askAgain.Wait(ctx, try):
+			return fmt.Errorf("purge %s up to %d: %w", chain.subject, chain.keep, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("purge %s up to %d: %w", chain.subject, chain.keep, err)
-	}
-	return nil
 }
 
 // readBack reads segments from the store, each once, and compares them with the run's stream.
@@ -162,7 +169,8 @@ func (l *Log) readBack(ctx context.Context, run string, sealed []events.SegmentS
 }
 
 // PurgedFact makes the event that states how much has left a run's stream, and how much is left, behind the last such event; nil where that
-// says it already. A stream that is full although nothing could leave it is stated, too. It appends nothing.
+// says it already. A stream that is full although nothing could leave it is stated, too. It appends nothing, and brings to the disk what it counts: the
+// one who purged may have died before that, or had no answer.
 func (l *Log) PurgedFact(ctx context.Context, run string) (*events.Event, error) {
 	info, err := l.info(ctx, run)
 	if err != nil {
@@ -180,6 +188,9 @@ func (l *Log) PurgedFact(ctx context.Context, run string) (*events.Event, error)
 	purged := events.LogPurged{Events: uint64(info.State.NumDeleted), Bytes: int64(info.State.Bytes)}
 	full := int64(float64(topology.FullAt * float64(info.Config.MaxBytes)))
 	if err != nil || purged.Events == stated.Events && (purged.Bytes <= full || stated.Bytes > full) {
+		return nil, err
+	}
+	if err := l.Persist(run); err != nil {
 		return nil, err
 	}
 	e, err := events.New(run, events.LogPurgedType, run, fmt.Sprint(fact.Prev), purged)

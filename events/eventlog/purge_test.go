@@ -246,3 +246,35 @@ func TestRunsThatKeepAll(t *testing.T) {
 		})
 	}
 }
+
+// TestPurgeIsRepeated: a purge whose answer is lost is sent again, and one that gets none for long is an error, behind which a later call goes on.
+func TestPurgeIsRepeated(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		nc, line := natstest.ConnectOver(t, natstest.Server(t))
+		log, err := eventlog.New(nc, natstest.Store(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.EnsureStreams(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for run, lost := range map[string]int{"once": 1, "often": 9} {
+			forgetful(t, log, run, 1<<20)
+			group := episodes(t, log, run, 1, 4, 4, 48<<10)
+			if _, err := log.Seal(t.Context(), run, true); err != nil {
+				t.Fatal(err)
+			}
+			line.Lose("stream_purge_response", lost)
+			n, err := log.PurgeEnded(t.Context(), run)
+			if (err == nil) != (lost == 1) || lost == 1 && n != len(group) {
+				t.Errorf("%s: %d of %d rollouts left the stream, %v", run, n, len(group), err)
+			}
+			for range 4 {
+				_, err = log.PurgeEnded(t.Context(), run)
+			}
+			if fill, sized := log.Fill(t.Context(), run); err != nil || sized != nil || fill >= eventlog.PurgeAt {
+				t.Errorf("%s: it is %.2f full, %v, %v", run, fill, err, sized)
+			}
+		}
+	})
+}

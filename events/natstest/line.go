@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -18,6 +19,8 @@ type Line struct {
 	mu     sync.Mutex
 	down   bool
 	ends   []net.Conn
+	loses  string // an answer that holds this does not arrive
+	times  int
 }
 
 // errDown: the line is cut.
@@ -45,9 +48,50 @@ func (l *Line) InProcessConn() (net.Conn, error) {
 	}
 	end, err := l.server.InProcessConn()
 	if err == nil {
+		end = &lossy{end, l}
 		l.ends = append(l.ends, end)
 	}
 	return end, err
+}
+
+// Lose breaks the connection, so many times, where the server answers with a text: it has done what it was asked for, and the client does not learn that.
+func (l *Line) Lose(text string, times int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loses, l.times = text, times
+}
+
+// Left is how many more answers will be lost.
+func (l *Line) Left() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.times
+}
+
+// takes reports whether what comes from the server is lost on the way.
+func (l *Line) takes(data []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == 0 || !bytes.Contains(data, []byte(l.loses)) {
+		return false
+	}
+	l.times--
+	return true
+}
+
+// lossy is the client's end of a line.
+type lossy struct {
+	net.Conn
+	line *Line
+}
+
+func (c *lossy) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if n > 0 && c.line.takes(into[:n]) {
+		c.Close()
+		return 0, errDown
+	}
+	return n, err
 }
 
 // Cut breaks the connection, and keeps it broken until Mend.

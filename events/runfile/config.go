@@ -114,6 +114,8 @@ type Limits struct {
 	ContextFull string `json:"context_full,omitempty" yaml:"context_full"`
 	// Summaries is how often a rollout may sum its work up; 0 is DefaultSummaries. Behind that it ends as one that is truncated.
 	Summaries int `json:"summaries,omitempty" yaml:"summaries"`
+	// TellRoom tells the model behind each turn's tool results how many tokens of its context are used.
+	TellRoom bool `json:"tell_room,omitempty" yaml:"tell_room"`
 	// Timeout runs from the start of the rollout until its outcome.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.

@@ -53,6 +53,7 @@ func (c *RunConfig) validateSummaries() (errs []error) {
 	check(summarise || c.SummaryPrompt == "", "summary_prompt: it is for limits.context_full: %s", ContextSummarise)
 	check(c.SummaryPrompt == "" || strings.TrimSpace(c.SummaryPrompt) != "", "summary_prompt: it has no text; leave it out for the default")
 	check(len(c.SummaryPrompt) <= maxSummaryPrompt, "summary_prompt: %d bytes, at most %d", len(c.SummaryPrompt), maxSummaryPrompt)
+	check(!l.TellRoom || !c.External, "limits.tell_room: the harness of an external run decides what its prompts hold; leave it out")
 	check(!summarise || !c.External, "limits.context_full %s: the harness of an external run decides what its prompts hold; leave it out", ContextSummarise)
 	return errs
 }

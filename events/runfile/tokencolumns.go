@@ -2,7 +2,7 @@ package runfile
 
 import "fmt"
 
-// TokenColumns are further numbers of the tokens of a run's own rollouts that its servers are asked for. They are kept beside the log, in objects.
+// TokenColumns are further numbers of the tokens of rollouts that a run's servers are asked for. They are kept beside the log, in objects.
 type TokenColumns struct {
 	// RoutedExperts asks for the experts that a mixture's routers chose, and says what they look like.
 	RoutedExperts *RoutedExperts `json:"routed_experts,omitempty" yaml:"routed_experts"`
@@ -81,20 +81,19 @@ func (c *RunConfig) validateTokenColumns() (errs []error) {
 		}
 	}
 	want := *c.TokenColumns
-	check(!c.External, "they are of the run's own rollouts; leave them out of an external run")
 	check(want.RoutedExperts != nil || want.TopLogprobs != 0 || want.SamplingMask, "name at least one of routed_experts, top_logprobs and sampling_mask")
 	check(want.TopLogprobs >= 0 && want.TopLogprobs <= maxTopLogprobs, "top_logprobs %d: must be 0 to %d", want.TopLogprobs, maxTopLogprobs)
 	check(want.TopLogprobs == 0 || c.Sampling.MaxTokens <= maxTopEntries/want.TopLogprobs, "top_logprobs %d of sampling.max_tokens %d: together at most %d entries for an answer",
 		want.TopLogprobs, c.Sampling.MaxTokens, maxTopEntries)
 	if e := want.RoutedExperts; e != nil {
-		check(c.EndpointAPI == APITokens, "routed_experts: only the paths of tokens say which tokens they are of; set endpoint_api: %s", APITokens)
+		check(c.EndpointAPI == APITokens || c.External, "routed_experts: only the paths of tokens say which tokens they are of; set endpoint_api: %s", APITokens)
 		check(e.Layers >= 1 && e.Layers <= maxExpertLayers, "routed_experts.layers %d: must be 1 to %d", e.Layers, maxExpertLayers)
 		check(e.TopK >= 1 && e.TopK <= maxExpertTopK, "routed_experts.top_k %d: must be 1 to %d", e.TopK, maxExpertTopK)
 		check(e.Experts >= e.TopK && e.Experts <= maxExperts, "routed_experts.experts %d: must be top_k (%d) to %d", e.Experts, e.TopK, maxExperts)
 	}
 	if want.SamplingMask {
 		topK := c.Sampling.TopK
-		check(c.EndpointAPI == APITokens, "sampling_mask: only the paths of tokens have it; set endpoint_api: %s", APITokens)
+		check(c.EndpointAPI == APITokens || c.External, "sampling_mask: only the paths of tokens have it; set endpoint_api: %s", APITokens)
 		check(topK != nil && *topK > 0, "sampling_mask: set sampling.top_k above 0, which bounds how many tokens are left for each place")
 		check(topK == nil || *topK <= 0 || c.Sampling.MaxTokens <= maxMaskEntries / *topK, "sampling_mask: sampling.top_k and max_tokens allow more than %d ids for an answer; lower one of them",
 			maxMaskEntries)

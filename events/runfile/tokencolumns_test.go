@@ -24,15 +24,18 @@ func TestTokenColumns(t *testing.T) {
 		return ""
 	}
 	c := base()
-	if text := problem(c); strings.Contains(text, "token_columns") {
-		t.Error(text)
+	harness := base()
+	harness.External, harness.EndpointAPI = true, "" // servers of chats may have all of them, too
+	for _, c := range []runfile.RunConfig{c, harness} {
+		if text := problem(c); strings.Contains(text, "token_columns") {
+			t.Error(text)
+		}
 	}
 	if n := c.TokenColumns.AnswerBytes(c.Sampling); n < 40<<20 || n > 64<<20 || (*runfile.TokenColumns)(nil).AnswerBytes(c.Sampling) != 0 {
 		t.Errorf("an answer may be %d bytes longer", n)
 	}
 	for want, change := range map[string]func(*runfile.RunConfig){
 		"name at least one of":                            func(c *runfile.RunConfig) { c.TokenColumns = &runfile.TokenColumns{Required: true} },
-		"leave them out of an external run":               func(c *runfile.RunConfig) { c.External = true },
 		"routed_experts: only the paths of tokens":        func(c *runfile.RunConfig) { c.EndpointAPI = "" },
 		"sampling_mask: only the paths of tokens have it": func(c *runfile.RunConfig) { c.EndpointAPI = "" },
 		"layers 0: must be 1 to 512":                      func(c *runfile.RunConfig) { c.TokenColumns.RoutedExperts.Layers = 0 },

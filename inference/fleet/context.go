@@ -60,7 +60,7 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age := time.Since(l.at)
-	if c.Prompt == 0 || !l.at.IsZero() && (age < contextUnknownFor || l.tokens > 0 && age < contextKnownFor) {
+	if c.Prompt == 0 && !c.TellContext || !l.at.IsZero() && (age < contextUnknownFor || l.tokens > 0 && age < contextKnownFor) {
 		return l.tokens
 	}
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
@@ -110,6 +110,7 @@ type fitted struct {
 	plain       bool
 	processed   bool // its log-probabilities are those of the distribution that was sampled, whatever it says in chats
 	limit, most int
+	context     int // the server's, 0 where it is not known
 }
 
 // fit asks for no more tokens than the server's context has room for, behind the prompt that is known. A server that counts more in the prompt says so, and
@@ -146,6 +147,7 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 			most = 0
 		}
 	}
+	answer.context = limit
 	if most < c.Config.Sampling.MaxTokens {
 		answer.limit, answer.most = limit, most
 	}

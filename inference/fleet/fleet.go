@@ -98,6 +98,8 @@ type Call struct {
 	// room for any is refused with an inference.Overflow.
 	Fit    bool
 	Prompt int
+	// TellContext has the answer say how many tokens the server's context has, for which a server is asked at the first turn already.
+	TellContext bool
 	// Spare is the room that must be left behind the prompt in a context of so many tokens: less is refused with an inference.Overflow, too. nil takes any.
 	Spare func(limit int) int
 	// Sampling is how the request samples.
@@ -131,6 +133,8 @@ type Answer struct {
 	Wrong []string
 	// ContextLimit is how many tokens the server's context has, where that left the turn fewer than the run allows: MaxTokens.
 	ContextLimit, MaxTokens int
+	// Context is how many tokens the server's context has, as far as that is known.
+	Context int
 	// Plain: the server takes OpenAI's own fields alone, so inference.WithoutExtras was asked.
 	Plain bool
 }
@@ -270,7 +274,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil {
 		return nil, failure
 	}
-	a := &Answer{Response: cut.response, Started: started, Endpoint: at.url, Plain: cut.plain}
+	a := &Answer{Response: cut.response, Started: started, Endpoint: at.url, Plain: cut.plain, Context: cut.context}
 	var err error
 	if !cut.processed {
 		a.Wrong = f.wrongFor(asking, &client, c, at)

@@ -16,6 +16,7 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 	fit := func(prompt int) (most int, full *inference.Failure) {
 		c.Prompt, most = prompt, c.Config.Sampling.MaxTokens
 		limit := f.contextOf(ctx, client, c, at)
+		answer.context = limit
 		if limit == 0 {
 			return most, nil
 		}

@@ -111,16 +111,26 @@ const (
 	grownBy = 64
 )
 
-// fills reports whether a run's stream is so full that something should leave it, and has grown since that was tried.
+// fills reports whether a run's stream is so full that something should leave it, and has grown since that was tried. It also does where the run
+// was not told of what has left: by one who died then, or had no answer. The sampler may wait for that.
 func (s *Service) fills(ctx context.Context, run string) (bool, error) {
 	bytes, most, err := s.log.Size(ctx, run)
-	if err != nil || float64(bytes) < eventlog.PurgeAt*float64(most) {
+	if err != nil {
 		return false, err
 	}
+	if float64(bytes) >= eventlog.PurgeAt*float64(most) && s.grown(run, int64(bytes), most) {
+		return true, nil
+	}
+	fact, err := s.log.PurgedFact(ctx, run)
+	return fact != nil, err
+}
+
+// grown reports whether a stream has grown since something left it, or could not.
+func (s *Service) grown(run string, bytes, most int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before, known := s.purged[run]
-	return !known || int64(bytes) < before || int64(bytes) >= before+most/grownBy, nil
+	return !known || bytes < before || bytes >= before+most/grownBy
 }
 
 // purge lets go of what is archived and over, and makes the event that says so.

@@ -151,7 +151,7 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 	sampled, err := g.servers.Complete(ctx, fleet.Call{
 		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.cfg.AssumedVersion(),
 		Sampling: a.sampling,
-		Request:  func(model string, _ int) any { return request(a, sampling, model, seed) },
+		Request:  func(model string, _ int) any { return withColumns(request(a, sampling, model, seed), ro, a) },
 		TextOnly: true, Timeout: g.opts.CallTimeout / time.Duration(servers), Until: time.Now().Add(entrance),
 	})
 	if err != nil {

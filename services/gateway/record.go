@@ -32,7 +32,9 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 			return nil, err
 		}
 		a.noteSampling(&turn, sampled.Plain)
-		newTree(now.Turns).place(a.conversation, prompt, &turn)
+		if err := g.place(ctx, now, a, sampled, prompt, &turn); err != nil {
+			return nil, err
+		}
 		id, err := contentID(ro, turn)
 		if err != nil {
 			return nil, err

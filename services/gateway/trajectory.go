@@ -43,7 +43,7 @@ func turnRows(turn events.TurnSampled, index, segment int32, textOnly bool) ([]s
 		rows = append(rows, row)
 	}
 	if textOnly {
-		turn.TokenIDs, turn.Logprobs, turn.VersionSpans = nil, nil, nil
+		turn.TokenIDs, turn.Logprobs, turn.VersionSpans, turn.Columns = nil, nil, nil, nil
 	}
 	answer, err := turn.Row(segment)
 	if err != nil || textOnly {

@@ -25,7 +25,7 @@ func leastPrompt(r *events.Rollout) int {
 			since += len(c.Arguments)
 		}
 	}
-	for _, result := range r.Tools[last.Turn].Results {
+	for _, result := range last.Told(r.Tools[last.Turn].Results) {
 		since += len(result.Content)
 	}
 	for _, m := range told(r, last.Turn) {
@@ -51,4 +51,16 @@ func (s *Service) full(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		what = endStep
 	}
 	return s.end(ctx, cfg, task, r, what, events.StopContext)
+}
+
+// roomTold tells the model how much of its context it has used: of the server's or of the run's limit, whichever is reached first. A server that counts no tokens leaves nothing to tell.
+func roomTold(limits runfile.Limits, t *events.TurnSampled, context int) string {
+	limit := limits.Tokens
+	if context > 0 {
+		limit = min(limit, context)
+	}
+	if t.Used() == 0 || limit <= 0 {
+		return ""
+	}
+	return events.RoomText(t.Used(), limit)
 }

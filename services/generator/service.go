@@ -187,7 +187,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	call := fleet.Call{
 		Run: r.Run, Config: &cfg, Affinity: r.ID, Turn: len(r.Turns), Version: cfg.AssumedVersion(),
 		Sampling: cfg.Sampling,
-		Fit:      true, Prompt: p.least, Spare: p.spare,
+		Fit:      true, Prompt: p.least, Spare: p.spare, TellContext: cfg.Limits.TellRoom,
 		Request: func(model string, most int) any { return request(model, most) },
 		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
@@ -206,6 +206,9 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
 		cfg.Sampling.MaxTokens = answer.MaxTokens
 	}
+	if cfg.Limits.TellRoom && len(t.ToolCalls) > 0 {
+		t.RoomTold = roomTold(cfg.Limits, &t, answer.Context)
+	}
 	t.Sampling = sampledWith(cfg.Sampling, answer.Plain)
 	if !t.TextOnly {
 		t.PromptDelta, t.NewSegment = delta(r, answer.Prompt)
@@ -214,7 +217,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		}
 	}
 	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
-		err = s.keepColumns(ctx, cfg.TokenColumns, &t, answer)
+		err = answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &t, -1) // by tokens they were asked for from the last known one on
 	}
 	if err != nil {
 		answer.Done()

@@ -133,7 +133,7 @@ func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, 
 		return s.failed(ctx, cfg, r, delivered, err)
 	}
 	summary.Calls = len(t.ToolCalls)
-	t.Summary, t.ToolCalls = &summary, nil
+	t.Summary, t.ToolCalls, t.RoomTold = &summary, nil, ""
 	sampled, err := r.Next(events.TurnSampledType, events.Ordinal(t.Turn), t)
 	if err != nil {
 		return nil, err

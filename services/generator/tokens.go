@@ -15,7 +15,7 @@ func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most
 	call.Prompt = 0 // a guess: the prompt is counted
 	call.Tokens = func(model string) inference.Conversation {
 		request := asked(model, 0)
-		conv := inference.Conversation{Request: request, Known: known, Routed: routed(r)}
+		conv := inference.Conversation{Request: request, Known: known, Routed: fleet.Routed(r.Turns)}
 		if last := r.LastTurn(); last != nil {
 			conv.Sampled, conv.Unsure = len(last.TokenIDs), last.FinishReason == "length" || len(request.Stop) > 0
 		}

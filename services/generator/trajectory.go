@@ -70,7 +70,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 		add(row)
 		answered := r.Tools[turn.Turn]
 		withheld := i+1 < len(r.Turns) && r.Turns[i+1].Summary != nil && r.Turns[i+1].Summary.Withheld
-		for _, result := range answered.Results {
+		for _, result := range turn.Told(answered.Results) {
 			if withheld { // the model has seen no more; the log has it
 				result.Content = events.WithheldResult
 			}

@@ -20,8 +20,6 @@ var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "
 // admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
 func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
 	switch {
-	case len(p.Columns) > 0:
-		return refuse("columns: only Rondo's own generator states token columns")
 	case p.Turn >= cfg.Limits.Turns:
 		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
 	case p.After != nil && *p.After >= p.Turn:
@@ -30,6 +28,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return refuse("new_segment: turn %d continues no other one, so a segment begins with it", p.Turn)
 	case p.Summary != nil || p.SegmentCause == events.CauseSummary:
 		return refuse("summary: turns that were sampled elsewhere have none; a prompt that does not go on with an earlier one begins a segment")
+	case p.RoomTold != "":
+		return refuse("room_told: the prompts of turns that were sampled elsewhere say what their models were told")
 	case len(p.ToolCalls) > maxToolCalls:
 		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
 	case len(p.FinishReason) > maxName:
@@ -44,6 +44,9 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return err
 	}
 	if err := admitSegment(r, p); err != nil {
+		return err
+	}
+	if err := s.admitColumns(ctx, cfg, r, p); err != nil {
 		return err
 	}
 	return s.admitVersions(ctx, cfg, p)

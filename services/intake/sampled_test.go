@@ -74,6 +74,7 @@ func TestSampledTurns(t *testing.T) {
 			s.VersionSpans = []events.VersionSpan{{Start: 0, End: 1}, {Version: 9, Start: 1, End: 2}}
 		}), "policy_version 9"},
 		"with a summary":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
+		"told of its room":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }), "room_told"},
 		"behind a summary":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
 		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
 		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
@@ -107,4 +108,62 @@ func TestSampledTurns(t *testing.T) {
 	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(1, nil)); !strings.Contains(refused, "at most 1 turns") {
 		t.Errorf("a turn too many: %q", refused)
 	}
+}
+
+// TestColumnsOfOutsiders: a turn has the token columns that its run asks for, with an object that holds them, and nothing else; a trajectory has those of its turns.
+func TestColumnsOfOutsiders(t *testing.T) {
+	log := house(t)
+	cfg := servicetest.Config("a")
+	cfg.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: 1, TopK: 2, Experts: 8}}
+	servicetest.OpenRun(t, log, "experts", cfg)
+	start(t, log)
+	header := "\x93NUMPY\x01\x00\x76\x00" + "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 2), }"
+	file := header + strings.Repeat(" ", 127-len(header)) + "\n" + "\x01\x02\x03\x07"
+	good := servicetest.Blob(t, log.Store(), []byte(file))
+	column := storage.TokenColumn{Name: runfile.ColumnRoutedExperts, Start: 0, Length: 2, Object: good}
+	columned := func(change func(*storage.TokenColumn)) events.TurnSampled {
+		return sampledTurn(0, func(s *events.TurnSampled) {
+			c := column
+			if s.PromptTokens = 2; change != nil {
+				change(&c)
+			}
+			s.Columns = []storage.TokenColumn{c}
+		})
+	}
+	o := outsider{t, log, "experts"}
+	o.must(events.GroupOpenedType, "x1", o.opened())
+	o.must(events.RolloutStartedType, "x1-0", o.started(0))
+	plain := outsider{t, log, "r"}
+	plain.must(events.GroupOpenedType, "x1", plain.opened())
+	plain.must(events.RolloutStartedType, "x1-0", plain.started(0))
+	if refused := plain.state(events.TurnSampledType, "x1-0", columned(nil)); !strings.Contains(refused, "token_columns") {
+		t.Errorf("columns for which the run does not ask: %q", refused)
+	}
+	wrong := []byte(file)
+	wrong[len(wrong)-1] = 8
+	ninth, other := servicetest.Blob(t, log.Store(), wrong), good
+	other.Size++
+	for name, change := range map[string]func(*storage.TokenColumn){
+		"of another name":             func(c *storage.TokenColumn) { c.Name = runfile.ColumnTopLogprobs },
+		"of tokens behind its last":   func(c *storage.TokenColumn) { c.Start = 2 },
+		"of rows that there are not":  func(c *storage.TokenColumn) { c.Row = 1 },
+		"with an expert too many":     func(c *storage.TokenColumn) { c.Object = ninth },
+		"with no object":              func(c *storage.TokenColumn) { c.Object = other },
+		"with an object of something": func(c *storage.TokenColumn) { c.Object = servicetest.Blob(t, log.Store(), []byte("something")) },
+		"with a trajectory for one":   func(c *storage.TokenColumn) { c.Object.Key = "runs/experts/trajectories/x1-0.arrow" },
+	} {
+		if refused := o.state(events.TurnSampledType, "x1-0", columned(change)); refused == "" {
+			t.Errorf("columns %s are on the log", name)
+		}
+	}
+	o.must(events.TurnSampledType, "x1-0", columned(nil))
+	with := func(columns []storage.TokenColumn) func(*storage.Trajectory) {
+		return func(tr *storage.Trajectory) { tr.Messages[1].Columns = columns }
+	}
+	shorter := column
+	shorter.Length = 1
+	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", with([]storage.TokenColumn{shorter}))); !strings.Contains(refused, "other token columns") {
+		t.Errorf("a trajectory with other columns: %q", refused)
+	}
+	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", with([]storage.TokenColumn{column})))
 }

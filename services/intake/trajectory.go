@@ -47,6 +47,9 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 			return refuse("trajectory: the file's %s is not the rollout's, %v", f.field, f.own)
 		}
 	}
+	if err := sameColumns(t, r); err != nil {
+		return err
+	}
 	if err := admitSamples(t); err != nil {
 		return err
 	}
@@ -84,9 +87,6 @@ func (s *Service) trajectory(ctx context.Context, run string, ref storage.Ref) (
 	if err != nil {
 		s.logger.WarnContext(ctx, "trajectory file refused", "run", run, "key", ref.Key, "error", err)
 		return nil, refuse("trajectory %s: it is no trajectory file; the operator finds what is wrong with it in the intake's log", ref.Key)
-	}
-	if t.HasColumns() { // no event would name their objects
-		return nil, refuse("trajectory %s: it has token columns, which only Rondo's own generator writes", ref.Key)
 	}
 	return t, nil
 }

@@ -38,6 +38,10 @@ type ask struct {
 	Repetition  *float64  `json:"repetition_penalty"`
 	Stop        any       `json:"stop"`
 	Template    any       `json:"chat_template_kwargs"`
+	Tops        int       `json:"top_logprobs"`
+	TokensAsIDs bool      `json:"return_tokens_as_token_ids"`
+	Experts     bool      `json:"return_routed_experts"`
+	Masks       bool      `json:"return_sampling_mask"`
 
 	leave <-chan struct{} // closed when the client is gone
 }
@@ -54,6 +58,8 @@ type said struct {
 	header map[string]string
 	// cut breaks the connection within the answer.
 	cut bool
+	// beside adds to an answer what it says of its tokens.
+	beside func(whole, choice map[string]any, prompt, ids []int32)
 }
 
 // newBackend starts a server whose model says what next gives for the n-th request, counted from 0.
@@ -172,6 +178,9 @@ func (b *backend) answer(a ask, s said) []byte {
 	}
 	if a.Logprobs && !s.textOnly {
 		choice["logprobs"] = map[string]any{"content": logprobs}
+	}
+	if s.beside != nil {
+		s.beside(whole, choice, prompt, ids)
 	}
 	body, err := json.Marshal(whole)
 	if err != nil {

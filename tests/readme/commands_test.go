@@ -53,6 +53,13 @@ func TestCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	retention, err := os.ReadFile(filepath.Join(root, "examples/retention.yaml"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "retention.yaml"), retention, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Keys and caches of indexes are the test's own.
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))

@@ -1,4 +1,4 @@
-package generator
+package fleet
 
 import (
 	"context"
@@ -8,35 +8,35 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
-	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// routed is how many tokens of the current segment have their experts on the log, from its first one on.
-func routed(r *events.Rollout) int {
-	for i := len(r.Turns) - 1; i >= 0; i-- {
+// Routed is how many tokens of the current segment have their experts on the log, from its first one on. turns end with that segment's.
+func Routed(turns []events.TurnSampled) int {
+	for i := len(turns) - 1; i >= 0; i-- {
 		end := 0
-		for _, c := range r.Turns[i].Columns {
+		for _, c := range turns[i].Columns {
 			if c.Name == runfile.ColumnRoutedExperts {
 				end = int(c.Start + c.Length)
 			}
 		}
-		if end > 0 || r.Turns[i].NewSegment {
+		if end > 0 || turns[i].NewSegment {
 			return end
 		}
 	}
 	return 0
 }
 
-// keepColumns stores what an answer has beside its tokens, and has the turn name it. What the run requires and the answer lacks is a failed try.
-func (s *Service) keepColumns(ctx context.Context, want *runfile.TokenColumns, t *events.TurnSampled, answer *fleet.Answer) error {
+// Keep stores what an answer has beside its tokens, and has its turn name it. What the run requires and the answer lacks is a failed try. routed is how many of the turn's tokens
+// have their experts on the log already, for answers whose request could not leave them out.
+func (a *Answer) Keep(ctx context.Context, store storage.Store, want *runfile.TokenColumns, t *events.TurnSampled, routed int) error {
 	if want == nil || t.TextOnly {
 		return nil
 	}
-	columns, lacks := answer.Response.Columns(want, len(answer.Prompt), t.TokenIDs)
+	columns, lacks := a.Response.Columns(want, len(a.Prompt), t.TokenIDs, routed)
 	if want.Required && len(lacks) > 0 {
 		return &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("%s: the answer lacks %s, or what it says does not fit its tokens; token_columns.required demands them",
-			answer.Endpoint, strings.Join(lacks, ", "))}
+			a.Endpoint, strings.Join(lacks, ", "))}
 	}
 	t.Lacks = append(t.Lacks, lacks...)
 	for _, c := range columns {
@@ -44,7 +44,7 @@ func (s *Service) keepColumns(ctx context.Context, want *runfile.TokenColumns, t
 			t.Lacks = append(t.Lacks, c.Name)
 			continue
 		}
-		ref, err := storage.PutBlob(ctx, s.log.Store(), c.File)
+		ref, err := storage.PutBlob(ctx, store, c.File)
 		if err != nil {
 			return fmt.Errorf("store %s: %w", c.Name, err)
 		}

@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/inference/fleet"
+)
+
+// withColumns asks for what the run wants beside tokens. Servers of chats name the experts of the whole conversation, so they are asked only where that is not too long for an answer.
+func withColumns(body map[string]any, ro *rollout, a *ask) map[string]any {
+	want := ro.cfg.TokenColumns
+	if want == nil {
+		return body
+	}
+	if want.TopLogprobs > 0 {
+		body["top_logprobs"], body["return_tokens_as_token_ids"] = want.TopLogprobs, true // by vLLM by their ids, not their texts
+	}
+	if want.SamplingMask {
+		body["return_sampling_mask"] = true
+	}
+	longest := 0
+	for _, t := range ro.Turns {
+		longest = max(longest, t.Used())
+	}
+	if e := want.RoutedExperts; e != nil && longest+a.sampling.MaxTokens <= e.Rows(widestExpert) {
+		body["return_routed_experts"] = true
+	}
+	return body
+}
+
+// widestExpert is the most bytes in which a server writes the number of an expert.
+const widestExpert = 4
+
+// place says where a turn belongs in its rollout, and stores what its answer has beside its tokens.
+func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32, turn *events.TurnSampled) error {
+	t := newTree(ro.Turns)
+	t.place(a.conversation, prompt, turn)
+	routed := 0
+	if !turn.NewSegment && turn.After != nil {
+		routed = fleet.Routed(t.upTo(*turn.After))
+	}
+	if err := sampled.Keep(ctx, g.log.Store(), ro.cfg.TokenColumns, turn, routed); err != nil {
+		return failed(ctx, err)
+	}
+	return nil
+}
