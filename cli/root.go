@@ -32,6 +32,6 @@ import (
 func New() *cobra.Command {
 	return app.New(
 		demo.New, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, run.NewFork, run.NewInvalidate,
-		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
+		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion,
 	)
 }
