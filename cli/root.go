@@ -41,7 +41,7 @@ func New() *cobra.Command {
 	}
 	root := app.New(
 		first, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
-		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
+		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)
 	return root

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
@@ -33,6 +34,7 @@ type cost struct {
 	version         int64
 	trajectory      storage.Ref
 	did             *behaviour.Rollout // once it is over
+	sampled         []int64            // the versions that are known to have sampled
 }
 
 // NewRecorded is a run of which nothing was read yet.
@@ -44,6 +46,23 @@ func NewRecorded(run string) *Recorded {
 func ReadRecorded(ctx context.Context, log *eventlog.Log, run string) (*Recorded, error) {
 	f := NewRecorded(run)
 	for e, err := range log.All(ctx, run, 1) {
+		if err == nil {
+			err = f.Take(e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// ReadThrough folds a recorded run as it was when it had a sequence.
+func ReadThrough(ctx context.Context, log *eventlog.Log, run string, through uint64) (*Recorded, error) {
+	f := NewRecorded(run)
+	for e, err := range log.All(ctx, run, 1) {
+		if err == nil && e.Seq > through {
+			break
+		}
 		if err == nil {
 			err = f.Take(e)
 		}
@@ -74,6 +93,14 @@ func (f *Recorded) Take(e events.Event) error {
 		return nil
 	}
 	switch e.Type {
+	case events.TurnSampledType:
+		turn, err := events.Data[events.TurnSampled](e)
+		for _, version := range []int64{turn.PolicyVersion, turn.LatestVersion()} {
+			if version >= 0 && !slices.Contains(c.sampled, version) {
+				c.sampled = append(c.sampled, version)
+			}
+		}
+		return err
 	case events.ToolsCompletedType:
 		tools, err := events.Data[events.ToolsCompleted](e)
 		c.calls += len(tools.Results)

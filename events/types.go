@@ -52,6 +52,7 @@ const (
 	WeightsRejectedType  Type = "weights.rejected"
 	WeightsActivatedType Type = "weights.activated"
 	WeightsPromotedType  Type = "weights.promoted"
+	WeightsJudgedType    Type = "weights.judged"
 
 	RepoRegisteredType Type = "repo.registered"
 	RepoChangedType    Type = "repo.changed"
@@ -126,6 +127,7 @@ var Definitions = map[Type]definition{
 	WeightsRejectedType:  {payload: payload[WeightsRejected]},
 	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
 	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true},
+	WeightsJudgedType:    {payload: payload[WeightsJudged], Outside: true},
 
 	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
 	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},

@@ -42,6 +42,7 @@ type config struct {
 			Image      bool     `toml:"image"`
 			Protected  []string `toml:"protected"`
 			Verifier   string   `toml:"verifier"`
+			Transcript bool     `toml:"transcript"`
 			Repository bool     `toml:"repository"`
 			// Lines whose answer follows from workspace and shell alone.
 			Deterministic []string `toml:"deterministic"`
@@ -340,7 +341,10 @@ func (c *config) setVerifier(task *Task) error {
 	if level != "" && !slices.Contains(runfile.Verifiers, level) {
 		return fmt.Errorf("metadata.rondo.verifier: %.80q: must be one of %v", level, runfile.Verifiers)
 	}
-	task.Separate = level == runfile.VerifierSeparate
+	task.Separate, task.Transcript = level == runfile.VerifierSeparate, c.Metadata.Rondo.Transcript
+	if task.Transcript && len(c.Stages) > 0 {
+		return errors.New("metadata.rondo.transcript: stages are scored while the rollout goes on, when there is no transcript yet")
+	}
 	return nil
 }
 
@@ -356,7 +360,7 @@ func (c *config) setDeterministic(task *Task) error {
 // read-only, or the verifier's.
 var systemFolders = []string{
 	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/logs", "/proc",
-	"/run", "/sbin", "/solution", "/sys", "/tests", "/tmp", "/usr",
+	"/run", "/sbin", "/solution", "/sys", "/tests", "/tmp", "/transcript", "/usr",
 }
 
 func checkWorkdir(dir string) error {

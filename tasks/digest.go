@@ -27,12 +27,13 @@ func digest(task *Task) (string, error) {
 		VerifierImage                 string          `json:",omitempty"`
 		Protected                     []string        `json:",omitempty"`
 		Separate                      bool            `json:",omitempty"`
+		Transcript                    bool            `json:",omitempty"`
 		Collect                       []verifier.Hook `json:",omitempty"`
 		RewardStrategy                string          `json:",omitempty"`
 		Steps                         []stageSettings `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.VerifierImage, task.Protected, task.Separate, task.Collect,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.VerifierImage, task.Protected, task.Separate, task.Transcript, task.Collect,
 		task.RewardStrategy, settingsOf(task.Stages),
 	})
 	if err != nil {

@@ -40,6 +40,7 @@ var fields = []struct{ key, verdict, text string }{
 	{"metadata.rondo.image", honouredKey, "[metadata.rondo]\nimage = true\n[environment]\ndocker_image = \"a\""},
 	{"metadata.rondo.protected", honouredKey, "[metadata.rondo]\nprotected = [\"a\"]"},
 	{"metadata.rondo.verifier", honouredKey, "[metadata.rondo]\nverifier = \"separate\""},
+	{"metadata.rondo.transcript", honouredKey, "[metadata.rondo]\ntranscript = true"},
 	{"metadata.rondo.deterministic", honouredKey, "[metadata.rondo]\ndeterministic = [\"make check\"]"},
 	{"metadata.rondo.repository", honouredKey, "[metadata.rondo]\nrepository = true"},
 	{"agent.timeout_sec", honouredKey, "[agent]\ntimeout_sec = 5"},

@@ -19,6 +19,7 @@ func (t *Task) Spec() runfile.TaskSpec {
 		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic, AgentTimeout: runfile.Duration(t.AgentTimeout),
 		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, VerifierImage: t.VerifierImage, VerifierImageID: t.VerifierImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
 	}
+	spec.Transcript = t.Transcript
 	if t.Separate {
 		spec.Verifier = runfile.VerifierSeparate
 	}
@@ -85,6 +86,9 @@ func (s *Sandboxes) Verifier(ctx context.Context, name string) (verifier.Spec, e
 		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits, AllowInsecure: s.base.AllowInsecure,
 		Protected: s.task.Protected, Timeout: time.Duration(s.task.VerifierTimeout), Env: s.Env(s.task.VerifierEnv),
 		Separate: s.task.Verifier == runfile.VerifierSeparate, UnderTestEnv: s.Env(nil),
+	}
+	if s.task.Transcript {
+		spec.Transcript = verifier.NoTranscript // of lint, which has no rollout
 	}
 	for _, hook := range s.task.Collect {
 		spec.Collect = append(spec.Collect, verifier.Hook{Command: hook.Command, Timeout: time.Duration(hook.Timeout)})

@@ -41,6 +41,9 @@ type Task struct {
 	// Separate, [metadata.rondo] verifier = "separate": the tests run in another sandbox than the code under test. See verifier.Spec.
 	Separate bool
 
+	// Transcript, [metadata.rondo] transcript: the tests find what was said in the rollout. See verifier.Spec.
+	Transcript bool
+
 	// Deterministic are command lines, [metadata.rondo] deterministic, that leave nothing outside of the workspace and whose answer follows from
 	// the workspace and the shell's folder and variables alone. They decide nothing that a task's digest is about.
 	Deterministic []string

@@ -125,23 +125,8 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 
 // measure evaluates a version, or goes on with its evaluation, and summarises it. name "" is derived.
 func (e *evaluator) measure(ctx context.Context, s evaluation.Subject, name string) (measured, error) {
-	s, note, err := s.Pin(ctx, e.p.Store, e.base.Endpoint)
+	fold, s, note, err := e.tried(ctx, s, name)
 	if err != nil {
-		return measured{}, err
-	}
-	f := e.base
-	f.Policy, f.PolicyVersion = s.Policy, s.Version
-	if name == "" {
-		name = evaluation.RunName(f.RunConfig)
-	}
-	if err := e.open(ctx, name, &f); err != nil {
-		return measured{}, err
-	}
-	fold, err := e.wait(ctx, name)
-	if err != nil {
-		if ctx.Err() != nil {
-			e.show.Line("run %s goes on when the same command is given again", name)
-		}
 		return measured{}, err
 	}
 	attempts, notes := fold.Attempts()
@@ -151,6 +136,25 @@ func (e *evaluator) measure(ctx context.Context, s evaluation.Subject, name stri
 	m, err := e.summarise(fold, s.String(), attempts, notes)
 	m.missing = fold.Missing()
 	return m, err
+}
+
+// tried lets a version try all tasks, or goes on with that, and gives what is recorded when nothing is under way any more.
+func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string) (fold *evaluation.Recorded, pinned evaluation.Subject, note string, err error) {
+	if s, note, err = s.Pin(ctx, e.p.Store, e.base.Endpoint); err != nil {
+		return nil, s, note, err
+	}
+	f := e.base
+	f.Policy, f.PolicyVersion = s.Policy, s.Version
+	if name == "" {
+		name = evaluation.RunName(f.RunConfig)
+	}
+	if err := e.open(ctx, name, &f); err != nil {
+		return nil, s, note, err
+	}
+	if fold, err = e.wait(ctx, name); err != nil && ctx.Err() != nil {
+		e.show.Line("run %s goes on when the same command is given again", name)
+	}
+	return fold, s, note, err
 }
 
 // summarise makes figures of a run's attempts.

@@ -180,6 +180,8 @@ type TaskSpec struct {
 	Tests    storage.Ref `json:"tests,omitzero"`
 	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone; "" where they run in process.
 	Verifier string `json:"verifier,omitempty"`
+	// Transcript lets the tests, and the run's judge, read what was said in the rollout.
+	Transcript bool `json:"transcript,omitempty"`
 	// Steps are given to the agent one after the other; Instruction and Tests are of no account then. RewardStrategy is one of the
 	// Strategy constants, "" is the mean.
 	Steps          []StepSpec `json:"steps,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"sync"
 	"testing/fstest"
 	"time"
@@ -86,7 +87,10 @@ func openPair(ctx context.Context, spec Spec, env map[string]string) (p pair, er
 	}
 	defer link.Close()
 	tests, underTest := spec.sandbox(sandbox.RoleVerifier), spec.sandbox(sandbox.RoleUnderTest)
-	tests.Calls, tests.ReadOnly = link, map[string][]byte{TestsFolder: spec.Tests}
+	tests.Calls = link
+	if tests.ReadOnly, err = testsFolders(spec, env); err != nil {
+		return p, err
+	}
 	underTest.Snapshot = spec.From
 	underTest.Serves = &sandbox.Served{Link: link, Env: underTestEnv(spec), Withheld: env}
 	var made sync.WaitGroup
@@ -171,11 +175,23 @@ if [ -n "$limit" ]; then exec timeout "$limit" "$@"; fi
 exec "$@"
 `
 
+// testsFolders are the folders that the tests read wherever they run. The transcript's file is named in env.
+func testsFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
+	folders := map[string][]byte{TestsFolder: spec.Tests}
+	if spec.Transcript == nil {
+		return folders, nil
+	}
+	env[TranscriptVariable] = TranscriptFile
+	packed, err := sandbox.Pack(fstest.MapFS{path.Base(TranscriptFile): {Data: spec.Transcript, Mode: 0o644}})
+	folders[TranscriptFolder] = packed
+	return folders, err
+}
+
 // readOnlyFolders are those of a sandbox for tests in process. With the stand-in its folder is put into the PATH of env.
 func readOnlyFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
-	folders := map[string][]byte{TestsFolder: spec.Tests}
-	if !spec.standIn {
-		return folders, nil
+	folders, err := testsFolders(spec, env)
+	if err != nil || !spec.standIn {
+		return folders, err
 	}
 	packed, err := sandbox.Pack(fstest.MapFS{"under-test": {Data: []byte(standIn), Mode: 0o755}})
 	folders[sandbox.CallFolder] = packed

@@ -19,7 +19,16 @@ import (
 const (
 	TestsFolder = "/tests"
 	LogsFolder  = "/logs/verifier"
+
+	TranscriptFolder = "/transcript"
+	TranscriptFile   = TranscriptFolder + "/messages.json"
 )
+
+// TranscriptVariable names the file in the environment of the tests.
+const TranscriptVariable = "RONDO_TRANSCRIPT"
+
+// NoTranscript is a transcript of nothing, for tests that expect one where there was no rollout.
+var NoTranscript = []byte(`{"messages":[]}`)
 
 // DefaultTimeout is how long tests may run.
 const DefaultTimeout = 600 * time.Second
@@ -48,6 +57,8 @@ type Spec struct {
 	// all the same; Outcome.Verifier tells.
 	Separate     bool
 	UnderTestEnv map[string]string
+	// Transcript is what was said in the rollout, as JSON: the tests find it at TranscriptFile, which nobody inside can change. nil: there is no such file.
+	Transcript []byte
 
 	standIn bool // the tests expect the command under-test, and run in process
 }

@@ -25,6 +25,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 			return s.admitPublished(ctx, fact, p.Version)
 		case *events.WeightsPromoted:
 			return s.admitPromoted(ctx, fact, p)
+		case *events.WeightsJudged:
+			return s.admitJudged(ctx, fact, p)
 		}
 		return nil
 	}
@@ -154,6 +156,8 @@ func (s *Service) follows(ctx context.Context, fact events.Event, last *events.E
 			return err
 		}
 		return inOrder(fact, &r)
+	case fact.Type == events.WeightsPromotedType && last != nil:
+		return s.followsJudgement(ctx, fact, *last)
 	case fact.Type == events.RolloutObservedType || fact.Type == events.RolloutRatedType:
 		return s.stillAwaited(ctx, fact, last.Seq)
 	}

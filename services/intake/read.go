@@ -117,6 +117,9 @@ func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
 	if said, ok := payload.(*events.RolloutObserved); ok {
 		return events.Ordinal(said.Turn + 1), nil
 	}
+	if said, ok := payload.(*events.WeightsJudged); ok {
+		return said.Ordinal(), nil
+	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {
 	case len(ids) == 0 || len(ids) == 1 && ids[0] == "":

@@ -171,7 +171,7 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 		}
 	}
 	switch fact.Type { // known by what they say, not by a message id: what was admitted once is not judged again
-	case events.TurnSampledType, events.TeacherScoredType, events.RolloutObservedType, events.WorkspaceCalledType:
+	case events.TurnSampledType, events.TeacherScoredType, events.RolloutObservedType, events.WorkspaceCalledType, events.WeightsJudgedType:
 		stored, found, err := s.onChain(ctx, fact)
 		if err != nil {
 			return nil, stored, err
@@ -230,7 +230,7 @@ func (s *Service) same(fact, stored events.Event) error {
 	switch {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
-	case happensOnce(fact.Type) || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType:
+	case happensOnce(fact.Type) || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType || fact.Type == events.WeightsJudgedType:
 		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",

@@ -141,7 +141,7 @@ func TestJudgedIsBounded(t *testing.T) {
 	for i := range 500 {
 		c.files = append(c.files, edited{fmt.Sprintf("f%d\x00\xff", i), nil, []byte(strings.Repeat("line\n", 20_000))})
 	}
-	text := judged("===", strings.Repeat("x", 1<<20), c)
+	text := judged("===", strings.Repeat("x", 1<<20), nil, c)
 	if len(text) > 2*maxJudged || !strings.Contains(text, "more files are left out") || strings.ContainsRune(text, 0) {
 		t.Errorf("%d bytes", len(text))
 	}

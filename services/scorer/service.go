@@ -199,6 +199,11 @@ func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfi
 	if err != nil {
 		return scored, nil, err
 	}
+	if task.Transcript {
+		if spec.Transcript, err = s.transcript(ctx, r); err != nil {
+			return scored, nil, err
+		}
+	}
 	outcome, flags, forfeit, err := s.outcome(ctx, cfg, task, r, spec)
 	if err != nil {
 		return scored, nil, err

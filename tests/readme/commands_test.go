@@ -142,6 +142,8 @@ func needsAnother(args []string) bool {
 		return args[1] == "publish"
 	case "tasks":
 		return args[1] == "import"
+	case "release":
+		return !slices.Contains(args, "--verify")
 	case "eval":
 		return slices.Contains(args, "--follow")
 	case "run":

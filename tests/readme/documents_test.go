@@ -35,19 +35,27 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestExcerpts: what a document shows of an example stands in the example.
+// TestExcerpts: what a document shows of an example stands in the example. The lines of glue that a user writes are counted: tests of the Python client count those of an
+// environment (15) and of a reward function (5).
 func TestExcerpts(t *testing.T) {
-	for _, c := range []struct{ document, block, file string }{
-		{"README.md", "```yaml\npolicy: ", "examples/run.yaml"},
-		{"docs/guide/engines.md", "```yaml\npolicy: ", "examples/run.yaml"},
-		{"docs/guide/trainers.md", "```python\nstep = ", "examples/trainer.py"},
-		{"docs/guide/trainers.md", "```python\n    def gap", "examples/torch_grpo/train.py"},
+	const any, trainer = 1000, 20
+	for _, c := range []struct {
+		document, block, file string
+		lines                 int
+	}{
+		{"README.md", "```yaml\npolicy: ", "examples/run.yaml", any},
+		{"docs/guide/engines.md", "```yaml\npolicy: ", "examples/run.yaml", any},
+		{"docs/guide/trainers.md", "```python\nstep = ", "examples/trainer.py", trainer},
+		{"docs/guide/trainers.md", "```python\n    def gap", "examples/torch_grpo/train.py", any},
 	} {
 		_, rest, ok := strings.Cut(read(t, filepath.Join(root, c.document)), c.block)
 		excerpt, _, _ := strings.Cut(rest, "```")
 		_, head, _ := strings.Cut(c.block, "\n")
 		if !ok || !strings.Contains(read(t, filepath.Join(root, c.file)), head+excerpt) {
 			t.Errorf("%s shows what is not in %s", c.document, c.file)
+		}
+		if lines := 1 + strings.Count(excerpt, "\n"); lines > c.lines {
+			t.Errorf("%s shows %d lines of %s, more than %d", c.document, lines, c.file, c.lines)
 		}
 	}
 }
