@@ -31,7 +31,7 @@ var (
 	kills    = flag.Int("kills", 6, "how often a server is killed")
 )
 
-const base = 24210
+var base = flag.Int("port", 20000+rand.IntN(4000), "the first port of the servers")
 
 func main() {
 	flag.Parse()
@@ -48,12 +48,12 @@ func main() {
 func be(i int) {
 	var routes []*url.URL
 	for j := range 3 {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", base+10+j)})
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", *base+10+j)})
 	}
 	s, err := server.NewServer(&server.Options{
-		ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: base + i, NoSigs: true, JetStream: true, SyncAlways: *always,
+		ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: *base + i, NoSigs: true, JetStream: true, SyncAlways: *always,
 		StoreDir: filepath.Join(*dir, fmt.Sprint("s", i)), LogFile: filepath.Join(*dir, fmt.Sprintf("s%d.log", i)),
-		Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: base + 10 + i}, Routes: routes,
+		Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: *base + 10 + i}, Routes: routes,
 	})
 	if err != nil {
 		panic(err)
@@ -66,7 +66,7 @@ func be(i int) {
 
 func start(i int) *exec.Cmd {
 	self, _ := os.Executable()
-	c := exec.Command(self, fmt.Sprint("-serve=", i), "-dir="+*dir, fmt.Sprint("-always=", *always))
+	c := exec.Command(self, fmt.Sprint("-serve=", i), "-dir="+*dir, fmt.Sprint("-always=", *always), fmt.Sprint("-port=", *base))
 	c.Stderr = os.Stderr
 	if _, err := c.StdinPipe(); err != nil {
 		panic(err)
@@ -88,7 +88,7 @@ func try() (err error) {
 			_ = c.Process.Kill()
 		}
 	}()
-	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", base, base+1, base+2),
+	nc, err := nats.Connect(fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", *base, *base+1, *base+2),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return err
@@ -102,14 +102,17 @@ func try() (err error) {
 		cfg.Compression = jetstream.S2Compression
 	}
 	again := func(what string, f func(context.Context) error) {
-		for {
+		for began := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			err := f(ctx)
 			cancel()
 			if err == nil {
 				return
 			}
-			time.Sleep(200 * time.Millisecond)
+			if complain(); time.Since(began) > 2*time.Minute {
+				fmt.Println(what, "not within 2 minutes:", err)
+				os.Exit(1)
+			}
 		}
 	}
 	again("make the stream", func(ctx context.Context) error { _, err := js.CreateStream(ctx, cfg); return err })
@@ -182,19 +185,29 @@ func try() (err error) {
 					}
 				}
 				if n != last {
-					fmt.Printf("server %s has %d of %d messages\n", want, n, last)
+					return fmt.Errorf("server %s has %d of %d messages", want, n, last)
 				}
 				return nil
 			})
 		}
-		for i := range 3 {
-			log, _ := os.ReadFile(filepath.Join(*dir, fmt.Sprintf("s%d.log", i)))
-			for line := range bytes.Lines(log) {
-				if bytes.Contains(line, []byte("corrupt")) {
-					fmt.Printf("server %d: %s", i, line)
-				}
+		complain()
+	}
+	return nil
+}
+
+// complain ends the program when a server has written that its messages are corrupt.
+func complain() {
+	found := false
+	for i := range 3 {
+		log, _ := os.ReadFile(filepath.Join(*dir, fmt.Sprintf("s%d.log", i)))
+		for line := range bytes.Lines(log) {
+			if bytes.Contains(line, []byte("corrupt")) {
+				fmt.Printf("server %d: %s", i, line)
+				found = true
 			}
 		}
 	}
-	return nil
+	if found {
+		os.Exit(1)
+	}
 }
