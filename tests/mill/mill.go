@@ -116,11 +116,11 @@ func (p *Mill) generate(ctx context.Context, e events.Event) (events.Type, any, 
 // score plays the scorer.
 func (p *Mill) score(_ context.Context, e events.Event) (events.Type, any, error) {
 	finished, err := events.Data[events.RolloutFinished](e)
-	member := e.Entity[len(e.Entity)-1] - '0'
-	return events.RolloutScoredType, events.RolloutScored{Reward: float64(member % 2), Trajectory: finished.Trajectory}, err
+	reward := float64((e.Entity[len(e.Entity)-1] - '0') % 2)
+	return events.RolloutScoredType, events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}, err
 }
 
-// train plays the trainer: it takes every batch, and each a second time as a client does whose answer was lost.
+// train plays the trainer: it takes every batch, each a second time as a client does whose answer was lost, and ends the run with the last step.
 func (p *Mill) train(ctx context.Context, run string) error {
 	ready := events.Event{Run: run, Type: events.BatchReadyType, Entity: feed}.Subject()
 	return again.Keep(ctx, func() (bool, error) {
@@ -137,7 +137,12 @@ func (p *Mill) train(ctx context.Context, run string) error {
 					return err
 				}
 			}
-			return nil
+			cfg, err := p.Log.Config(ctx, run)
+			if err != nil || batch.Step < cfg.Steps {
+				return err
+			}
+			_, err = p.Log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "all steps are trained"}, ID: "close"})
+			return err
 		})
 		return ctx.Err() != nil, err
 	}, func(error, time.Duration) {})
