@@ -31,13 +31,14 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 			for ctx.Err() == nil {
 				for range 16 {
 					if _, err := js.PublishAsync(events.SubjectPrefix+run+".rollout.x.annotated", text); err != nil {
-						return // no connection at this moment, or too much in flight
+						break // no connection at this moment, or too much in flight
 					}
 				}
 				select {
 				case <-js.PublishAsyncComplete():
 				case <-ctx.Done():
 				case <-time.After(5 * time.Second): // the answers went with the server
+					js.CleanupPublisher()
 				}
 			}
 		}()
