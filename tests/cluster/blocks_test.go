@@ -17,6 +17,7 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel()
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
 	const run = "r"

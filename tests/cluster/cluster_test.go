@@ -82,6 +82,7 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
+	t.Parallel() // servers that elect a leader, and services that wait for it, need no processor
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
 	const run = "r"

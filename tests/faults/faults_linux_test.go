@@ -246,9 +246,9 @@ func (tr *trial) disturb(ctx context.Context) error {
 		if !tr.orders.has(fault.kind) {
 			continue
 		}
-		for _, i := range tr.chance.Perm(len(types))[:fault.n] {
-			before := at[types[i]]
-			at[types[i]] = func() {
+		for _, typ := range tr.moments(fault.kind, fault.n) {
+			before := at[typ]
+			at[typ] = func() {
 				if before != nil {
 					before()
 				}
@@ -272,6 +272,21 @@ func (tr *trial) disturb(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// moments are at which events a fault happens: n that chance takes. A plane whose first fault is to be killed is killed at every event; that of
+// the first seed only where most is in work, as each kill takes until the server delivers again what was in work.
+func (tr *trial) moments(kind string, n int) (at []events.Type) {
+	switch {
+	case kind != faultKill || tr.orders.Faults[0] != faultKill:
+		for _, i := range tr.chance.Perm(len(types))[:n] {
+			at = append(at, types[i])
+		}
+		return at
+	case tr.orders.Seed == 0:
+		return []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.BatchReadyType}
+	}
+	return types
 }
 
 // full fills the disk until the log refuses what is new, and makes room.
