@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -299,11 +300,12 @@ func (tr *trial) full(ctx context.Context) {
 // nobody is a rollout that there is not.
 const nobody = "nobody"
 
-// refused waits until the log takes no submission.
+// refused waits until the log takes no submission, each of which needs more than what a block of the disk has left.
 func (tr *trial) refused(ctx context.Context) {
+	text := strings.Repeat("x", 100<<10)
 	for range 100 {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: "x"}})
+		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
 		cancel()
 		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
 			return
