@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage"
@@ -22,14 +23,28 @@ import (
 // askLog asks the server for something small.
 func (m *Monitor) askLog(ctx context.Context) {
 	began := time.Now()
-	_, err := m.log.ask(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, m.o.Log.Ask(ctx) })
+	replicas, err := m.log.ask(ctx, m.o.Log.Ask)
 	switch {
 	case interrupted(ctx):
 	case err == nil:
 		m.outages.found(LogUnreachable)
+		m.lookAtReplicas(replicas)
 	default:
 		m.streams.away = time.Now()
-		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason("the NATS server", err)})
+		who := "the NATS server"
+		if cluster := m.o.Log.Conn().ConnectedClusterName(); cluster != "" {
+			who = "the leader in NATS cluster " + cluster
+		}
+		m.outages.found(LogUnreachable, Outage{Since: began, Reason: reason(who, err)})
+	}
+}
+
+// lookAtReplicas looks whether a server is missing that holds the catalogue: it holds runs as well, most likely.
+func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
+	if degraded := r.Degraded(); degraded != "" {
+		m.outages.found(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
+	} else {
+		m.outages.found(LogDegraded)
 	}
 }
 

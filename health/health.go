@@ -44,8 +44,9 @@ type Monitor struct {
 	stalls  stalls
 	streams streams
 
-	log, store probe[struct{}]
-	disks      probe[diskState]
+	log   probe[eventlog.Replication]
+	store probe[struct{}]
+	disks probe[diskState]
 
 	looking sync.Mutex // held by the one that looks
 	looked  time.Time

@@ -19,6 +19,8 @@ type Kind string
 const (
 	// LogUnreachable: the NATS server is away, or does not answer within Patience.
 	LogUnreachable Kind = "log_unreachable"
+	// LogDegraded: the log works, with fewer live replicas than it has. One more loss may stop it.
+	LogDegraded Kind = "log_degraded"
 	// LogRefusesWrites: a stream answers reads and takes no appends. Its store has failed, as on a full disk.
 	LogRefusesWrites Kind = "log_refuses_writes"
 	// AppendsSlow: appends are answered, and take longer than eventlog.SlowAppend.
@@ -34,6 +36,7 @@ const (
 // advice is what a person can do about an outage, where it does not end by itself.
 var advice = map[Kind]string{
 	LogUnreachable:   "see that nats-server runs and has a majority of its cluster; services reconnect by themselves",
+	LogDegraded:      "start the servers that are away, or replace them: the others bring them up to date",
 	AppendsSlow:      "see what else uses the log's disk, or choose a larger sync_interval (--durability)",
 	InputsStalled:    "see whether the consumers exist and this user may use them; services go on by themselves",
 	StoreUnreachable: "see that the object store runs and takes these keys; services go on by themselves",
@@ -48,6 +51,9 @@ type Outage struct {
 	Reason string    `json:"reason"`
 	Do     string    `json:"do,omitempty"` // what helps
 }
+
+// Stops reports whether the process cannot do its work because of the outage.
+func (o Outage) Stops() bool { return o.Kind != LogDegraded }
 
 // String is one line for people.
 func (o Outage) String() string {

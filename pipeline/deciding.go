@@ -52,7 +52,7 @@ type Deciding struct {
 // RunDeciding runs a deciding service over all runs until the context ends. A closed run is left when it has
 // come to rest.
 func RunDeciding(ctx context.Context, env Env, d Deciding) error {
-	leases, err := newLeases(ctx, env)
+	leases, err := newLeases(ctx, env, d.Name)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -26,10 +27,20 @@ type leases struct {
 	log      *eventlog.Log
 	bucket   jetstream.KeyValue
 	instance string
+
+	mu  sync.Mutex
+	all map[*lease]struct{} // that this process holds or would like to
 }
 
-func newLeases(ctx context.Context, env Env) (*leases, error) {
+// newLeases makes the leases of a service.
+func newLeases(ctx context.Context, env Env, service string) (*leases, error) {
 	l := &leases{log: env.Log, instance: env.Instance}
+	if _, err := ShareMetric(env.Metrics, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rondo_leases_held", Help: "Leases that this process holds: deciders of runs for which it decides, and no other process.",
+		ConstLabels: prometheus.Labels{"service": service},
+	}, l.count)); err != nil {
+		return nil, err
+	}
 	return l, askAgain.Keep(ctx, func() (done bool, err error) {
 		l.bucket, err = l.make(ctx)
 		return err == nil || !eventlog.Away(err), err
@@ -38,11 +49,28 @@ func newLeases(ctx context.Context, env Env) (*leases, error) {
 	})
 }
 
+// count is how many leases this process holds.
+func (l *leases) count() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for h := range l.all {
+		if h.held() {
+			n++
+		}
+	}
+	return float64(n)
+}
+
 // make makes the bucket where it is missing.
 func (l *leases) make(ctx context.Context) (jetstream.KeyValue, error) {
+	replicas, err := l.log.Replicas(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("make the lease bucket: %w", err)
+	}
 	bucket, err := l.log.JetStream().CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: topology.LeaseBucket, Description: "which process of a deciding service decides", TTL: leaseTTL,
-		Storage: jetstream.MemoryStorage, Replicas: l.log.Replicas(),
+		Storage: jetstream.MemoryStorage, Replicas: replicas,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the lease bucket: %w", err)
@@ -65,6 +93,12 @@ type lease struct {
 // hold tries to gain and keep a lease. giveBack ends that, and lets another process have it.
 func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func()) {
 	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1)}
+	l.mu.Lock()
+	if l.all == nil {
+		l.all = map[*lease]struct{}{}
+	}
+	l.all[h] = struct{}{}
+	l.mu.Unlock()
 	ctx, stop := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() {
@@ -84,6 +118,9 @@ func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func(
 	return h, func() {
 		stop()
 		<-stopped
+		l.mu.Lock()
+		delete(l.all, h)
+		l.mu.Unlock()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -33,11 +34,17 @@ func TestStandbyTakesOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		openRun(t, log, testRun)
-		env := testEnv(t, dying, "active")
-		env.Logger = slog.New(slog.DiscardHandler)
+		env, standby := testEnv(t, dying, "active"), testEnv(t, log, "standby")
+		env.Logger, env.Metrics, standby.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry(), prometheus.NewRegistry()
 		deciding(t, env, answering(answerer{estimator: "active"}))
 		synctest.Wait()
-		deciding(t, testEnv(t, log, "standby"), answering(answerer{estimator: "standby"}))
+		deciding(t, standby, answering(answerer{estimator: "standby"}))
+		hold := func(when string, active, standing float64) {
+			t.Helper()
+			if a, s := leasesHeld(t, env), leasesHeld(t, standby); a != active || s != standing {
+				t.Errorf("%s: the active one says that it holds %v leases, the standby %v", when, a, s)
+			}
+		}
 		by := func(n int64) string {
 			completed, err := events.Data[events.GroupCompleted](answer(t, log, n))
 			if err != nil {
@@ -49,12 +56,14 @@ func TestStandbyTakesOver(t *testing.T) {
 		if who := by(1); who != "active" {
 			t.Errorf("while both live, the %s one decides", who)
 		}
+		hold("while both live", 1, 0)
 		line.Cut()
 		began := time.Now()
 		openGroup(t, log, 2, "one is dead")
 		if who := by(2); who != "standby" {
 			t.Errorf("after the active one's death, the %s one decides", who)
 		}
+		hold("after its death", 0, 1)
 		if took := time.Since(began); took > leaseTTL+2*leaseRenew {
 			t.Errorf("taking over took %s", took)
 		}
@@ -68,6 +77,22 @@ func TestStandbyTakesOver(t *testing.T) {
 			t.Errorf("%d answers, want 22", n)
 		}
 	})
+}
+
+// leasesHeld is what a process says in its metrics.
+func leasesHeld(t *testing.T, env Env) float64 {
+	t.Helper()
+	families, err := env.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "rondo_leases_held" {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("there is no rondo_leases_held")
+	return 0
 }
 
 // A service that stops gives its lease back: the other one need not wait for it to run out.

@@ -30,6 +30,8 @@ type Global struct {
 	Outsider bool
 	// follows: the command goes on until it is interrupted, so it waits for a lost connection as long as it takes.
 	Follows bool
+	// Replicas is how many servers hold the streams that the command makes; 0 is as many as hold the catalogue.
+	Replicas int
 	// Cancel ends the command's context with its cause.
 	Cancel context.CancelCauseFunc
 }

@@ -48,6 +48,7 @@ func New(g *app.Global) *cobra.Command {
 		Use: "doctor", Short: "Check for common problems, and say how to fix them", Args: cobra.NoArgs,
 		Long: `Doctor checks this machine and the flags for the services. A sandbox must run a program. The directory must have free space.
 The NATS server must accept a run's stream, and its clock must agree. The store must have atomic conditional writes.
+Of a NATS cluster, doctor names the servers that are away and the streams without a leader.
 Doctor lists the streams that refuse writes, for example after a full disk. It asks the plane that runs in --dir, or the
 monitoring port of an external NATS server (--nats-monitor). It lists the paused runs with their reasons, and the runs
 that no tool runner serves: for these it listens for six seconds.
@@ -125,6 +126,7 @@ func doctorChecks(g *app.Global) []func(context.Context) []finding {
 		checks = append(checks, func(ctx context.Context) []finding { return tryNATS(ctx, natsURL, g.Access, time.Now) })
 	}
 	if elsewhere {
+		checks = append(checks, func(ctx context.Context) []finding { return tryCluster(ctx, natsURL, g.Access) })
 		checks = append(checks, func(ctx context.Context) []finding { return tryStreams(ctx, g.Access.Monitor) })
 	}
 	checks = append(checks, func(ctx context.Context) []finding { return tryObjects(ctx, store) })

@@ -37,6 +37,8 @@ type Plane struct {
 	waits  bool // for streams that somebody else makes
 	trusts bool // that they are there
 
+	replicas int // of streams that it makes; 0 is as many as hold the catalogue
+
 	storeURL    string
 	natsMonitor string // "" when it is not known
 }
@@ -135,7 +137,7 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 		store.Close()
 		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))
 	}
-	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider, storeURL: storeURL, natsMonitor: g.Access.Monitor}
+	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider, storeURL: storeURL, natsMonitor: g.Access.Monitor, replicas: g.Replicas}
 	if err := p.openLog(ctx); err != nil {
 		p.Close()
 		return nil, err
@@ -254,7 +256,7 @@ func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err 
 }
 
 func (p *Plane) openLog(ctx context.Context) (err error) {
-	var options []eventlog.Option
+	options := []eventlog.Option{eventlog.Replicas(p.replicas)}
 	if p.server != nil {
 		options = append(options, eventlog.Persisted(p.server.Persist))
 		if p.server.SyncsLater() {

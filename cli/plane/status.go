@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,14 +51,14 @@ func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler 
 	return mux
 }
 
-// tellOutages answers ok, or 503 with a line for each outage.
+// tellOutages answers ok, or 503 where the process cannot do its work, with a line for each outage.
 func tellOutages(w http.ResponseWriter, outages []health.Outage) {
-	if len(outages) == 0 {
-		fmt.Fprintln(w, "ok")
-		return
-	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(http.StatusServiceUnavailable)
+	if slices.ContainsFunc(outages, health.Outage.Stops) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	} else {
+		fmt.Fprintln(w, "ok")
+	}
 	for _, o := range outages {
 		fmt.Fprintln(w, o)
 	}
@@ -65,6 +66,9 @@ func tellOutages(w http.ResponseWriter, outages []health.Outage) {
 
 // AnnounceStatus tells other processes where this one says how it is.
 func (p *Plane) AnnounceStatus(address string) error {
+	if p.server == nil {
+		return nil // its log is elsewhere, and no command finds it by the directory
+	}
 	e, err := ReadEndpoint(p.Dir)
 	if err != nil {
 		return err

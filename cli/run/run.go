@@ -32,6 +32,7 @@ func New(g *app.Global) *cobra.Command {
 
 func newRunOpen(g *app.Global) *cobra.Command {
 	var file, tasksDir string
+	var replicas int
 	s := service.DefaultSettings()
 	cmd := &cobra.Command{
 		Use:   "open RUN [--file run.yaml] [--tasks DIR]",
@@ -54,7 +55,8 @@ Tasks without a workspace are lines of a file that ends in .jsonl: {"name": "â€¦
 reward function must know. The run file names one of them: environment: {name: â€¦}, or scorer: {function: â€¦}.`,
 		Example: `  rondo run open first --file run.yaml
   rondo run open first --tasks ./my-tasks
-  rondo run open maths --file maths.yaml --tasks sums.jsonl`,
+  rondo run open maths --file maths.yaml --tasks sums.jsonl
+  rondo run open long --file run.yaml --replicas 3 --nats nats://n1:4222 --store /srv/rondo`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
@@ -67,6 +69,9 @@ reward function must know. The run file names one of them: environment: {name: â
 			}
 			if tasksDir != "" {
 				f.TasksDir = tasksDir
+			}
+			if cmd.Flags().Changed("replicas") {
+				f.Log.Replicas = replicas
 			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -89,6 +94,7 @@ reward function must know. The run file names one of them: environment: {name: â
 	}
 	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
 	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders, or a .jsonl file of tasks without a workspace (default: the pack small, which the demo trains on)")
+	cmd.Flags().IntVar(&replicas, "replicas", 0, "servers of the NATS cluster that hold the run's log: 1, 3 or 5, or 0 for as many as hold the catalogue (log.replicas in the run file)")
 	s.AddSandboxFlags(cmd)
 	s.AddKeysFlag(cmd.Flags())
 	return cmd

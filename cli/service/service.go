@@ -317,6 +317,7 @@ func New(g *app.Global) *cobra.Command {
   rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service toolrunner --allow-network pypi,npm --registry pypi=https://mirror.example.org/simple/ --nats nats://nats:4222 --store /srv/rondo
   rondo service generator --log-format json --otlp-endpoint http://collector:4318 --nats nats://nats:4222 --store /srv/rondo
+  rondo service intake deadletters --replicas 3 --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service gateway --gateway-listen :8790 --gateway-tenants tenants.yaml --nats nats://nats:4222 --store /srv/rondo`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(cmd *cobra.Command, names []string) error {
 			return cobra.OnlyValidArgs(cmd, currentNames(names))
@@ -330,6 +331,9 @@ func New(g *app.Global) *cobra.Command {
 			// Only the intake may make the streams; the other services wait for them.
 			g.Follows = true
 			g.AwaitStreams = !slices.Contains(names, topology.Intake)
+			if err := runfile.CheckReplicas(g.Replicas); err != nil {
+				return fmt.Errorf("--replicas: %w", err)
+			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err
@@ -353,6 +357,7 @@ func New(g *app.Global) *cobra.Command {
 	s.AddFlags(cmd)
 	s.Gateway.AddFlags(cmd, "127.0.0.1:8790")
 	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:8780")
+	AddReplicasFlag(cmd, g)
 	cmd.Flags().StringVar(&s.Builtin, "builtin-endpoint", s.Builtin, "where the generator finds the built-in policy")
 	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", s.PolicyListen, "where the built-in policy listens")
 	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz, for example :9100")
@@ -363,6 +368,12 @@ func New(g *app.Global) *cobra.Command {
 func (s *Settings) AddSandboxFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.AllowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
 	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches")
+}
+
+// AddReplicasFlag adds the flag of how many servers of a cluster hold the log.
+func AddReplicasFlag(cmd *cobra.Command, g *app.Global) {
+	cmd.Flags().IntVar(&g.Replicas, "replicas", 0, "servers of the NATS cluster that hold the log: 1, 3 or 5; the intake makes the streams so, and changes the fixed ones that "+
+		"have another number. 0 keeps what the catalogue has")
 }
 
 // ParseDurability reads "always" as 0.

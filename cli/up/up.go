@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/gc"
 )
 
@@ -24,12 +26,15 @@ func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run all services with an embedded log and store, until interrupted",
+		Long: `Up runs all services in one process, with a log and a store of its own in --dir. With --nats and --store it uses an external NATS server or
+cluster instead, as "rondo service" does; --replicas says how many servers of the cluster hold the log.`,
 		Example: `  rondo up
   rondo up --dir /srv/rondo --durability 100ms --listen 127.0.0.1:8701
   rondo up --dashboard-listen 127.0.0.1:8780
   rondo up --gateway-listen 127.0.0.1:8790
   rondo up --otlp-endpoint http://127.0.0.1:4318 --log-format json
-  rondo up --retention retention.yaml`,
+  rondo up --retention retention.yaml
+  rondo up --nats nats://n1:4222,nats://n2:4222,nats://n3:4222 --store /srv/rondo --replicas 3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every, err := service.ParseDurability(durability)
@@ -44,9 +49,18 @@ func New(g *app.Global) *cobra.Command {
 				}
 				keep = &policy
 			}
-			p, err := plane.Hold(cmd.Context(), g.Dir, plane.HoldOptions{StoreURL: g.Store, Listen: true, Durability: every})
-			if errors.Is(err, plane.ErrInUse) {
-				return fmt.Errorf("%w: does another `rondo up` or `rondo demo` run there?", err)
+			if err := runfile.CheckReplicas(g.Replicas); err != nil {
+				return fmt.Errorf("--replicas: %w", err)
+			}
+			var p *plane.Plane
+			if g.NATS != "" {
+				if cmd.Flags().Changed("durability") {
+					return errors.New("--durability is that of the embedded log: of an external one it is sync_interval, in the servers' configuration")
+				}
+				g.Follows = true // it waits for a lost connection as long as it takes
+				p, err = plane.Connect(cmd.Context(), g)
+			} else {
+				p, err = hold(cmd.Context(), g, every)
 			}
 			if err != nil {
 				return err
@@ -56,6 +70,7 @@ func New(g *app.Global) *cobra.Command {
 		},
 	}
 	s.AddFlags(cmd)
+	service.AddReplicasFlag(cmd, g)
 	s.Gateway.AddFlags(cmd, "")
 	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:0")
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
@@ -64,6 +79,18 @@ func New(g *app.Global) *cobra.Command {
 	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept; without it everything is; "+
 		"rondo gc --retention FILE shows what would go")
 	return cmd
+}
+
+// hold starts the embedded plane.
+func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane, error) {
+	if g.Replicas > 1 {
+		return nil, fmt.Errorf("--replicas %d: the embedded log is one server: name a NATS cluster by --nats", g.Replicas)
+	}
+	p, err := plane.Hold(ctx, g.Dir, plane.HoldOptions{StoreURL: g.Store, Listen: true, Durability: every})
+	if errors.Is(err, plane.ErrInUse) {
+		return nil, fmt.Errorf("%w: does another `rondo up` or `rondo demo` run there?", err)
+	}
+	return p, err
 }
 
 // up runs everything until the context ends.

@@ -39,7 +39,7 @@ type Log struct {
 	store   storage.Store
 	answers *answers
 	appends appends
-	// replicas of streams that this Log makes.
+	// replicas: see [Replicas].
 	replicas int
 	persist  func(stream string) error
 	// uncompressed: see [Uncompressed].
@@ -58,9 +58,6 @@ type cacheKey struct {
 
 // Option changes how a Log is made.
 type Option func(*Log)
-
-// Replicas sets the replica count of the streams that EnsureStreams and OpenRun make; the default is 1.
-func Replicas(n int) Option { return func(l *Log) { l.replicas = n } }
 
 // Persisted says how a stream of the server is brought to its disk, which makes the Log wait for that where a later sync is not
 // enough: see [Log.Persist]. Without it, that is the server's own matter.
@@ -86,7 +83,7 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, replicas: 1, cache: cache, folds: folds, now: time.Now}
+	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, cache: cache, folds: folds, now: time.Now}
 	for _, o := range opts {
 		o(l)
 	}
@@ -98,9 +95,6 @@ func (l *Log) Conn() *nats.Conn { return l.nc }
 
 // JetStream is the connection's JetStream context.
 func (l *Log) JetStream() jetstream.JetStream { return l.js }
-
-// Replicas is the replica count of what this Log makes.
-func (l *Log) Replicas() int { return l.replicas }
 
 // Store holds the objects that events refer to.
 func (l *Log) Store() storage.Store { return l.store }
@@ -130,10 +124,13 @@ func (l *Log) AwaitStreams(ctx context.Context) error {
 	return nil
 }
 
-// EnsureStreams makes the fixed streams of the topology table where they are missing.
+// EnsureStreams makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told.
 func (l *Log) EnsureStreams(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
-		if err := l.ensureStream(ctx, s); err != nil {
+		if err := l.ensureStream(ctx, s, l.replicas); err != nil {
+			return err
+		}
+		if err := l.fitReplicas(ctx, s.Name); err != nil {
 			return err
 		}
 	}
@@ -145,14 +142,14 @@ func (l *Log) EnsureRun(ctx context.Context, run string) error {
 	return l.EnsureRunFor(ctx, run, runfile.Log{})
 }
 
-// EnsureRunFor makes the stream of a run where it is missing, as large as the run's settings say: ErrNoRoom where the server cannot.
+// EnsureRunFor makes the stream of a run where it is missing, as the run's settings say: ErrNoRoom or ErrReplicas where the server cannot.
 func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	s := topology.Stream(events.RunStream(run))
 	s.MaxBytes, s.Forgets = settings.Bytes(), settings.Forgets()
-	return l.ensureStream(ctx, s)
+	return l.ensureStream(ctx, s, settings.Replicas)
 }
 
 // FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
@@ -193,19 +190,26 @@ func noRoom(err error) error {
 // makePatience is how long the making of a stream may take: its files are synced, which takes seconds on a busy disk.
 const makePatience = 30 * time.Second
 
-func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec) error {
+// ensureStream makes a stream where it is missing; 0 replicas are as many as the catalogue has.
+func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec, replicas int) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
 		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
 	}
 	ctx, cancel := context.WithTimeout(ctx, makePatience)
 	defer cancel()
-	cfg := settings(s, l.replicas)
+	if replicas == 0 {
+		var err error
+		if replicas, err = l.Replicas(ctx); err != nil {
+			return fmt.Errorf("make stream %s: %w", s.Name, err)
+		}
+	}
+	cfg := settings(s, replicas)
 	if l.uncompressed {
 		cfg.Compression = jetstream.NoCompression
 	}
 	_, err := l.js.CreateStream(ctx, cfg)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // which it was by somebody else, just now
-		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noRoom(err))
+		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noReplicas(replicas, noRoom(err)))
 	}
 	return l.persistStream(s.Name)
 }
@@ -226,7 +230,7 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 		Name: s.Name, Description: s.Purpose, Subjects: s.Subjects,
 		Storage: jetstream.FileStorage, Replicas: replicas,
 		Discard: jetstream.DiscardNew, MaxBytes: s.MaxBytes, MaxAge: s.MaxAge,
-		Duplicates: s.Duplicates, Compression: jetstream.S2Compression, AllowMsgTTL: s.Expires,
+		Duplicates: s.Duplicates, Compression: compression(replicas), AllowMsgTTL: s.Expires,
 		// Chain reads by sequence may be answered by any replica: a link never changes.
 		AllowDirect: true,
 	}
@@ -278,7 +282,7 @@ func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, ro
 		Durable: spec.Name, FilterSubject: spec.Filter(route),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,
 		MaxDeliver: spec.MaxDeliver, MaxAckPending: spec.MaxAckPending,
-		Replicas: l.replicas,
+		Replicas: 0, // as many as its stream has, whatever the process was told that makes it again
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make consumer %s of %s: %w", spec.Name, spec.Stream, err)

@@ -119,16 +119,16 @@ func (l *Log) HasRoom(ctx context.Context, run string) (bool, error) {
 func (l *Log) SlowAppends() int64 { return l.appends.slow.Load() }
 
 // Ask asks the server about the stream of the catalogue: an error says that the log cannot be used now. It waits no longer than the context.
-func (l *Log) Ask(ctx context.Context) error {
+func (l *Log) Ask(ctx context.Context) (Replication, error) {
 	if !l.nc.IsConnected() {
-		return errors.New("the connection to the NATS server is lost")
+		return Replication{}, errors.New("the connection to the NATS server is lost")
 	}
-	_, err := l.js.Stream(ctx, events.RunStream(events.Catalogue))
+	s, err := l.js.Stream(ctx, events.RunStream(events.Catalogue))
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil // no plane has used the server yet
+		return Replication{}, nil // no plane has used the server yet
 	case err != nil:
-		return fmt.Errorf("ask the NATS server: %w", err)
+		return Replication{}, l.leaderless(fmt.Errorf("ask the NATS server: %w", err))
 	}
-	return nil
+	return replication(s.CachedInfo()), nil
 }

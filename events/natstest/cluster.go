@@ -81,8 +81,8 @@ func (c *Servers) Stop(i int) {
 func (c *Servers) Connect(t testing.TB) *nats.Conn {
 	t.Helper()
 	var urls []string
-	for _, o := range c.options {
-		urls = append(urls, fmt.Sprintf("nats://%s:%d", o.Host, o.Port))
+	for i := range c.options {
+		urls = append(urls, c.URL(i))
 	}
 	nc, err := nats.Connect(strings.Join(urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
@@ -90,6 +90,11 @@ func (c *Servers) Connect(t testing.TB) *nats.Conn {
 	}
 	t.Cleanup(nc.Close)
 	return nc
+}
+
+// URL is where server i listens.
+func (c *Servers) URL(i int) string {
+	return fmt.Sprintf("nats://%s:%d", c.options[i].Host, c.options[i].Port)
 }
 
 // Log is a log over a connection of its own whose streams have a replica on every server.

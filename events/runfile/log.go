@@ -56,6 +56,19 @@ type Log struct {
 	ArchiveEvery Duration `json:"archive_every,omitempty" yaml:"archive_every"`
 	// Keep is what the run's stream keeps of what is archived: KeepOpen, or KeepAll, which "", as in older runs, is too.
 	Keep string `json:"keep,omitempty" yaml:"keep"`
+	// Replicas is how many servers of a cluster hold the run's stream; 0, as in older runs, is as many as hold the catalogue.
+	Replicas int `json:"replicas,omitempty" yaml:"replicas"`
+}
+
+// MaxReplicas is the most that NATS takes. An even number survives no more losses than the odd one below it.
+const MaxReplicas = 5
+
+// CheckReplicas says what is wrong with a number of replicas.
+func CheckReplicas(n int) error {
+	if n < 0 || n > MaxReplicas || n > 0 && n%2 == 0 {
+		return fmt.Errorf("%d replicas: use 1, 3 or 5, or 0 for as many as the log's catalogue has", n)
+	}
+	return nil
 }
 
 // What a run's stream keeps of what is archived.
@@ -90,6 +103,9 @@ func (l Log) validate() (errs []error) {
 	}
 	if every := l.Every(); every < minArchiveEvery || every > maxArchiveEvery {
 		errs = append(errs, fmt.Errorf("log.archive_every %s: must be %s to %s, or left out for %s", every, minArchiveEvery, maxArchiveEvery, DefaultArchiveEvery))
+	}
+	if err := CheckReplicas(l.Replicas); err != nil {
+		errs = append(errs, fmt.Errorf("log.replicas: %w", err))
 	}
 	if l.Keep != "" && l.Keep != KeepAll && l.Keep != KeepOpen {
 		errs = append(errs, fmt.Errorf("log.keep %.40q: must be %s or %s", l.Keep, KeepOpen, KeepAll))

@@ -58,12 +58,15 @@ func TestLogOfARunFile(t *testing.T) {
 
 func TestBoundsOfALog(t *testing.T) {
 	for want, l := range map[string]Log{
-		"":                               {MaxBytes: minLogBytes, ArchiveEvery: Duration(maxArchiveEvery)},
+		"":                               {MaxBytes: minLogBytes, ArchiveEvery: Duration(maxArchiveEvery), Replicas: 3},
 		"log.max_bytes 1KiB: must be 64": {MaxBytes: 1 << 10},
 		"log.max_bytes 17TiB":            {MaxBytes: 17 << 40},
 		"log.archive_every 1s: must be":  {ArchiveEvery: Duration(time.Second)},
 		"log.archive_every -1m0s":        {ArchiveEvery: Duration(-time.Minute)},
 		"log.archive_every 25h0m0s":      {ArchiveEvery: Duration(25 * time.Hour)},
+		"log.replicas: 2 replicas: use":  {Replicas: 2},
+		"log.replicas: 7 replicas":       {Replicas: 7},
+		"log.replicas: -1 replicas":      {Replicas: -1},
 	} {
 		cfg := validConfig()
 		cfg.Log = l

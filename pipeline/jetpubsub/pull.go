@@ -3,6 +3,7 @@ package jetpubsub
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -65,7 +66,14 @@ const idleHeartbeat = 5 * time.Second
 // that moment is taken over: to drop it would delay it by the consumer's AckWait, and use up one of its deliveries.
 func (s *subscription) wait(ctx context.Context, lease *slots.Lease) (came int, err error) {
 	arrived, failed := make(chan jetstream.Msg, 1), make(chan error, 1)
-	consuming, err := s.consumer.Consume(func(m jetstream.Msg) { arrived <- m },
+	var answered atomic.Bool
+	consuming, err := s.consumer.Consume(func(m jetstream.Msg) {
+		if answered.Swap(true) { // a pull that was asked again, after a reconnect or of a new leader, may be answered twice
+			_ = m.NakWithDelay(s.cfg.HandOver) // nobody has a slot for this one
+			return
+		}
+		arrived <- m
+	},
 		jetstream.PullMaxMessages(1), jetstream.StopAfter(1), jetstream.PullExpiry(slots.Unhurried), jetstream.PullHeartbeat(idleHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			select {

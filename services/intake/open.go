@@ -29,6 +29,9 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 			return nil, stored, refuse("run %s: its log reserves %s (log.max_bytes), and %v: set a smaller log.max_bytes, delete the streams of archived runs "+
 				"(rondo gc --runs-older-than), or raise the server's limit (max_file_store)", fact.Run, runfile.Size(opened.Config.Log.Bytes()), eventlog.ErrNoRoom)
 		}
+		if errors.Is(err, eventlog.ErrReplicas) {
+			return nil, stored, refuse("run %s: log.replicas %d: %v", fact.Run, opened.Config.Log.Replicas, err)
+		}
 		if err != nil {
 			return nil, stored, err
 		}

@@ -1,0 +1,252 @@
+// Package cluster kills, stops and parts the servers of a NATS cluster, which are processes of their own, while runs go on, and holds the runs
+// to what Rondo promises.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/program"
+)
+
+func TestMain(m *testing.M) {
+	natstest.BeMember()
+	os.Exit(m.Run())
+}
+
+const servers = 3
+
+// rounds is how often a test disturbs the cluster; RONDO_CLUSTER_ROUNDS=20 takes some ten minutes.
+func rounds(t *testing.T) int {
+	text := os.Getenv("RONDO_CLUSTER_ROUNDS")
+	if text == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("RONDO_CLUSTER_ROUNDS=%q: give a number of rounds", text)
+	}
+	return n
+}
+
+// mills runs two planes that share the work over a cluster, each over a connection of its own, until the test ends.
+func mills(t *testing.T, c *natstest.Members, log *eventlog.Log, run string) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	for i := range 2 {
+		own, err := eventlog.New(c.Connect(), log.Store()) // without a number of replicas: the catalogue knows it
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &mill.Mill{Log: own, Dir: t.TempDir(), Instance: fmt.Sprint("mill-", i), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		go func() { ended <- p.Run(ctx, run) }()
+	}
+	t.Cleanup(func() {
+		stop()
+		for range 2 {
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// stepsOf is how many batches of a run are consumed.
+func stepsOf(t *testing.T, log *eventlog.Log, run string) (n int64) {
+	t.Helper()
+	last, err := log.LastOfType(t.Context(), run, events.BatchConsumedType, "trainer")
+	if err != nil {
+		return 0 // none, or there is no leader at this moment
+	}
+	consumed, err := events.Data[events.BatchConsumed](last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return consumed.Step
+}
+
+// disturbed lets a run go on while its cluster is disturbed again and again, always after a step of the run, and judges it.
+func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log, run string, round int)) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes some seconds")
+	}
+	t.Parallel() // servers that elect a leader, and services that wait for it, need no processor
+	c := natstest.StartMembers(t, servers, true)
+	log := c.Log()
+	const run = "r"
+	steps := int64(4 * rounds(t))
+	mills(t, c, log, run)
+	if err := mill.Open(t.Context(), log, run, steps); err != nil {
+		t.Fatal(err)
+	}
+	for round := range rounds(t) {
+		before := stepsOf(t, log, run)
+		program.Eventually(t, func() error {
+			if now := stepsOf(t, log, run); now <= before && now < steps {
+				return fmt.Errorf("round %d: the run does not go on behind step %d", round, now)
+			}
+			return nil
+		})
+		disturb(c, log, run, round)
+	}
+	c.Whole(log)
+	program.Eventually(t, func() error {
+		waits, err := mill.Ended(t.Context(), log, run)
+		if err == nil && waits != "" {
+			err = errors.New(waits)
+		}
+		return err
+	})
+	if err := mill.Judge(t.Context(), log, run, steps); err != nil {
+		t.Error(err)
+	}
+	all, err := log.Replications(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Replicas != servers || r.Compressed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// leads waits until somebody leads a stream.
+func leads(t *testing.T, c *natstest.Members, log *eventlog.Log, stream string) (leader int) {
+	t.Helper()
+	natstest.Eventually(t, "stream "+stream+" has a leader", func() bool {
+		leader = c.Leader(log, stream)
+		return leader >= 0
+	})
+	return leader
+}
+
+// TestLeaderKilled: the server that leads the run's stream is killed, the run goes on, and the server joins again.
+func TestLeaderKilled(t *testing.T) {
+	disturbed(t, func(c *natstest.Members, log *eventlog.Log, run string, _ int) {
+		i := leads(t, c, log, events.RunStream(run))
+		c.Kill(i)
+		leads(t, c, log, events.RunStream(run))
+		c.Start(i)
+		c.Whole(log)
+	})
+}
+
+// TestRollingRestart: one server after the other is stopped, as in an upgrade, and started.
+func TestRollingRestart(t *testing.T) {
+	disturbed(t, func(c *natstest.Members, log *eventlog.Log, _ string, round int) {
+		i := round % servers
+		c.Stop(i)
+		c.Start(i)
+		c.Whole(log)
+	})
+}
+
+// TestPartition: the leader of the run's stream is parted from the other servers and from its clients, so the others go on without it; or it is
+// parted from its clients alone, which go to another one.
+func TestPartition(t *testing.T) {
+	disturbed(t, func(c *natstest.Members, log *eventlog.Log, run string, round int) {
+		stream := events.RunStream(run)
+		i := leads(t, c, log, stream)
+		mend := c.Cut(i, round%2 == 0, true)
+		natstest.Eventually(t, "the others go on", func() bool {
+			now := c.Leader(log, stream)
+			return now >= 0 && (now != i || round%2 == 1)
+		})
+		mend()
+		c.Whole(log)
+	})
+}
+
+// TestConsumersKeepTheirReplicas: whoever looks for a consumer again does not change how many servers hold it, and neither do leases.
+func TestConsumersKeepTheirReplicas(t *testing.T) {
+	c := natstest.StartMembers(t, servers, false)
+	log := c.Log()
+	const run = "r"
+	mills(t, c, log, run)
+	if err := mill.Open(t.Context(), log, run, 1); err != nil {
+		t.Fatal(err)
+	}
+	program.Eventually(t, func() error {
+		if stepsOf(t, log, run) == 0 {
+			return errors.New("no batch was consumed")
+		}
+		return nil
+	})
+	for _, stream := range []string{events.RunStream(run), events.IntakeStream, "KV_RONDO_LEASE"} {
+		s, err := log.JetStream().Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.CachedInfo().Config.Replicas; n != servers {
+			t.Errorf("stream %s has %d replicas", stream, n)
+		}
+		durable := 0
+		for info := range s.ListConsumers(t.Context()).Info() {
+			if info.Config.Durable == "" {
+				continue // a reader's
+			}
+			durable++
+			if info.Cluster == nil || len(info.Cluster.Replicas) != servers-1 {
+				t.Errorf("consumer %s of %s: %+v", info.Name, stream, info.Cluster)
+			}
+		}
+		if durable == 0 && stream != "KV_RONDO_LEASE" {
+			t.Errorf("stream %s has no consumers", stream)
+		}
+	}
+}
+
+// TestMoreReplicas: a plane that began with one replica gets three, by the option of the process that makes its streams, and keeps them.
+func TestMoreReplicas(t *testing.T) {
+	c := natstest.StartMembers(t, servers, false)
+	log := c.Log()
+	js := log.JetStream()
+	one, err := eventlog.New(c.Connect(), log.Store(), eventlog.Replicas(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(want int) {
+		t.Helper()
+		for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream} {
+			s, err := js.Stream(t.Context(), stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := s.CachedInfo().Config.Replicas; n != want {
+				t.Errorf("stream %s has %d replicas, want %d", stream, n, want)
+			}
+		}
+	}
+	has(servers)
+	for _, l := range []struct {
+		log  *eventlog.Log
+		want int
+	}{{one, 1}, {log, servers}} {
+		natstest.Eventually(t, "the streams have other replicas", func() bool { return l.log.EnsureStreams(t.Context()) == nil })
+		has(l.want)
+	}
+	without, err := eventlog.New(c.Connect(), log.Store())
+	if err == nil {
+		err = without.EnsureStreams(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(servers)
+	if n, err := without.Replicas(t.Context()); n != servers || err != nil {
+		t.Errorf("a process without the option makes streams with %d replicas, %v", n, err)
+	}
+}

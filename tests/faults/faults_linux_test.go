@@ -1,0 +1,382 @@
+// Package faults runs a small plane in a process of its own and lets things go wrong by a schedule that a seed gives: a kill at an event, inputs
+// that come again, a store that fails, a line that breaks, a full disk, a pause, hostile submissions. A checker judges the run afterwards.
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/storage/dir"
+	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/program"
+	"github.com/rondo-rl/rondo/tests/smalldisk"
+)
+
+// The kinds of faults.
+const (
+	faultKill    = "kill"    // the process, at the first event of some types
+	faultRepeat  = "repeat"  // inputs come again though their events are on the log, at once or later
+	faultStore   = "store"   // it is slow, fails, or fails after success
+	faultWire    = "wire"    // the line to the log breaks
+	faultDisk    = "disk"    // it is full for a while in the middle of the run
+	faultOpening = "opening" // it is full while the run's stream is made
+	faultPause   = "pause"   // the process stands still, and its clocks have jumped
+	faultHostile = "hostile" // outsiders submit nonsense
+)
+
+var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile}
+
+// seeds are those that are tried: RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
+func seeds(t *testing.T) []uint64 {
+	number := func(name string, otherwise uint64) uint64 {
+		text := os.Getenv(name)
+		if text == "" {
+			return otherwise
+		}
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			t.Fatalf("%s=%q: give a number", name, text)
+		}
+		return n
+	}
+	if one := number("RONDO_FAULTS_SEED", 1<<62); one < 1<<62 {
+		return []uint64{one}
+	}
+	var all []uint64
+	for i := range number("RONDO_FAULTS_SEEDS", uint64(len(kinds))) {
+		all = append(all, i)
+	}
+	return all
+}
+
+// types are what a process may be killed at, in the order of a run.
+var types = []events.Type{
+	events.RunOpenedType, events.GroupOpenedType, events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.GroupCompletedType,
+	events.BatchReadyType, events.BatchConsumedType, events.RunClosedType,
+}
+
+const (
+	run   = "r"
+	steps = 3
+)
+
+// TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed; others join it by chance.
+func TestFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	for _, seed := range seeds(t) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			chance := rand.New(rand.NewPCG(seed, 1))
+			faults := []string{kinds[seed%uint64(len(kinds))]}
+			for _, k := range kinds {
+				if k != faults[0] && seed >= uint64(len(kinds)) && chance.IntN(4) == 0 {
+					faults = append(faults, k)
+				}
+			}
+			t.Logf("seed %d: %v", seed, faults)
+			newTrial(t, seed, faults, chance).try()
+		})
+	}
+}
+
+// trial is one plane with its faults.
+type trial struct {
+	t      *testing.T
+	orders orders
+	chance *rand.Rand
+	log    *eventlog.Log
+	disk   bool
+
+	mu    sync.Mutex
+	plane *exec.Cmd
+	said  bytes.Buffer
+}
+
+func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
+	t.Helper()
+	tr := &trial{t: t, chance: chance, orders: orders{Seed: seed, Faults: faults, Run: run, Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])}}
+	tr.disk = tr.orders.has(faultDisk) || tr.orders.has(faultOpening)
+	if tr.disk {
+		tr.orders.Dir = smalldisk.Mount(t, "64m")
+	} else {
+		tr.orders.Dir = t.TempDir()
+	}
+	t.Cleanup(func() {
+		tr.kill()
+		if t.Failed() {
+			text := tr.said.String()
+			t.Logf("the plane of seed %d said:\n%s", seed, text[max(0, len(text)-6000):])
+		}
+	})
+	tr.start()
+	nc, err := nats.Connect("nats://"+tr.orders.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	store, err := dir.Open(filepath.Join(tr.orders.Dir, "objects"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	if tr.log, err = eventlog.New(nc, store); err != nil {
+		t.Fatal(err)
+	}
+	program.Eventually(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return tr.log.AwaitStreams(ctx)
+	})
+	return tr
+}
+
+func (tr *trial) start() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	words, err := json.Marshal(tr.orders)
+	if err != nil {
+		tr.t.Error(err)
+		return
+	}
+	tr.orders.Life++
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPlane$", "-test.timeout=20m")
+	cmd.Env = append(os.Environ(), ordersVariable+"="+string(words))
+	cmd.Stderr = &tr.said
+	if _, err = cmd.StdinPipe(); err == nil { // it ends with this process
+		err = cmd.Start()
+	}
+	if err != nil {
+		tr.t.Error(err)
+		return
+	}
+	tr.plane = cmd
+}
+
+func (tr *trial) kill() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.plane != nil {
+		_ = tr.plane.Process.Kill()
+		_ = tr.plane.Wait()
+		tr.plane = nil
+	}
+}
+
+// try opens the run, lets the faults happen and judges the run when it has ended.
+func (tr *trial) try() {
+	t := tr.t
+	ctx, stop := context.WithTimeout(t.Context(), program.Patience)
+	defer stop()
+	free := func() {}
+	if tr.orders.has(faultOpening) {
+		free = smalldisk.Fill(t, tr.orders.Dir)
+	}
+	opened := make(chan error, 1)
+	go func() { opened <- mill.Open(ctx, tr.log, run, steps) }()
+	if tr.orders.has(faultOpening) {
+		tr.refused(ctx)
+		free()
+	}
+	if err := <-opened; err != nil {
+		t.Fatalf("the run does not open: %v", err)
+	}
+	disturbed := make(chan error, 1)
+	go func() { disturbed <- tr.disturb(ctx) }()
+	program.Eventually(t, func() error {
+		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		waits, err := mill.Ended(looking, tr.log, run)
+		if err == nil && waits != "" {
+			err = errors.New(waits)
+		}
+		return err
+	})
+	if err := <-disturbed; err != nil {
+		t.Fatal(err)
+	}
+	program.Eventually(t, func() error { // a fault at the last event may go on
+		looking, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return tr.log.AwaitStreams(looking)
+	})
+	if err := mill.Judge(ctx, tr.log, run, steps); err != nil {
+		t.Error(err)
+	}
+	for e, err := range tr.log.All(ctx, events.Catalogue, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(nobody)) {
+			t.Errorf("given up: %s", e.Data)
+		}
+	}
+}
+
+// disturb lets faults happen while the run goes on, until it is closed.
+func (tr *trial) disturb(ctx context.Context) error {
+	at := map[events.Type]func(){}
+	for _, fault := range []struct {
+		kind string
+		n    int
+		do   func()
+	}{
+		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
+	} {
+		if !tr.orders.has(fault.kind) {
+			continue
+		}
+		for _, typ := range tr.moments(fault.kind, fault.n) {
+			before := at[typ]
+			at[typ] = func() {
+				if before != nil {
+					before()
+				}
+				fault.do()
+			}
+		}
+	}
+	errOver := errors.New("over")
+	err := tr.log.Follow(ctx, run, 1, "", func(e events.Event) error {
+		if do := at[e.Type]; do != nil {
+			delete(at, e.Type)
+			tr.t.Logf("at %s", e.Type)
+			do()
+		}
+		if e.Type == events.RunClosedType {
+			return errOver
+		}
+		return nil
+	})
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	return err
+}
+
+// moments are at which events a fault happens: n that chance takes. A plane whose first fault is to be killed is killed at every event; that of
+// the first seed only where most is in work, as each kill takes until the server delivers again what was in work.
+func (tr *trial) moments(kind string, n int) (at []events.Type) {
+	switch {
+	case kind != faultKill || tr.orders.Faults[0] != faultKill:
+		for _, i := range tr.chance.Perm(len(types))[:n] {
+			at = append(at, types[i])
+		}
+		return at
+	case tr.orders.Seed == 0:
+		return []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.BatchReadyType}
+	}
+	return types
+}
+
+// full fills the disk until the log refuses what is new, and makes room.
+func (tr *trial) full(ctx context.Context) {
+	free := smalldisk.Fill(tr.t, tr.orders.Dir)
+	defer free()
+	tr.refused(ctx)
+}
+
+// nobody is a rollout that there is not.
+const nobody = "nobody"
+
+// refused waits until the log takes no submission, each of which needs more than what a block of the disk has left.
+func (tr *trial) refused(ctx context.Context) {
+	text := strings.Repeat("x", 100<<10)
+	for range 100 {
+		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
+		cancel()
+		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
+			return
+		}
+	}
+}
+
+// pause stops the process for some time.
+func (tr *trial) pause(ctx context.Context) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	_ = tr.plane.Process.Signal(unix.SIGSTOP)
+	retry.Sleep(ctx, time.Duration(tr.chance.Int64N(int64(2*time.Second))))
+	_ = tr.plane.Process.Signal(unix.SIGCONT)
+}
+
+// hostile submits nonsense: of every type that outsiders may state but the ends of runs, about all kinds of entities.
+func (tr *trial) hostile(ctx context.Context) {
+	ends := []events.Type{events.RunClosedType, events.RunPausedType, events.RunResumedType, events.RunOpenedType}
+	var outside []events.Type
+	for typ, d := range events.Definitions {
+		if d.Outside && !slices.Contains(ends, typ) {
+			outside = append(outside, typ)
+		}
+	}
+	slices.Sort(outside)
+	entities := []string{run, "trainer", "g000001", "g000001-0", "g000001-1", "policy", nobody, "a.b", "*", ">", "", "_", "\x00"}
+	nc := tr.log.Conn()
+	for range 60 {
+		typ, entity := outside[tr.chance.IntN(len(outside))], entities[tr.chance.IntN(len(entities))]
+		body := tr.nonsense(3)
+		subject := events.IntakeSubject(run, typ, entity)
+		m := nats.NewMsg(subject)
+		m.Data = body
+		if tr.chance.IntN(2) == 0 { // headers of an event that the sender made himself
+			m.Header = nats.Header{"ce-type": {string(typ)}, "ce-id": {run + "/" + entity + "/" + string(typ) + "/0"}, "ce-prev": {"1"}, "ce-specversion": {"1.0"}, "ce-source": {"querysampler"}}
+		}
+		_ = nc.PublishMsg(m) // what the connection refuses does no harm
+		asking, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		_, _ = tr.log.Submit(asking, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: json.RawMessage(body)})
+		cancel()
+	}
+}
+
+// nonsense is some JSON, or no JSON.
+func (tr *trial) nonsense(depth int) []byte {
+	words := []string{"step", "group", "task", "reward", "trajectory", "policy", "version", "text", "size", "key", "sha256", "member", "turns", "to_step", "samples"}
+	value := func() any {
+		switch tr.chance.IntN(7) {
+		case 0:
+			return -1
+		case 1:
+			return tr.chance.Int64()
+		case 2:
+			return words[tr.chance.IntN(len(words))]
+		case 3:
+			return nil
+		case 4:
+			return 1e308
+		case 5:
+			return []int{1, 2}
+		}
+		return map[string]any{"key": "../../etc/passwd", "size": -5, "sha256": "x"}
+	}
+	object := map[string]any{}
+	for range depth {
+		object[words[tr.chance.IntN(len(words))]] = value()
+	}
+	text, err := json.Marshal(object)
+	if err != nil || tr.chance.IntN(5) == 0 {
+		return []byte("{\"step\": ")
+	}
+	return text
+}
