@@ -38,6 +38,9 @@ func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.T
 // they are compared.
 func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
+		if !events.External(g.ID) {
+			p.underWay++
+		}
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{
 			Group: g.ID, Member: i, Task: g.Task, PolicyVersion: g.PolicyVersion,
 			Seed: rolloutSeed(d.cfg.Seed, n, i), Deadline: deadline.UTC(), Origin: g.Origin,
@@ -57,6 +60,9 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 		case s.Closed:
 			failed.Class, failed.Message = events.ClassCancelled, "the run was closed"
 		case r.Deadline.After(now):
+			if !events.External(r.ID) {
+				p.underWay++
+			}
 			p.wakeAt(r.Deadline)
 			continue
 		case events.External(r.ID):
