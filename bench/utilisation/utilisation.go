@@ -31,8 +31,9 @@ type Options struct {
 
 // DefaultOptions are a run of 128 rollouts a step. Where nothing overlaps, rollouts are some 70 % of the time of training, as
 // RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
+// The staleness is the default of prime-rl (max_off_policy_steps) and of verl's V1 trainer (max_off_policy_threshold).
 func DefaultOptions() Options {
-	return Options{Seed: 1, Steps: 12, Groups: 16, GroupSize: 8, Staleness: 4, Policy: runfile.StaleDrop, InFlight: 96, Train: 0.6}
+	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Train: 0.6}
 }
 
 func (o Options) validate() error {

@@ -63,7 +63,7 @@ func TestTooLittleCapacityShows(t *testing.T) {
 func TestSampledInVainShows(t *testing.T) {
 	trained := func(inFlight int) float64 {
 		o := DefaultOptions()
-		o.Steps, o.InFlight = 4, inFlight
+		o.Steps, o.Staleness, o.InFlight = 4, 4, inFlight
 		p, err := simulateRondo(o)
 		if err != nil {
 			t.Fatal(err)
