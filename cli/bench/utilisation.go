@@ -30,7 +30,7 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 		Example: `  rondo bench utilisation
   rondo bench utilisation --staleness 1 --in-flight 0     # the defaults of a run file
   rondo bench utilisation --equal --train 0               # a check: without tails all three are near 1
-  rondo bench utilisation --seed 7 --steps 40 --json`,
+  rondo bench utilisation --seed 7 --steps 100 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := app.NewProgress(g)
