@@ -50,7 +50,7 @@ type RunConfig struct {
 	// Epochs makes an evaluation: each task is tried in that many groups, and the run closes by itself. It needs no feeds,
 	// and nothing paces it but InFlight.
 	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
-	// InFlight bounds the rollouts of an evaluation that are under way at once; 0 is 128.
+	// InFlight bounds the rollouts that are under way at once. 0 is 128 in an evaluation, and leaves a training run to its staleness.
 	InFlight  int    `json:"in_flight,omitempty" yaml:"in_flight"`
 	GroupSize int    `json:"group_size" yaml:"group_size"`
 	Feeds     []Feed `json:"feeds,omitempty" yaml:"feeds"`
@@ -332,7 +332,6 @@ func (c *RunConfig) validateEvaluation() (errs []error) {
 		}
 	}
 	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
-	check(c.Epochs > 0 || c.InFlight == 0, "in_flight %d: it is for evaluations; name their epochs", c.InFlight)
 	check(c.InFlight >= 0 && c.InFlight <= 100000, "in_flight %d: must be 0 to 100000", c.InFlight)
 	if v := c.PolicyVersion; v != nil {
 		check(*v >= 0, "policy_version %d: must not be negative", *v)

@@ -197,7 +197,7 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 	if !known {
 		return nil
 	}
-	return r.end(tx)
+	return r.end(tx, s)
 }
 
 // cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, or nobody gave feedback. A deadline passes

@@ -82,6 +82,8 @@ type plan struct {
 	facts []events.Event
 	wake  time.Time
 	err   error
+	// underWay counts the run's own rollouts without an outcome, those that the plan starts included.
+	underWay int
 }
 
 func (p *plan) add(e events.Event, err error) {

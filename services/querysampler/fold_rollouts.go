@@ -78,14 +78,14 @@ func takeUpFork(tx *projection.Tx, opened events.GroupOpened) error {
 	return nil
 }
 
-func (d *Decider) applyStarted(tx *projection.Tx, e events.Event) error {
+func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) error {
 	started, err := events.Data[events.RolloutStarted](e)
 	if err != nil {
 		return err
 	}
 	r := inFlight{ID: e.Entity, Deadline: started.Deadline}
 	r.Progress.Apply(e)
-	if err := r.begin(tx); err != nil {
+	if err := r.begin(tx, s); err != nil {
 		return err
 	}
 	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
@@ -146,7 +146,7 @@ func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error
 			return err
 		}
 	}
-	return r.end(tx)
+	return r.end(tx, s)
 }
 
 // addTokens moves a rollout's tokens to its group.

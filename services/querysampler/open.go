@@ -59,11 +59,20 @@ func (d *Decider) room(p *plan, s state, now time.Time) bool {
 	if d.cfg.Epochs > 0 {
 		return d.roomToTry(s)
 	}
+	if !d.roomUnderWay(p) {
+		return false
+	}
 	batches := d.cfg.StalenessOf(d.feed).Max + 1
 	if d.feed.TokensPerBatch == 0 {
 		return s.Uncovered < batches*int64(d.feed.GroupsPerBatch)
 	}
 	return s.unbatched()+d.expected(s) < d.tokensFor(s, batches-s.Batches) || stuck(p, s, now)
+}
+
+// roomUnderWay reports whether the rollouts of another group may be under way at once. One group's always may, whatever its size. Members that
+// have ended count no longer, so that a group which waits for its longest rollout keeps nobody from starting.
+func (d *Decider) roomUnderWay(p *plan) bool {
+	return d.cfg.InFlight == 0 || p.underWay == 0 || p.underWay+d.cfg.GroupSize <= d.cfg.InFlight
 }
 
 // feedersPatience is what a feeder gets to compose a batch.

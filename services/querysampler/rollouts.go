@@ -41,6 +41,9 @@ func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.T
 // they are compared.
 func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
+		if !events.External(g.ID) {
+			p.underWay++
+		}
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{
 			Group: g.ID, Member: i, Task: g.Task, PolicyVersion: g.PolicyVersion,
 			Seed: rolloutSeed(d.cfg.Seed, n, i), Deadline: deadline.UTC(), Origin: g.Origin,
@@ -60,6 +63,7 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 		}
 		return
 	}
+	p.underWay = s.UnderWay
 	var overdue []deadline
 	for r, err := range projection.Scan[deadline](v, due) {
 		if err != nil {
@@ -75,7 +79,9 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 	slices.SortFunc(overdue, func(a, b deadline) int { return strings.Compare(a.Rollout, b.Rollout) })
 	for _, r := range overdue {
 		message := fmt.Sprintf("no outcome within %s", time.Duration(d.cfg.Limits.Timeout))
-		if events.External(r.Rollout) {
+		if !events.External(r.Rollout) {
+			p.underWay--
+		} else {
 			message = fmt.Sprintf("no outcome by its deadline, %s", r.At.UTC().Format(time.RFC3339))
 		}
 		d.fail(p, r.Rollout, events.ClassDeadline, message)
@@ -98,13 +104,19 @@ func (d deadline) key() string {
 }
 
 // begin notes a rollout that is in flight now.
-func (r inFlight) begin(tx *projection.Tx) error {
+func (r inFlight) begin(tx *projection.Tx, s *state) error {
+	if !events.External(r.ID) {
+		s.UnderWay++
+	}
 	at := deadline{r.ID, r.Deadline}
 	return errors.Join(projection.Put(tx, flying+r.ID, r), projection.Put(tx, at.key(), at))
 }
 
 // end forgets a rollout that has its outcome.
-func (r inFlight) end(tx *projection.Tx) error {
+func (r inFlight) end(tx *projection.Tx, s *state) error {
+	if !events.External(r.ID) {
+		s.UnderWay--
+	}
 	return errors.Join(tx.Delete(flying+r.ID), tx.Delete(deadline{r.ID, r.Deadline}.key()))
 }
 

@@ -15,6 +15,8 @@ type state struct {
 	Pauses int64 `json:"pauses"` // so far
 	Groups int64 `json:"groups"` // of the run's own, opened so far
 	Drawn  int64 `json:"drawn"`  // those of them on tasks, not queries
+	// UnderWay counts the run's own rollouts without an outcome.
+	UnderWay int `json:"under_way"`
 	// Uncovered counts groups that no weights_published{through_step} covers yet and that may still be trained.
 	Uncovered int64 `json:"uncovered"`
 	// Useful counts groups that were, or may still be, batched.
@@ -188,7 +190,7 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 	case events.GroupOpenedType:
 		return d.applyOpened(tx, s, e)
 	case events.RolloutStartedType:
-		return d.applyStarted(tx, e)
+		return d.applyStarted(tx, s, e)
 	case events.TurnSampledType:
 		return d.applySampled(tx, s, e)
 	case events.ToolsCompletedType, events.RolloutObservedType:

@@ -47,7 +47,7 @@ func attempts() []attempt {
 			}
 			var owners []string
 			for _, other := range topology.Participants {
-				if slices.Contains(other.States, t) {
+				if slices.Contains(other.States, t) || other.Redrives {
 					owners = append(owners, other.Name)
 				}
 			}

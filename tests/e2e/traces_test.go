@@ -23,7 +23,7 @@ func TestOneTraceOfARollout(t *testing.T) {
 	log, url, objects := outside(t)
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	serve := func(endpoint string, args ...string) *program.Process {
-		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(), "--builtin-endpoint", "http://"+policy+"/v1",
+		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + policy + "/v1",
 			"--log-format", "json", "--otlp-endpoint", endpoint}, args...)...)
 		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100")
 		return program.Start(t, cmd)

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rondo-rl/rondo/bench/utilisation"
+	"github.com/rondo-rl/rondo/cli/app"
+)
+
+func newBenchUtilisation(g *app.Global) *cobra.Command {
+	o := utilisation.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "utilisation",
+		Short: "Simulate how busy a barrier, a queue of batches and Rondo keep an inference server",
+		Long: `The benchmark simulates training in virtual time, with an inference server, tools, verifiers and a trainer. Turns, tokens and tool times
+have long tails. A server that is always busy is the ideal. Three schedules get the same groups in the same order:
+
+  barrier  a batch's rollouts all end before it is trained on, and the next batch begins after that
+  queue    the next batch is sampled while one is trained on, and begins when all rollouts of the one before have ended
+  rondo    the real deciders of query sampler, advantage calculator and trainer feeder, with the run's staleness and in_flight
+
+Turns reach the server by the generator's own rules in all three. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
+was trained on. A group that is too old is sampled in vain.
+
+The same seed gives the same figures. No plane is touched, and no accelerator is needed.`,
+		Example: `  rondo bench utilisation
+  rondo bench utilisation --staleness 1 --in-flight 0     # the defaults of a run file
+  rondo bench utilisation --equal --train 0               # a check: without tails all three are near 1
+  rondo bench utilisation --seed 7 --steps 100 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := app.NewProgress(g)
+			r, err := utilisation.Run(o, func(line string) { show.Line("%s", line) })
+			if err != nil {
+				return fmt.Errorf("simulate: %w", err)
+			}
+			if g.JSON {
+				return app.PrintJSON(cmd.OutOrStdout(), r)
+			}
+			return printUtilisation(cmd.OutOrStdout(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.Int64Var(&o.Seed, "seed", o.Seed, "of the rollouts' lengths and of the run")
+	f.IntVar(&o.Steps, "steps", o.Steps, "training steps that are measured, behind those in which the load builds up")
+	f.IntVar(&o.Groups, "groups", o.Groups, "groups of a batch")
+	f.IntVar(&o.GroupSize, "group-size", o.GroupSize, "rollouts of a group")
+	f.Int64Var(&o.Staleness, "staleness", o.Staleness, "staleness.max of Rondo's run")
+	f.StringVar(&o.Policy, "policy", o.Policy, "staleness.policy of Rondo's run: drop, wait or keep")
+	f.IntVar(&o.InFlight, "in-flight", o.InFlight, "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness")
+	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
+	f.BoolVar(&o.Equal, "equal", o.Equal, "all rollouts are alike: one turn without tools")
+	return cmd
+}
+
+func printUtilisation(w io.Writer, r utilisation.Result) error {
+	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts, %.0f tokens each in the mean; a server of %d tokens/s from %d sequences on; seed %d\n\n",
+		r.Steps, r.Groups, r.GroupSize, r.Tokens, r.Peak, r.Knee, r.Seed)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "SCHEDULE\tBUSY\tTRAINED\tROLLOUTS/H\tSTEP, S\tSTALENESS, MEAN\tMOST\tDROPPED AS STALE\t")
+	for _, s := range r.Schedules {
+		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.2f\t%d\t%d\t\n", s.Name, s.Busy, s.Trained, s.RolloutsPerHour, s.StepSeconds, s.MeanStaleness, len(s.Staleness)-1, s.Dropped)
+	}
+	return t.Flush()
+}
