@@ -43,7 +43,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.Tokens = 128
 	}
 	if o.Rollouts < 8*groupSize || o.Rollouts > 10_000*groupSize || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 || o.Tokens > 4096 || o.Open < 0 || o.Open > 10_000*heldGroup {
-		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to %d of 2 to 100 of 16 to 4096, and at most %d", o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize, 10_000*groupSize, 10_000*heldGroup)
+		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to %d of 2 to 100 of 16 to 4096, and at most %d",
+			o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize, 10_000*groupSize, 10_000*heldGroup)
 	}
 	return o, nil
 }

@@ -190,12 +190,12 @@ func TestRelease(t *testing.T) {
 	c := newCircle(t)
 	c.rewards = map[int64]float64{2: 0.3, 3: 0.6, 4: 0.1, 5: 0.7}
 	c.publish(1, 2)
-	out, err := c.release("--once")
-	c.exit(err, 0)
+	_, first := c.release("--once")
+	c.exit(first, 0)
 	c.want("without a promotion the newest is taken", 0, 1, events.WeightsPromoted{Version: 2})
 
 	c.publish(3)
-	out, err = c.release("--once")
+	out, err := c.release("--once")
 	c.exit(err, 0)
 	c.want("a better version", 1, 2, events.WeightsPromoted{Version: 3, Share: 0.5, Before: 2})
 	if !strings.Contains(out, "version 3 passed its gate against version 2; reward 0.63") || !strings.Contains(out, "version 3 has 0 outcomes in production") {

@@ -119,7 +119,7 @@ func (c *Members) Start(i int) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env, cmd.Stderr = append(os.Environ(), memberEnv+"="+string(settings)), os.Stderr
-	if _, err := cmd.StdinPipe(); err == nil { // it ends with this process
+	if _, err = cmd.StdinPipe(); err == nil { // it ends with this process
 		err = cmd.Start()
 	}
 	if err != nil {

@@ -42,7 +42,8 @@ func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return d.page(w, http.StatusOK, "plane", map[string]any{"Title": "Plane", "Here": "plane", "Policies": policies, "Repos": repos, "Letters": letters[pager.From:pager.To],
-		"Lettered": lettered, "Pager": pager, "Past": at > 0, "Behind": seq < min(last, cmp.Or(uint64(at), last)), "Seq": seq, "Last": max(last, seq), "At": clock, "Redriven": r.URL.Query().Get("redriven") != ""})
+		"Lettered": lettered, "Pager": pager, "Past": at > 0, "Behind": seq < min(last, cmp.Or(uint64(at), last)), "Seq": seq, "Last": max(last, seq), "At": clock,
+		"Redriven": r.URL.Query().Get("redriven") != ""})
 }
 
 const (
