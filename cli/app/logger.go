@@ -27,7 +27,7 @@ func setLogFormat(name string) error {
 	return nil
 }
 
-// Logger writes to standard error: warnings only for commands that show progress of their own. What is logged about a rollout names its run and its trace.
+// Logger writes to standard error: warnings only for commands that show progress of their own. Lines about a rollout name its run and its trace.
 func Logger(level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(os.Stderr, options)

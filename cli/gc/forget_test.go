@@ -149,7 +149,7 @@ func TestGCIsKilledAfterItForgot(t *testing.T) {
 	}
 }
 
-// TestGCRetentionFile: a file of retention is what a plane would do. What others continue or replay stays, and so do open runs.
+// TestGCRetentionFile: a file of retention is what a plane would do. Runs stay that others continue or replay, and so do open ones.
 func TestGCRetentionFile(t *testing.T) {
 	r := &stored{clitest.NewRecorded(t)}
 	shared := servicetest.Blob(t, r.Log.Store(), []byte("shared"))

@@ -90,8 +90,12 @@ func (p *Mill) effect(name string, of events.Type, answer func(context.Context, 
 	}
 }
 
-// generate plays the generator.
 func (p *Mill) generate(ctx context.Context, e events.Event) (events.Type, any, error) {
+	return Generate(ctx, p.Log.Store(), e)
+}
+
+// Generate plays the generator: a started rollout has finished, with a trajectory of one turn in the store.
+func Generate(ctx context.Context, store storage.Store, e events.Event) (events.Type, any, error) {
 	started, err := events.Data[events.RolloutStarted](e)
 	if err != nil {
 		return "", nil, err
@@ -106,7 +110,7 @@ func (p *Mill) generate(ctx context.Context, e events.Event) (events.Type, any, 
 	if err != nil {
 		return "", nil, err
 	}
-	ref, err := storage.PutNamed(ctx, p.Log.Store(), "runs/"+e.Run+"/trajectories/"+e.Entity, ".arrow", data)
+	ref, err := storage.PutNamed(ctx, store, "runs/"+e.Run+"/trajectories/"+e.Entity, ".arrow", data)
 	return events.RolloutFinishedType, events.RolloutFinished{
 		Task: started.Task, StopReason: events.StopFinished, Turns: 1, Tokens: 4, Sampled: 2, Samples: 1, Trajectory: ref,
 		MinVersion: started.PolicyVersion, MaxVersion: started.PolicyVersion,

@@ -8,7 +8,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/retry"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tests/mill"
 )
 
 // effect is a service that answers facts of one type, each with one fact behind it on the rollout's chain.
@@ -33,25 +33,7 @@ func (p *plane) effect(name string, of events.Type, answer func(context.Context,
 
 // generate plays the generator, and the trajectory's file is what a fact names.
 func (p *plane) generate(ctx context.Context, e events.Event) (events.Type, any, error) {
-	started, err := events.Data[events.RolloutStarted](e)
-	if err != nil {
-		return "", nil, err
-	}
-	data, err := storage.EncodeTrajectory(&storage.Trajectory{
-		Run: e.Run, Group: started.Group, Rollout: e.Entity, Task: started.Task, StopReason: events.StopFinished, DispatchVersion: started.PolicyVersion,
-		Messages: []storage.Message{
-			{Role: "user", TokenIDs: []int32{1, int32(started.Member)}, Logprobs: []float32{0, 0}, LossMask: []bool{false, false}, PolicyVersion: -1},
-			{Index: 1, Role: "assistant", TokenIDs: []int32{7, 8}, Logprobs: []float32{-1, -2}, LossMask: []bool{true, true}, PolicyVersion: started.PolicyVersion},
-		},
-	})
-	if err != nil {
-		return "", nil, err
-	}
-	ref, err := storage.PutNamed(ctx, p.log.Store(), "runs/"+e.Run+"/trajectories/"+e.Entity, ".arrow", data)
-	return events.RolloutFinishedType, events.RolloutFinished{
-		Task: started.Task, StopReason: events.StopFinished, Turns: 1, Tokens: 4, Sampled: 2, Samples: 1, Trajectory: ref,
-		MinVersion: started.PolicyVersion, MaxVersion: started.PolicyVersion,
-	}, err
+	return mill.Generate(ctx, p.log.Store(), e)
 }
 
 // score plays the scorer.
