@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// measureEvery is how often the store is listed at most.
-	measureEvery = 10 * time.Minute
+	// A store is listed more and more rarely: a new plane's is empty at first, and grows fast.
+	measureFirst = 5 * time.Second
+	measureMost  = 10 * time.Minute
 	// measureShare is how much longer than a listing the rest behind it is.
 	measureShare = 20
 )
@@ -37,10 +38,10 @@ func newStored(r prometheus.Registerer) (s stored, err error) {
 
 // measure lists the store from time to time. Each archiver does: more than one is rare, and a listing is a small part of its time.
 func (s stored) measure(ctx context.Context, store storage.Store) {
-	for {
+	for wait := measureFirst; ; wait = min(2*wait, measureMost) {
 		began := time.Now()
 		s.list(ctx, store)
-		if !retry.Sleep(ctx, max(measureEvery, measureShare*time.Since(began))) {
+		if !retry.Sleep(ctx, max(wait, measureShare*time.Since(began))) {
 			return
 		}
 	}
