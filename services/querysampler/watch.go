@@ -214,7 +214,7 @@ func (w *watcher) line(run string, r *watched, s state, now time.Time) {
 			mean = r.counts.rewards / float64(r.counts.scored)
 		}
 		w.logger.Info("run progress", "run", run, "started", r.counts.started, "scored", r.counts.scored, "failed", r.counts.failed, "turns", r.counts.turns,
-			"batches", r.counts.batches, "reward_mean", math.Round(mean*1000)/1000, "in_flight", r.inFlight, "oldest", r.oldest.Round(time.Second),
+			"batches", r.counts.batches, "reward_mean", math.Round(float64(mean*1000))/1000, "in_flight", r.inFlight, "oldest", r.oldest.Round(time.Second),
 			"policy_version", r.version, "paused", s.Paused)
 	}
 	r.counts, r.since = counts{}, now

@@ -447,7 +447,7 @@ def test_the_guide(client: rondo.Client, plane: Plane, tmp_path: Path, bisecting
     (tmp_path / "sums.jsonl").write_text(tasks or shown("json", "sum-1"))
     assert named in GUIDE
     subprocess.run([plane.binary, "run", "open", run, "--file", "run.yaml", "--tasks", "sums.jsonl", "--dir", str(plane.dir)], cwd=tmp_path, check=True)
-    code = shown("python", f'env.serve("{run}"')
+    code = shown("python", 'env.serve("sums", reward=exact)' if run == "sums" else 'env.serve("guess"')
     worker = threading.Thread(target=lambda: exec(code.replace('env.serve("', f'env.serve(dir={str(plane.dir)!r}, run="'), {}), daemon=True)
     worker.start()
     worker.join(120)
