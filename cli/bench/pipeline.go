@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -51,14 +50,14 @@ removes everything that it created, and touches no plane.`,
 func printPipeline(w io.Writer, r rollouts.Result) error {
 	fmt.Fprintf(w, "%d rollouts of %d turns, %d sampled tokens a turn; %s, %d CPUs\n\n", r.Rollouts, r.Turns, r.Tokens, r.Go, r.CPUs)
 	fmt.Fprintf(w, "all at once: %.0f rollouts/s, %.0f events/s, %.1f ms of processor time for a rollout\n\n", r.RolloutsPerSecond, r.EventsPerSecond, r.CPUPerRollout)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "AT HALF LOAD\tP50 ms\tP99 ms")
-	fmt.Fprintf(t, "nats.go alone: event to event\t%.2f\t%.2f\n", r.Raw.P50, r.Raw.P99)
+	t := app.NewTable("AT HALF LOAD", "P50 ms", "P99 ms")
+	row := func(name string, p50, p99 float64) { t.Row(name, fmt.Sprintf("%.2f", p50), fmt.Sprintf("%.2f", p99)) }
+	row("nats.go alone: event to event", r.Raw.P50, r.Raw.P99)
 	for _, s := range r.Stages {
-		fmt.Fprintf(t, "%s\t%.2f\t%.2f\n", s.Name, s.P50, s.P99)
+		row(s.Name, s.P50, s.P99)
 	}
-	fmt.Fprintf(t, "added by all stages\t%.2f\t%.2f\n", r.AddedP50, r.AddedP99)
-	if err := t.Flush(); err != nil || r.Open == 0 {
+	row("added by all stages", r.AddedP50, r.AddedP99)
+	if err := t.Print(w); err != nil || r.Open == 0 {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\n%d rollouts open: %.2f GiB\n", r.Open, r.OpenGiB)

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -60,10 +59,10 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 func printUtilisation(w io.Writer, r utilisation.Result) error {
 	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts, %.0f tokens each in the mean; a server of %d tokens/s from %d sequences on; seed %d\n\n",
 		r.Steps, r.Groups, r.GroupSize, r.Tokens, r.Peak, r.Knee, r.Seed)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "SCHEDULE\tBUSY\tTRAINED\tROLLOUTS/H\tSTEP, S\tSTALENESS, MEAN\tMOST\tDROPPED AS STALE\t")
+	t := app.NewTable("SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE")
 	for _, s := range r.Schedules {
-		fmt.Fprintf(t, "%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.2f\t%d\t%d\t\n", s.Name, s.Busy, s.Trained, s.RolloutsPerHour, s.StepSeconds, s.MeanStaleness, len(s.Staleness)-1, s.Dropped)
+		t.Row(s.Name, fmt.Sprintf("%.3f", s.Busy), fmt.Sprintf("%.3f", s.Trained), fmt.Sprintf("%.0f", s.RolloutsPerHour), fmt.Sprintf("%.0f", s.StepSeconds),
+			fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped)
 	}
-	return t.Flush()
+	return t.Print(w)
 }
