@@ -198,7 +198,7 @@ func TestRelease(t *testing.T) {
 	out, err := c.release("--once")
 	c.exit(err, 0)
 	c.want("a better version", 1, 2, events.WeightsPromoted{Version: 3, Share: 0.5, Before: 2})
-	if !strings.Contains(out, "version 3 passed its gate against version 2; reward 0.63") || !strings.Contains(out, "version 3 has 0 outcomes in production") {
+	if !strings.Contains(out, "version 3 passed its gate against version 2; reward 0.625") || !strings.Contains(out, "version 3 has 0 outcomes in production") {
 		t.Error(out)
 	}
 	c.produce(8)

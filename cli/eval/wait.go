@@ -26,10 +26,18 @@ func (e *evaluator) open(ctx context.Context, name string, f *opening.RunFile) e
 		if err = opening.ListServers(ctx, e.p, name, f, e.s); err != nil {
 			return err
 		}
-		if _, err = opening.OpenPacked(ctx, e.p, name, f); err == nil {
+		_, refused := opening.OpenPacked(ctx, e.p, name, f)
+		if refused == nil {
 			e.show.Line("run %s: %d tasks, %d attempts each, by %s", name, len(f.Tasks), f.GroupSize*f.Epochs, f.Model())
+			return nil
 		}
-		return err
+		if !errors.Is(refused, eventlog.ErrRefused) {
+			return refused
+		}
+		// Another call may have opened the same run meanwhile, and closed it.
+		if recorded, err = e.p.Log.RecordedConfig(ctx, name); errors.Is(err, eventlog.ErrNotFound) {
+			return refused
+		}
 	}
 	if err != nil {
 		return err

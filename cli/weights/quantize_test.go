@@ -21,7 +21,7 @@ func TestQuantize(t *testing.T) {
 		t.Fatal(err)
 	}
 	output, err := clitest.Run(t, New, "weights", "quantize", from, "--to", to)
-	if err != nil || !strings.Contains(output, "up_proj.weight  64        ") || !strings.Contains(output, "MEAN ERROR") {
+	if err != nil || !strings.Contains(output, "up_proj.weight        64  ") || !strings.Contains(output, "MEAN ERROR") {
 		t.Errorf("%v\n%s", err, output)
 	}
 	if report, err := os.ReadFile(filepath.Join(to, "mxfp8.json")); err != nil || !strings.Contains(string(report), `"elements": 64`) {
