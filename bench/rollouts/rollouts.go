@@ -4,8 +4,8 @@
 // inference server is scripted; tool runner and scorer are stand-ins that state their answers at once, through the same runtime.
 //
 // Two runs are made. In the first one all rollouts are open at once and nothing waits but for the pipeline: it gives throughput and processor time. In the second one 48
-// rollouts are open, and the model takes so long for a turn that half as many turns a second come, and the time of each stage is taken: from the event that begins it to
-// the one that ends it. The model's time is taken off. Beside it an event is passed on by nats.go alone, on the same log under the same load.
+// rollouts are open, and the model's pace halves the turns a second. The time of each stage is taken, from the event that begins it to
+// the one that ends it, less the model's time. Beside it an event is passed on by nats.go alone, on the same log under the same load.
 package rollouts
 
 import (

@@ -20,7 +20,7 @@ const (
 	failed = "failed"
 )
 
-// Judge fills in the figures and the verdict of a judgement whose versions, stage, rules and sources are named. Who judges and who checks a judgement call it alike.
+// Judge fills in the figures and the verdict of a judgement whose versions, stage, rules and sources are named. Judging and checking a judgement both call it.
 func Judge(ctx context.Context, log *eventlog.Log, policy string, j *events.WeightsJudged) error {
 	j.Figures, j.Reasons, j.Verdict = nil, nil, ""
 	if j.Stage == events.JudgedCanary {

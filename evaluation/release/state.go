@@ -125,7 +125,7 @@ func (s *State) Find(ordinal string) (Fact[events.WeightsJudged], bool) {
 	return s.judged[i], true
 }
 
-// Next is what is to be done. It follows from facts and the clock alone. What a person promotes stays: a judgement that is older leads to nothing.
+// Next is what is to be done. It follows from facts and the clock alone. A person's promotion stays: an older judgement leads to nothing.
 func (s *State) Next(now time.Time, o Options) Step {
 	if len(s.published) == 0 {
 		return Step{Kind: Wait, Why: "no version is published"}
