@@ -144,10 +144,20 @@ func (a *Authority) accountClaims(name string, acc *account) (*jwt.AccountClaims
 		for _, s := range topology.OutsideStreams() {
 			claims.Exports.Add(&jwt.Export{Name: s, Subject: jwt.Subject(s), Type: jwt.Stream})
 		}
+		outside, err := a.accounts[outsideAccount].key.PublicKey()
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range topology.OutsideSays() {
+			claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: outside, Type: jwt.Stream})
+		}
 	case outsideAccount:
 		plane, err := a.accounts[planeAccount].key.PublicKey()
 		if err != nil {
 			return nil, err
+		}
+		for _, s := range topology.OutsideSays() {
+			claims.Exports.Add(&jwt.Export{Name: s, Subject: jwt.Subject(s), Type: jwt.Stream})
 		}
 		for _, s := range topology.OutsideServices() {
 			claims.Imports.Add(&jwt.Import{Name: s, Subject: jwt.Subject(s), Account: plane, Type: jwt.Service})

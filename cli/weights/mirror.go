@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/cli/service"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
 	"github.com/rondo-rl/rondo/weights/fetch"
@@ -24,9 +27,9 @@ import (
 
 // mirrorOptions are the flags of `rondo weights mirror`.
 type mirrorOptions struct {
-	to, metrics string
-	versions    int
-	follow      bool
+	to, metrics, region string
+	versions            int
+	follow              bool
 }
 
 func newMirror(g *app.Global) *cobra.Command {
@@ -38,11 +41,12 @@ manifest and the pointer come last, so a reader there never sees a version of wh
 mirror that was killed goes on at the file that it was at, and mirroring again adds what is missing. Several mirrors may work on one store.
 
 With --follow it goes on with each version that is published, and through every failure, until it is interrupted. Each line says how far the
-other store is behind; --metrics-listen serves that as rondo_mirror_lag_versions and rondo_mirror_lag_seconds.
+other store is behind; --metrics-listen serves that as rondo_mirror_lag_versions and rondo_mirror_lag_seconds, and the dashboard's page of the fleet
+shows it by --region.
 
 Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credentials are those of the environment, for both stores.`,
 		Example: `  rondo weights mirror my-model --to /mnt/london/rondo
-  rondo weights mirror my-model --to 's3://rondo-london?region=eu-west-2' --follow --versions 4 --metrics-listen :9101`,
+  rondo weights mirror my-model --to 's3://rondo-london?region=eu-west-2' --region london --follow --versions 4 --metrics-listen :9101`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.versions < 1 {
 				return fmt.Errorf("--versions %d: must be at least 1", o.versions)
@@ -69,6 +73,10 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 			if err := m.serveMetrics(cmd.Context()); err != nil {
 				return err
 			}
+			if m.region == "" {
+				m.region = nameOf(o.to)
+			}
+			go presence.Speak(cmd.Context(), p.Log.Conn(), presence.MirrorService, presence.MirrorName(m.Policy, m.region), m.report)
 			m.keep(cmd.Context())
 			return plane.LostOr(cmd.Context(), nil)
 		},
@@ -78,6 +86,7 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 	f.IntVar(&o.versions, "versions", 1, "so many of the newest versions")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
 	f.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, for example :9101")
+	f.StringVar(&o.region, "region", "", "what the dashboard calls the other store (default: the name of its bucket or directory)")
 	_ = cmd.MarkFlagRequired("to")
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd
@@ -241,12 +250,36 @@ func (m *mirroring) register(registry prometheus.Registerer, labels prometheus.L
 	}
 	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_versions", Help: "Versions of a policy that were published and are not in the mirror (rondo weights mirror)."},
 		func() float64 { return float64(m.lag.Versions) })
-	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_seconds", Help: "Time since the first of them was published."}, func() float64 {
-		if m.lag.Versions == 0 {
-			return 0
-		}
-		return m.lag.Seconds + time.Since(m.since).Seconds()
-	})
+	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_seconds", Help: "Time since the first of them was published."}, m.seconds)
+}
+
+// seconds is how long the mirror has been behind. The caller holds the lock.
+func (m *mirroring) seconds() float64 {
+	if m.lag.Versions == 0 {
+		return 0
+	}
+	return m.lag.Seconds + time.Since(m.since).Seconds()
+}
+
+// report is what the dashboard hears, as soon as the lag is known.
+func (m *mirroring) report() presence.Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.since.IsZero() {
+		return presence.Report{}
+	}
+	return presence.Report{Mirror: &presence.Mirror{Policy: m.Policy, Region: m.region, Current: m.lag.Current, Versions: m.lag.Versions, Seconds: m.seconds()}}
+}
+
+// nameOf is the name of the bucket or directory that a store's URL names.
+func nameOf(location string) string {
+	bucket, ok := strings.CutPrefix(location, "s3://")
+	if !ok {
+		return filepath.Base(location)
+	}
+	bucket, _, _ = strings.Cut(bucket, "?")
+	bucket, _, _ = strings.Cut(bucket, "/")
+	return bucket
 }
 
 // openNear opens the stores of --from.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/clitest"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
 	"github.com/rondo-rl/rondo/storage/storagetest"
@@ -63,6 +65,16 @@ func TestMirrorFollowsIntoABucket(t *testing.T) {
 		natstest.Eventually(t, fmt.Sprint("mirrored version ", version), func() bool { return strings.Contains(said.String(), fmt.Sprintf(`"version":%d,`, version)) })
 	}
 	publish(t, r, 1)
+	var heard atomic.Pointer[presence.Mirror]
+	deaf, err := presence.Hear(r.Log.Conn(), func(report presence.Report) {
+		if report.Mirror != nil {
+			heard.Store(report.Mirror)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf()
 	said, stop := follow()
 	for version := int64(1); version <= 3; version++ {
 		if version > 1 {
@@ -70,6 +82,10 @@ func TestMirrorFollowsIntoABucket(t *testing.T) {
 		}
 		mirrored(said, version)
 	}
+	natstest.Eventually(t, "the mirror says how far it is", func() bool {
+		m := heard.Load()
+		return m != nil && *m == presence.Mirror{Policy: "small", Region: "london", Current: 3}
+	})
 	stop()
 	publish(t, r, 4)
 	publish(t, r, 5)

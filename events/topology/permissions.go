@@ -65,7 +65,7 @@ var Participants = []ParticipantSpec{
 	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
 		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
 	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType}, Folds: true, Redrives: true,
-		Subscribes: []string{PresenceSubject + "*.*"}, Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, and submits dead letters again"},
+		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"}, Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, and submits dead letters again"},
 }
 
 // anyRun stands for every run in a subject; it also matches the catalogue.
@@ -312,7 +312,9 @@ type RoleSpec struct {
 	// Hears are the types of facts that the server tells it of, beside those of its feed and policy.
 	Hears []events.Type
 	// Takes: it takes work from the consumers of users' workers, and hears of all that happens to rollouts.
-	Takes   bool
+	Takes bool
+	// Mirrors: it says how far a mirror of its policy is behind.
+	Mirrors bool
 	Purpose string
 }
 
@@ -323,7 +325,7 @@ var Roles = []RoleSpec{
 	{Role: RoleHarness, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType,
 		events.RolloutScoredType, events.RolloutFailedType, events.RolloutAnnotatedType}, Purpose: "brings rollouts that ran elsewhere"},
 	{Role: RoleProduct, States: []events.Type{events.QuerySubmittedType, events.FeedbackRecordedType}, Purpose: "brings users' queries and what users made of the answers"},
-	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Purpose: "serves its policy and takes up new versions"},
+	{Role: RoleServer, States: []events.Type{events.WeightsActivatedType}, Policy: true, Mirrors: true, Purpose: "serves its policy, takes up new versions, and mirrors them"},
 	{Role: RoleTeacher, States: []events.Type{events.TeacherScoredType}, Hears: []events.Type{events.RolloutScoredType}, Purpose: "says how likely a model of its own finds what was sampled"},
 	{Role: RoleWorker, States: []events.Type{events.RolloutObservedType, events.RolloutRatedType}, Takes: true, Purpose: "answers the turns of rollouts as their environment, and rates finished ones"},
 	{Role: RoleOperator, States: []events.Type{events.RunOpenedType, events.RunPausedType, events.RunResumedType, events.RunClosedType, events.RolloutInvalidatedType,
@@ -383,6 +385,9 @@ func OutsiderPermissions(o Outsider) (Permissions, error) {
 			g.publish("$JS.API.CONSUMER.MSG.NEXT."+name, "$JS.ACK."+name+".>")
 		}
 	}
+	if spec.Mirrors {
+		g.publish(MirrorSubject + o.Policy + ".*")
+	}
 	if o.Feed != "" {
 		g.subscribe(events.SubjectPrefix + o.Run + ".batch." + o.Feed + ".*")
 	}
@@ -418,6 +423,9 @@ func workersConsumers(prefix string) []string {
 
 // OutsideStreams are the subjects of the plane's account that the account of outsiders may hear.
 func OutsideStreams() []string { return []string{events.SubjectPrefix + ">", OutsideInbox + ">"} }
+
+// OutsideSays are the subjects of the account of outsiders that the plane's hears.
+func OutsideSays() []string { return []string{MirrorSubject + "*.*"} }
 
 // ProcessPermissions are those of a process that runs one or more services.
 func ProcessPermissions(services ...string) (Permissions, error) {

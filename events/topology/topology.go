@@ -129,6 +129,9 @@ const AliveSubject = "rondo.live.toolrunner."
 // looked at.
 const PresenceSubject = "rondo.present."
 
+// MirrorSubject begins those on which mirrors of weights say how far they are behind, followed by their policy and their region. They are outsiders.
+const MirrorSubject = PresenceSubject + "mirror."
+
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.

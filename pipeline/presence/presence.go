@@ -42,7 +42,23 @@ type Report struct {
 	// Servers are the inference servers that it asks; Waiting are calls that wait for one.
 	Servers []Server `json:"servers,omitempty"`
 	Waiting int      `json:"waiting,omitempty"`
+	Mirror  *Mirror  `json:"mirror,omitempty"`
 }
+
+// MirrorService is the service of reports of mirrors.
+const MirrorService = "mirror"
+
+// Mirror is how far the copy of a policy's weights in another region is behind.
+type Mirror struct {
+	Policy   string  `json:"policy"`
+	Region   string  `json:"region"`
+	Current  int64   `json:"current"`  // version there, -1: none
+	Versions int     `json:"versions"` // published behind it
+	Seconds  float64 `json:"seconds"`  // since the first of them was published
+}
+
+// MirrorName is the name of who reports of a mirror.
+func MirrorName(policy, region string) string { return policy + "." + Name(region) }
 
 // Runner is a tool runner's part.
 type Runner struct {
@@ -111,19 +127,30 @@ func Name(instance string) string {
 	}, instance)
 }
 
-// Hear hands over what processes say, until stop is called. What is malformed, or longer than a report may be, is left out.
+// Hear hands over what processes say, until stop is called. Handlers of several may run at once. What is malformed, or longer than a report may be, is left out.
 func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
-	sub, err := nc.Subscribe(topology.PresenceSubject+"*.*", func(m *nats.Msg) {
+	take := func(m *nats.Msg) {
 		var r Report
 		if len(m.Data) > maxReport || json.Unmarshal(m.Data, &r) != nil || !r.fits(m.Subject) {
 			return
 		}
 		heard(r)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("hear what processes say of themselves: %w", err)
 	}
-	return func() { _ = sub.Unsubscribe() }, nil // it ends with its connection at the latest
+	var subs []*nats.Subscription
+	stop = func() {
+		for _, sub := range subs {
+			_ = sub.Unsubscribe() // it ends with its connection at the latest
+		}
+	}
+	for _, subject := range []string{topology.PresenceSubject + "*.*", topology.MirrorSubject + "*.*"} {
+		sub, err := nc.Subscribe(subject, take)
+		if err != nil {
+			stop()
+			return nil, fmt.Errorf("hear what processes say of themselves: %w", err)
+		}
+		subs = append(subs, sub)
+	}
+	return stop, nil
 }
 
 // fits reports whether a report is within its bounds, and of whom its subject says.
@@ -132,6 +159,12 @@ func (r *Report) fits(subject string) bool {
 		return false
 	}
 	texts := []string{r.Instance, r.Build}
+	if m := r.Mirror; m != nil {
+		if r.Service != MirrorService || r.Name != MirrorName(m.Policy, m.Region) || m.Seconds < 0 || m.Versions < 0 {
+			return false
+		}
+		texts = append(texts, m.Region)
+	}
 	for _, s := range r.Servers {
 		texts = append(texts, s.URL, s.Engine)
 	}

@@ -36,6 +36,8 @@ func TestSpeakAndHear(t *testing.T) {
 	say("s.n", presence.Report{Service: "s", Name: "n", Instance: strings.Repeat("x", 1000)})
 	say("s.n", presence.Report{Service: "s", Name: "n", Servers: make([]presence.Server, presence.MaxServers+1)})
 	say("s.n", long)
+	say("mirror.small.x", presence.Report{Service: "mirror", Name: "small.x", Mirror: &presence.Mirror{Policy: "large", Region: "x"}})
+	say("s.n", presence.Report{Service: "s", Name: "n", Mirror: &presence.Mirror{Policy: "large", Region: "x"}})
 	say("s.n", append([]byte(`{"service":"s","name":"n","instance":"`), make([]byte, 200<<10)...))
 	go presence.Speak(t.Context(), nc, "toolrunner", "r1", func() presence.Report {
 		return presence.Report{Instance: "host", Runner: &presence.Runner{Slots: 3, Sandboxes: []presence.Sandbox{{Run: "live", Rollout: "g000001-0", Working: true}}}}

@@ -74,6 +74,7 @@ type fleetView struct {
 	Runners     []runnerView
 	Servers     []serverView
 	Waiting     int // calls that wait for a server
+	Mirrors     []presence.Mirror
 }
 
 type runnerView struct {
@@ -128,6 +129,9 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 		v.Waiting += p.Waiting
 		if p.Runner != nil {
 			v.Runners = append(v.Runners, p.view(now))
+		}
+		if p.Mirror != nil {
+			v.Mirrors = append(v.Mirrors, *p.Mirror)
 		}
 		for _, s := range p.Servers {
 			at(strings.TrimRight(s.URL, "/")).known(s, now)
