@@ -24,12 +24,17 @@ type Replication struct {
 	Compressed bool
 }
 
+// Leaderless reports whether nothing can be appended: no server leads, or too few are there for one that goes on to believe that it does.
+func (r Replication) Leaderless() bool {
+	return r.Replicas > 1 && (r.Leader == "" || len(r.Away) > (r.Replicas-1)/2)
+}
+
 // Degraded says what is wrong with the replicas, "" when nothing is. A stream on one server is never degraded.
 func (r Replication) Degraded() string {
 	switch {
 	case r.Replicas <= 1:
 		return ""
-	case r.Leader == "":
+	case r.Leaderless():
 		return fmt.Sprintf("it has no leader: fewer than %d of the %d servers that hold it answer", r.Replicas/2+1, r.Replicas)
 	case len(r.Away) > 0:
 		return fmt.Sprintf("%d of %d replicas are live, %s away", r.Replicas-len(r.Away), r.Replicas, areNames(r.Away))

@@ -130,5 +130,9 @@ func (l *Log) Ask(ctx context.Context) (Replication, error) {
 	case err != nil:
 		return Replication{}, l.leaderless(fmt.Errorf("ask the NATS server: %w", err))
 	}
-	return replication(s.CachedInfo()), nil
+	r := replication(s.CachedInfo())
+	if r.Leaderless() { // a server without one still tells of the stream
+		return r, fmt.Errorf("%w: stream %s: %s", errNoLeader, r.Stream, r.Degraded())
+	}
+	return r, nil
 }

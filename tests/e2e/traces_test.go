@@ -15,25 +15,29 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOneTraceOfARollout: each service is a process of its own, and the trace that a collector gets of a rollout is complete: the model's turns, the tools, the verifier, the
-// advantage and the batch, each below the span that it belongs to. No text of a transcript is in it. The processes end although the collector of one of them is away.
+// TestOneTraceOfARollout: each service is a process of its own, and the trace that a real collector gets of a rollout, over HTTP from some processes and over gRPC from
+// others, is complete: the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. No text of a transcript is in it. The processes end although the collector of one of them is away.
 func TestOneTraceOfARollout(t *testing.T) {
 	program.NeedSandbox(t)
 	c := collector.Start(t)
 	log, url, objects := outside(t)
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
+	web, remote := c.Real(t)
 	serve := func(endpoint string, args ...string) *program.Process {
 		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + policy + "/v1",
 			"--log-format", "json", "--otlp-endpoint", endpoint}, args...)...)
 		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100")
+		if endpoint == remote {
+			cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
+		}
 		return program.Start(t, cmd)
 	}
 	parts := []string{"generator", "toolrunner", "scorer", "advantagecalculator", "trainerfeeder"}
 	var processes []*program.Process
-	for _, part := range parts {
-		processes = append(processes, serve(c.HTTP, part))
+	for i, part := range parts {
+		processes = append(processes, serve([]string{web, remote}[i%2], part))
 	}
-	processes = append(processes, serve(c.HTTP, "intake", "querysampler", "weightpublisher"), serve("http://127.0.0.1:1", "policy", "trainer", "deadletters", "--policy-listen", policy))
+	processes = append(processes, serve(web, "intake", "querysampler", "weightpublisher"), serve("http://127.0.0.1:1", "policy", "trainer", "deadletters", "--policy-listen", policy))
 	mustRun(t, nil, "run", "open", "first", "--nats", url, "--store", objects, "--tasks", smallPack(t), "--file", smallRun(t, 1))
 
 	var batch events.BatchReady
