@@ -62,6 +62,7 @@ func (s *Server) Begin(turns, rollouts int, asked func(turn int)) {
 	s.turns, s.asked, s.open, s.longest = turns, asked, map[int]*conversation{}, nil
 }
 
+// ServeHTTP answers as vLLM does: which model there is, and the next turn of the conversation that is asked for.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodGet {

@@ -3,7 +3,6 @@ package top
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -76,7 +75,9 @@ q and Ctrl-C quit, the arrow keys scroll. Where the output is no terminal, or wi
 func (w *watcher) show(ctx context.Context, every time.Duration, options ...tea.ProgramOption) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	screen := tea.NewProgram(model{}, append(options, tea.WithContext(ctx), tea.WithoutSignalHandler())...) // the program's own handler ends the context
+	screen := tea.NewProgram(model{}, append(options, tea.WithoutSignalHandler())...) // the program's own handler ends the context
+	// A signal ends it as a key does: where the library's own context ends, it closes its input while it reads.
+	context.AfterFunc(ctx, screen.Quit)
 	go w.follow(ctx)
 	go func() {
 		for ; ctx.Err() == nil; retry.Sleep(ctx, every) {
@@ -84,8 +85,5 @@ func (w *watcher) show(ctx context.Context, every time.Duration, options ...tea.
 		}
 	}()
 	_, err := screen.Run()
-	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
-		return nil // ended by a signal, as by a key
-	}
 	return err
 }

@@ -10,8 +10,7 @@ import (
 // TestDecisionReadsNoOpenGroup: a decision comes with each event, so it must not grow with the groups that are open.
 func TestDecisionReadsNoOpenGroup(t *testing.T) {
 	cost := func(groups int) float64 {
-		l := withOpen(t, groups)
-		return testing.AllocsPerRun(20, func() { l.Decide() })
+		return withOpen(t, groups).Cost()
 	}
 	if few, many := cost(2), cost(200); many > few {
 		t.Errorf("%.0f allocations with 2 open groups, %.0f with 200", few, many)
