@@ -55,6 +55,7 @@ func TestComposeUp(t *testing.T) {
 	s.locked()
 	s.doctor()
 	s.gateway()
+	s.scraped()
 
 	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
 	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {

@@ -30,6 +30,7 @@ type standIn struct {
 //     directory /go. This machine's certificates stand in for Debian's, and there is no C compiler, as the build uses none.
 //   - nats:*-alpine (nats-io/nats-docker) runs as root, has no volume, and its entry point puts nats-server before arguments
 //     that begin with a dash. Alpine's shell and wget are busybox.
+//   - prom/prometheus runs as nobody, who owns /prometheus, and has busybox's wget. Its program is Debian's here, which is older (2.42).
 //   - versity/versitygw runs as root, and its entry point, which is taken from the module itself, makes the command line of VGW_*.
 var standIns = []standIn{
 	{"debian:%s-slim", "Dockerfile", `ARG DEBIAN=(\S+)`, `FROM scratch
@@ -57,6 +58,13 @@ CMD ["nats-server", "--config", "/etc/nats/nats-server.conf"]
 COPY versitygw docker-entrypoint.sh /usr/local/bin/
 ENTRYPOINT ["/usr/local/bin/docker-entrypoint.sh"]
 `, versitygwFiles},
+	{"prom/prometheus:%s", "compose.yaml", `image: prom/prometheus:(\S+)`, `FROM debian
+COPY prometheus wget /bin/
+COPY --chown=65534:65534 data /prometheus
+USER 65534
+WORKDIR /prometheus
+ENTRYPOINT ["/bin/prometheus"]
+`, prometheusFiles},
 }
 
 // debian is the release of the base system, which the shipped Dockerfile must name too.
@@ -181,6 +189,17 @@ func versitygwFiles(t *testing.T, context, _ string) {
 	toolBinary(t, context, "versitygw", "github.com/versity/versitygw/cmd/versitygw")
 	module := must(t, exec.Command("go", "list", "-C", tools, "-m", "-f", "{{.Dir}}", "github.com/versity/versitygw"))
 	copyFile(t, filepath.Join(module, "docker-entrypoint.sh"), context, 0o755)
+}
+
+func prometheusFiles(t *testing.T, context, _ string) {
+	copyFile(t, "/usr/bin/prometheus", context, 0o755)
+	copyFile(t, "/bin/busybox", context, 0o755)
+	if err := os.Rename(filepath.Join(context, "busybox"), filepath.Join(context, "wget")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(context, "data"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func copyFile(t *testing.T, file, dir string, mode os.FileMode) {

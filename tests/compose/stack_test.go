@@ -72,7 +72,7 @@ func (s *stack) remove() {
 		out, _ := s.command("logs", "--no-color", "--tail", "40").CombinedOutput()
 		s.t.Logf("docker compose logs:\n%s", out)
 	}
-	if _, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "down", "--volumes", "--remove-orphans", "--timeout", "10")); err != nil {
+	if _, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile", "observability", "down", "--volumes", "--remove-orphans", "--timeout", "10")); err != nil {
 		s.t.Errorf("take everything down: %v", err)
 	}
 	exec.Command("docker", "image", "rm", "rondo:local", "rondo-runner:local").Run()
