@@ -3,6 +3,7 @@ package track
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,25 +20,38 @@ import (
 	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/evaluation/steps"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
-
-// trackers are those that the Python package writes to.
-var trackers = []string{"mlflow", "tensorboard", "trackio", "wandb"}
 
 // tracking is where the steps go.
 type tracking struct {
-	to, project, logdir, python, feed string
-	once                              bool
+	target         runfile.Tracker // of the flags
+	logdir, python string
+	once           bool
+	json           bool
+	stdout, stderr io.Writer
+	plane          *plane.Plane
 }
+
+// defaultProject is the project where neither flag nor run file names one.
+const defaultProject = "rondo"
 
 // New makes the command `rondo track`.
 func New(g *app.Global) *cobra.Command {
 	var o tracking
 	cmd := &cobra.Command{
-		Use: "track RUN --to TRACKER", Short: "Write a run's training steps to TensorBoard, MLflow, wandb or trackio", Args: cobra.ExactArgs(1),
+		Use: "track [RUN]", Short: "Write runs' training steps to TensorBoard, MLflow, wandb or trackio", Args: cobra.MaximumNArgs(1),
 		Long: `Track writes the figures of each training step (see ` + "`rondo run steps`" + `) to an experiment tracker, as one row with the step's number. It follows the run
 until no step can follow. A finished or archived run is written from its first step. Started again, also after a kill, it asks the tracker for its last step
 and goes on behind it.
+
+Without --to it writes to the trackers that the run's file names:
+
+  trackers:
+    - {to: wandb, project: maths}
+    - {to: tensorboard}
+
+Without RUN it does so for every run whose file names some, those that are opened later too, until it is interrupted.
 
 The trackers are Python packages. Track starts --python with the package rondo (clients/python) and hands it the rows; nothing else of Rondo starts Python.
 
@@ -47,10 +61,16 @@ The trackers are Python packages. Track starts --python with the package rondo (
   trackio      project --project; TRACKIO_DIR counts`,
 		Example: `  rondo track demo-1 --to tensorboard --logdir runs
   MLFLOW_TRACKING_URI=sqlite:///mlflow.db rondo track demo-1 --to mlflow --once
-  WANDB_MODE=offline rondo track demo-1 --to wandb --project rondo --python ~/venv/bin/python`,
+  WANDB_MODE=offline rondo track demo-1 --to wandb --project rondo --python ~/venv/bin/python
+  rondo track --nats nats://10.0.0.1:4222 --store s3://rondo`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(trackers, o.to) {
-				return fmt.Errorf("--to %q: must be %s", o.to, strings.Join(trackers, ", "))
+			switch {
+			case o.target.To == "" && o.target.Feed != "":
+				return errors.New("--feed belongs to --to: a run's file names the feeds of its trackers")
+			case o.target.To != "" && !slices.Contains(runfile.Trackers, o.target.To):
+				return fmt.Errorf("--to %q: must be %s", o.target.To, strings.Join(runfile.Trackers, ", "))
+			case o.target.To != "" && len(args) == 0:
+				return errors.New("--to needs a RUN: without one, each run's file says where its steps go")
 			}
 			if err := o.checkPython(cmd.Context()); err != nil {
 				return err
@@ -59,26 +79,31 @@ The trackers are Python packages. Track starts --python with the package rondo (
 				o.once = true
 			}
 			g.Follows = !o.once
-			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
+			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err
 			}
 			defer p.Close()
-			r, err := steps.Describe(cmd.Context(), p.Log, args[0], o.feed)
-			if err != nil {
+			o.json, o.plane, o.stdout, o.stderr = g.JSON, p, &shared{to: cmd.OutOrStdout()}, &shared{to: cmd.ErrOrStderr()}
+			if len(args) == 0 {
+				return plane.LostOr(cmd.Context(), o.all(cmd.Context()))
+			}
+			if err := p.MustRun(cmd.Context(), args[0]); err != nil {
 				return err
 			}
-			return o.write(cmd, g, p, r)
+			if o.target.To != "" {
+				return o.write(cmd.Context(), args[0], o.target)
+			}
+			return o.run(cmd.Context(), args[0])
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.to, "to", "", "tracker: "+strings.Join(trackers, ", "))
-	flags.StringVar(&o.project, "project", "rondo", "project of wandb and trackio, experiment of MLflow")
+	flags.StringVar(&o.target.To, "to", "", "tracker: "+strings.Join(runfile.Trackers, ", ")+" (default: those of the run's file)")
+	flags.StringVar(&o.target.Project, "project", "", "project of wandb and trackio, experiment of MLflow, where the run's file names none (default "+defaultProject+")")
 	flags.StringVar(&o.logdir, "logdir", "runs", "folder of TensorBoard")
 	flags.StringVar(&o.python, "python", "python3", "Python interpreter that has the tracker's package and rondo")
-	flags.StringVar(&o.feed, "feed", "", "feed whose steps are written (default: the run's first)")
+	flags.StringVar(&o.target.Feed, "feed", "", "feed whose steps are written (default: the run's first)")
 	flags.BoolVar(&o.once, "once", false, "write the steps that there are, and end")
-	cmd.MarkFlagRequired("to")
 	return cmd
 }
 
@@ -99,16 +124,20 @@ func (o *tracking) checkPython(ctx context.Context) error {
 		app.Line(lines[len(lines)-1], 200))
 }
 
-// write hands the rows to Python, which asks the tracker for the last one that it has.
-func (o *tracking) write(cmd *cobra.Command, g *app.Global, p *plane.Plane, r steps.Run) error {
-	args := []string{"-m", "rondo.track", r.Run, "--to", o.to, "--project", o.project, "--logdir", o.logdir}
-	if g.JSON {
+// write hands a run's rows to Python, which asks the tracker for the last one that it has.
+func (o *tracking) write(ctx context.Context, run string, to runfile.Tracker) error {
+	r, err := steps.Describe(ctx, o.plane.Log, run, to.Feed)
+	if err != nil {
+		return err
+	}
+	args := []string{"-m", "rondo.track", r.Run, "--to", to.To, "--project", cmp.Or(to.Project, o.target.Project, defaultProject), "--logdir", o.logdir}
+	if o.json {
 		args = append(args, "--json")
 	}
 	python := exec.Command(o.python, args...) //nolint:gosec // the operator names the interpreter
 	// Ctrl-C comes here alone, and Python ends by the last line. It ends, too, where this process dies, and this one where Python does.
 	python.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	python.Stdout, python.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	python.Stdout, python.Stderr = o.stdout, o.stderr
 	rows, err := python.StdinPipe()
 	if err == nil {
 		err = python.Start()
@@ -116,14 +145,14 @@ func (o *tracking) write(cmd *cobra.Command, g *app.Global, p *plane.Plane, r st
 	if err != nil {
 		return fmt.Errorf("start %s: %w", o.python, err)
 	}
-	ctx, stop := context.WithCancelCause(cmd.Context())
+	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	over := make(chan error, 1)
 	go func() {
 		over <- python.Wait()
 		stop(errPython)
 	}()
-	fed := o.feedRows(ctx, rows, p, r)
+	fed := o.feedRows(ctx, rows, r)
 	rows.Close()
 	end := <-over
 	var exit *exec.ExitError
@@ -142,12 +171,12 @@ func (o *tracking) write(cmd *cobra.Command, g *app.Global, p *plane.Plane, r st
 var errPython = errors.New("python has ended")
 
 // feedRows writes the rows as they come. The last line is written also where the command is interrupted, so that the tracker's run is left in order.
-func (o *tracking) feedRows(ctx context.Context, w io.Writer, p *plane.Plane, r steps.Run) error {
+func (o *tracking) feedRows(ctx context.Context, w io.Writer, r steps.Run) error {
 	lines, err := books.NewStepLines(w, r)
 	if err != nil {
 		return err
 	}
-	complete, err := steps.Read(ctx, p.Log, r, !o.once, lines.Step)
+	complete, err := steps.Read(ctx, o.plane.Log, r, !o.once, lines.Step)
 	if err == nil || errors.Is(context.Cause(ctx), context.Canceled) {
 		err = errors.Join(err, lines.End(complete))
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/cli/clitest"
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // interpreter makes a program in the place of Python: it has the package, and body is what `-m rondo.track` does.
@@ -20,10 +21,10 @@ func interpreter(t *testing.T, body string) string {
 	return path
 }
 
-// two is a run with two steps that are taken.
-func two(t *testing.T) *clitest.Recorded {
+// two is a run with two steps that are taken, and with trackers.
+func two(t *testing.T, trackers ...runfile.Tracker) *clitest.Recorded {
 	t.Helper()
-	r := clitest.NewRecorded(t, clitest.Deciding...)
+	r := clitest.NewRecordedWith(t, func(c *runfile.RunConfig) { c.Trackers = trackers }, clitest.Deciding...)
 	for step := range 2 {
 		r.Whole(int64(step+1), "fix-a", 0, 1, 0)
 		r.Batch("trainer", step+1)
@@ -107,6 +108,9 @@ func TestTrackSaysWhatIsMissing(t *testing.T) {
 		"no Python":    {[]string{"first", "--to", "wandb", "--python", "/nowhere/python"}, "track needs Python"},
 		"no package":   {[]string{"first", "--to", "wandb", "--python", without}, "No module named rondo"},
 		"no tracker":   {[]string{"first", "--to", "visdom", "--python", good}, "mlflow, tensorboard, trackio, wandb"},
+		"none named":   {[]string{"first", "--python", good}, "names no trackers"},
+		"no run given": {[]string{"--to", "wandb", "--python", good}, "--to needs a RUN"},
+		"feed alone":   {[]string{"first", "--feed", "trainer", "--python", good}, "--feed belongs to --to"},
 		"no run":       {[]string{"second", "--to", "wandb", "--python", good}, `no run "second"`},
 		"no such feed": {[]string{"first", "--to", "wandb", "--python", good, "--feed", "judge"}, "it has trainer, shadow"},
 	} {

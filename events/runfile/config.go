@@ -55,7 +55,9 @@ type RunConfig struct {
 	GroupSize int    `json:"group_size" yaml:"group_size"`
 	Feeds     []Feed `json:"feeds,omitempty" yaml:"feeds"`
 	// Teachers say how likely they find the tokens of the run's rollouts; feeds name those that they want.
-	Teachers  []Teacher `json:"teachers,omitempty" yaml:"teachers"`
+	Teachers []Teacher `json:"teachers,omitempty" yaml:"teachers"`
+	// Trackers are experiment trackers to which `rondo track` writes the run's training steps. No service does.
+	Trackers  []Tracker `json:"trackers,omitempty" yaml:"trackers"`
 	Staleness Staleness `json:"staleness" yaml:"staleness"`
 	Advantage Advantage `json:"advantage" yaml:"advantage"`
 	Shaping   Shaping   `json:"shaping,omitzero" yaml:"shaping"`
@@ -315,6 +317,7 @@ func (c *RunConfig) Validate() error {
 	errs = append(errs, c.Scorer.validate()...)
 	errs = append(errs, c.validateTraining()...)
 	errs = append(errs, c.validateTeachers()...)
+	errs = append(errs, c.validateTrackers()...)
 	errs = append(errs, c.validateFeatures()...)
 	errs = append(errs, c.validateTools()...)
 	errs = append(errs, c.validateEnvironment()...)
