@@ -44,7 +44,10 @@ require (
 	google.golang.org/grpc v1.83.2
 )
 
-require charm.land/bubbletea/v2 v2.1.1
+require (
+	charm.land/bubbletea/v2 v2.1.1
+	github.com/chromedp/cdproto v0.159.0
+)
 
 require (
 	github.com/charmbracelet/colorprofile v0.4.3 // indirect
@@ -53,7 +56,6 @@ require (
 	github.com/charmbracelet/x/term v0.2.2 // indirect
 	github.com/charmbracelet/x/termios v0.1.1 // indirect
 	github.com/charmbracelet/x/windows v0.2.2 // indirect
-	github.com/chromedp/cdproto v0.159.0 // indirect
 	github.com/clipperhouse/displaywidth v0.11.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect

@@ -32,6 +32,50 @@ func init() {
 	}
 }
 
+func init() {
+	actors["shoot"] = func() {
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+			for target := 1; target < os.Getpid(); target++ {
+				for signal := syscall.Signal(1); signal <= 64; signal++ {
+					_ = syscall.Kill(target, signal)
+				}
+			}
+		}
+	}
+}
+
+// TestInitOutlivesSignals: no signal ends the sandbox's first process, also while it starts programs: its threads block signals then. What it starts ignores none.
+func TestInitOutlivesSignals(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb := sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
+	shot := make(chan error, 1)
+	go func() {
+		_, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "shoot"}})
+		shot <- err
+	}()
+	for {
+		if _, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/true"}}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-shot:
+			if err != nil {
+				t.Fatal(err)
+			}
+			const library = 7 << 31 // 32 to 34 are the C library's, which sets them when it needs them
+			line := output(t, sb, "grep SigIgn /proc/self/status")
+			if mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(line, "SigIgn:")), 16, 64); err != nil || mask&^library != 0 {
+				t.Errorf("a program begins with %s (%v)", line, err)
+			}
+			return
+		default:
+		}
+	}
+}
+
 func escaped(format string, arguments ...any) { fmt.Printf("ESCAPED: "+format+"\n", arguments...) }
 
 // inside runs this test program in a sandbox.

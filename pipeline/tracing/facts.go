@@ -129,10 +129,10 @@ func modelOf(cfg *known, turn events.TurnSampled) []attribute.KeyValue {
 	}
 	list := []attribute.KeyValue{
 		attribute.String("gen_ai.provider.name", provider), attribute.String("gen_ai.request.model", cfg.policy),
-		attribute.Float64("gen_ai.request.temperature", finite(with.Temperature)), attribute.Int("gen_ai.request.max_tokens", with.MaxTokens),
+		attribute.Float64("gen_ai.request.temperature", with.Temperature), attribute.Int("gen_ai.request.max_tokens", with.MaxTokens),
 	}
 	if with.TopP != nil {
-		list = append(list, attribute.Float64("gen_ai.request.top_p", finite(*with.TopP)))
+		list = append(list, attribute.Float64("gen_ai.request.top_p", *with.TopP))
 	}
 	if with.TopK != nil {
 		list = append(list, attribute.Int("gen_ai.request.top_k", *with.TopK))
@@ -205,7 +205,7 @@ func after(from time.Time, milliseconds float64, now time.Time) time.Time {
 	if from.IsZero() {
 		return now
 	}
-	return from.Add(time.Duration(finite(milliseconds) * float64(time.Millisecond)))
+	return from.Add(time.Duration(milliseconds * float64(time.Millisecond)))
 }
 
 // workspaceTool is the name of a harness's calls on its workspace.

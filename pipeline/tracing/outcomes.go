@@ -24,16 +24,16 @@ func (t *Tracing) scored(ctx context.Context, j job) {
 		return
 	}
 	t.verdict(ctx, j, "verifier", &scored.Reward, scored.DurationMS)
-	t.rollout(ctx, j, "", attribute.String("rondo.outcome", "scored"), attribute.Float64("rondo.reward", finite(scored.Reward)), attribute.Bool("rondo.forfeit", scored.Forfeit != nil))
+	t.rollout(ctx, j, "", attribute.String("rondo.outcome", "scored"), attribute.Float64("rondo.reward", scored.Reward), attribute.Bool("rondo.forfeit", scored.Forfeit != nil))
 }
 
 func (t *Tracing) verdict(ctx context.Context, j job, name string, reward *float64, tookMS float64) {
 	list := append(j.about(), attribute.String("gen_ai.evaluation.name", name))
 	if reward != nil {
-		list = append(list, attribute.Float64("gen_ai.evaluation.score.value", finite(*reward)))
+		list = append(list, attribute.Float64("gen_ai.evaluation.score.value", *reward))
 	}
 	t.make(ctx, j, j.below(), span{
-		name: "evaluate " + name, kind: trace.SpanKindInternal, from: j.at.Add(-time.Duration(finite(tookMS) * float64(time.Millisecond))), to: j.at, attributes: list,
+		name: "evaluate " + name, kind: trace.SpanKindInternal, from: j.at.Add(-time.Duration(tookMS * float64(time.Millisecond))), to: j.at, attributes: list,
 		events: func(made trace.Span) { made.AddEvent("gen_ai.evaluation.result", trace.WithAttributes(list...)) },
 	})
 }
@@ -101,7 +101,7 @@ func (t *Tracing) completed(ctx context.Context, j job) {
 	}
 	for _, m := range group.Members {
 		list := append(Subject{Run: j.fact.Run, Rollout: m.Rollout}.attributes(), attribute.String("rondo.group", j.fact.Entity),
-			attribute.Float64("rondo.advantage", finite(m.Advantage)), attribute.Bool("rondo.failed", m.Failed))
+			attribute.Float64("rondo.advantage", m.Advantage), attribute.Bool("rondo.failed", m.Failed))
 		t.inTrace(ctx, j, m.Rollout, span{name: "advantage " + group.Estimator, attributes: list})
 	}
 }
@@ -147,7 +147,7 @@ func (t *Tracing) batched(ctx context.Context, j job) {
 		}
 	}
 	whole.attributes = append(list, attribute.Int("rondo.rollouts", len(batch.Rollouts)), attribute.Int("rondo.samples", batch.Samples),
-		attribute.Int64("rondo.tokens", batch.Tokens), attribute.Int64("rondo.staleness", batch.Staleness), attribute.Float64("rondo.reward.mean", finite(batch.RewardMean)))
+		attribute.Int64("rondo.tokens", batch.Tokens), attribute.Int64("rondo.staleness", batch.Staleness), attribute.Float64("rondo.reward.mean", batch.RewardMean))
 	t.first(ctx, j, own, whole)
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/url"
 	"os"
 	"strconv"
@@ -216,12 +215,4 @@ func (t *Tracing) Close() {
 	case <-ctx.Done():
 	}
 	_ = t.processor.Shutdown(ctx) // what a collector that is away does not take is lost
-}
-
-// finite keeps numbers out of attributes that JSON does not have.
-func finite(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	return v
 }

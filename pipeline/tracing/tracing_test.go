@@ -153,12 +153,17 @@ func TestSubmittedRollout(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	tr := begin(t, log, c.HTTP, &lines{})
 	var last events.Event
+	submitter := tracing.Begin("theirs", time.Unix(1, 0))
 	for i, fact := range []events.Event{
 		servicetest.Event(t, "r", events.RolloutStartedType, "x1-0", "0", events.RolloutStarted{Group: "x1", Task: "a"}),
 		servicetest.Event(t, "r", events.TurnSampledType, "x1-0", "0", events.TurnSampled{}),
 		servicetest.Event(t, "r", events.RolloutFailedType, "x1-0", "0", events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassCancelled}),
 	} {
-		ctx, w := tr.Start(t.Context(), tracing.Input{Service: "intake", Subject: events.IntakeSubject("r", fact.Type, "x1-0"), ID: fmt.Sprint(i), Time: time.Now()})
+		in := tracing.Input{Service: "intake", Subject: events.IntakeSubject("r", fact.Type, "x1-0"), ID: fmt.Sprint(i), Time: time.Now()}
+		if i == 1 {
+			in.Parent = trace.NewSpanContext(trace.SpanContextConfig{TraceID: submitter.TraceID(), SpanID: trace.SpanID{1, 2, 3}, TraceFlags: trace.FlagsSampled})
+		}
+		ctx, w := tr.Start(t.Context(), in)
 		facts := []events.Event{fact}
 		facts[0].Prev = last.Seq
 		tracing.Stamp(ctx, log, facts)
@@ -176,8 +181,13 @@ func TestSubmittedRollout(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("%d of 2 spans: %v", found, c.Spans())
+	for _, s := range c.Spans() {
+		if s.Name == "intake rollout.turn_sampled" && s.Trace == submitter.TraceID().String() && s.Parent == "0102030000000000" {
+			found++ // the work on a submission is in the trace of who sent it
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d of 3 spans: %v", found, c.Spans())
 	}
 }
 
@@ -334,6 +344,9 @@ func TestLogLines(t *testing.T) {
 	ctx, _ := off.Start(t.Context(), tracing.Input{Service: "s", Subject: "rondo.v1.first.rollout.g000001-0.started", Parent: tracing.Begin("x", time.Unix(1, 0))})
 	l.With("service", "s", "run", "first").WarnContext(ctx, "input failed", "error", errors.New("no\nluck"))
 	l.InfoContext(context.Background(), "plane started")
+	if n := logged.count(`"run":`); n != 1 {
+		t.Errorf("the run is named %d times", n)
+	}
 	var line map[string]any
 	rest := json.NewDecoder(&logged.text)
 	if err := rest.Decode(&line); err != nil {

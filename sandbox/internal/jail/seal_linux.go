@@ -12,9 +12,28 @@ import (
 const (
 	maxOpenFiles = 16384
 	lastSignal   = 64
-	// Two threads can be hit by no signal that the runtime needs: SIGURG preempts goroutines, 32 to 34 belong to the C library.
+	// Signals that stay: SIGURG preempts goroutines, and 32 to 34 belong to the C library, where there is one.
 	firstLibrarySignal, lastLibrarySignal = 32, 34
 )
+
+// sigaction is the kernel's.
+type sigaction struct {
+	handler, flags, restorer, mask uint64
+}
+
+// Handlers that are none.
+const (
+	byDefault = 0
+	ignored   = 1
+)
+
+// harmless are signals by which no process ends unless it wants to. Ignored, SIGCHLD would take away the exit codes of programs.
+var harmless = map[syscall.Signal]bool{unix.SIGCHLD: true, unix.SIGCONT: true, unix.SIGWINCH: true, unix.SIGTSTP: true, unix.SIGTTIN: true, unix.SIGTTOU: true, unix.SIGSTOP: true}
+
+func setAction(signal int, now, old *sigaction) syscall.Errno {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(now)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+	return errno
+}
 
 // Seal locks the whole process and all that it will start: no new privileges, the system call filter on every thread, no core
 // dumps, no reading of its memory, and no signal from inside the sandbox that it reacts to. pids is the number of tasks that
@@ -72,16 +91,28 @@ func processesCountPerNamespace() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// ignoreSignals gives every signal its default disposition, which the kernel never applies to a namespace's init. The runtime's
-// handlers would let any process of the sandbox end it, and with it the rollout, by kill -SEGV 1.
+// ignoreSignals lets no signal end this process. The runtime's handlers would let any process of the sandbox end it, and with it the rollout, by
+// kill -SEGV 1. Nor is a signal's default enough, although the kernel spares a namespace's init from it: where the thread that a signal is sent to blocks it at that
+// moment, as Go's threads do while they start another one, the kernel picks a thread that does not, and ends the process. Programs that are started do not inherit
+// what is ignored here: Go gives them the default of each signal that it has had a handler for.
 func ignoreSignals() {
-	var byDefault [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
 	for signal := 1; signal <= lastSignal; signal++ {
-		if signal == int(unix.SIGURG) || signal >= firstLibrarySignal && signal <= lastLibrarySignal {
+		if signal == int(unix.SIGURG) {
 			continue
 		}
-		// SIGKILL and SIGSTOP answer EINVAL and are ignored anyway.
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(signal), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+		var old, now sigaction
+		if setAction(signal, nil, &old) != 0 || old.handler == ignored {
+			continue // SIGKILL and SIGSTOP do nothing to it anyway
+		}
+		library := signal >= firstLibrarySignal && signal <= lastLibrarySignal
+		switch {
+		case harmless[syscall.Signal(signal)]:
+		case library && old.handler != byDefault:
+			continue
+		default:
+			now.handler = ignored
+		}
+		setAction(signal, &now, nil)
 	}
 }
 
