@@ -2,6 +2,8 @@ package jail
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -96,23 +98,29 @@ func processesCountPerNamespace() bool {
 // moment, as Go's threads do while they start another one, the kernel picks a thread that does not, and ends the process. Programs that are started do not inherit
 // what is ignored here: Go gives them the default of each signal that it has had a handler for.
 func ignoreSignals() {
-	for signal := 1; signal <= lastSignal; signal++ {
-		if signal == int(unix.SIGURG) {
+	// Go makes none for these two where its parents ignore them, as nohup does, and shells for what runs in the background.
+	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+	for number := 1; number <= lastSignal; number++ {
+		if number == int(unix.SIGURG) {
 			continue
 		}
 		var old, now sigaction
-		if setAction(signal, nil, &old) != 0 || old.handler == ignored {
+		if setAction(number, nil, &old) != 0 || old.handler == ignored {
 			continue // SIGKILL and SIGSTOP do nothing to it anyway
 		}
-		library := signal >= firstLibrarySignal && signal <= lastLibrarySignal
+		library := number >= firstLibrarySignal && number <= lastLibrarySignal
 		switch {
-		case harmless[syscall.Signal(signal)]:
+		case harmless[syscall.Signal(number)]:
 		case library && old.handler != byDefault:
 			continue
 		default:
 			now.handler = ignored
 		}
-		setAction(signal, &now, nil)
+		setAction(number, &now, nil)
 	}
 }
 
