@@ -106,6 +106,7 @@ var guarantees = []struct {
 	}},
 	{"Sandboxes", []guarantee{
 		{"A program in a sandbox stays there and within its limits.", names("TestEscapes TestEveryNumber TestArguments TestRacesAgainstFileOperations TestSetuidFiles TestRulesInsideNamespaces TestLandlockLevel TestMemoryLimit TestProcessorLimit TestForkBomb")},
+		{"No program in a sandbox ends its first process by a signal.", names("TestEscapes TestInitOutlivesSignals")},
 		{"No sandbox is set up by another build than its owner's, or shows other files of the host than requested.", names("TestFirstProcess TestSparesOfAKind")},
 		{"The memory limit counts shared memory, page tables, pipes and sockets, with control groups and without.", names("TestMemoryThatIsNoProcesss TestMemoryLimit TestMemoryLimitByPolling")},
 		{"A killed owner of sandboxes leaves no process, mount, control group or folder, and nobody else's are touched.", names("TestKilledOwnerLeavesNothing TestOwnersReapFromTimeToTime TestForeignOwners")},
