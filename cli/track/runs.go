@@ -87,12 +87,15 @@ func (o *tracking) targets(ctx context.Context, e events.Event) ([]runfile.Track
 }
 
 // keep writes a run's steps. Where the command follows, a tracker that fails is tried again.
-func (o *tracking) keep(ctx context.Context, run string, to runfile.Tracker) (err error) {
+func (o *tracking) keep(ctx context.Context, run string, to runfile.Tracker) error {
 	if o.once {
 		return o.write(ctx, run, to)
 	}
 	return again.Keep(ctx, func() (bool, error) {
 		err := o.write(ctx, run, to)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			return true, nil // the run was deleted meanwhile
+		}
 		return err == nil, err
 	}, func(err error, wait time.Duration) {
 		why := cmp.Or(app.Line(err.Error(), 500), "Python has ended, as it says above")
