@@ -24,7 +24,7 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), run) == nil })
 	js, stream := log.JetStream(), events.RunStream(run)
 	text := bytes.Repeat([]byte("some words that compress well, "), 4000)
-	for round := range max(4, rounds(t)) {
+	for round := range max(4, sizeOf(t).rounds) {
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { // some files of 8 MB, until the server is back

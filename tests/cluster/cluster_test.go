@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -26,17 +28,32 @@ func TestMain(m *testing.M) {
 
 const servers = 3
 
-// rounds is how often a test disturbs the cluster; RONDO_CLUSTER_ROUNDS=20 takes some ten minutes.
-func rounds(t *testing.T) int {
-	text := os.Getenv("RONDO_CLUSTER_ROUNDS")
-	if text == "" {
-		return 3
+// size is how long a test goes on: RONDO_CLUSTER_ROUNDS=20 disturbs the cluster as often, which takes some ten minutes. RONDO_CLUSTER_ROLLOUTS=2000 makes the run as
+// long, and disturbs the cluster every 20 s until it ends.
+type size struct {
+	rounds int
+	steps  int64
+	every  time.Duration
+}
+
+func sizeOf(t *testing.T) size {
+	number := func(name string) int {
+		text := os.Getenv(name)
+		if text == "" {
+			return 0
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%q: give a number", name, text)
+		}
+		return n
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("RONDO_CLUSTER_ROUNDS=%q: give a number of rounds", text)
+	s := size{rounds: cmp.Or(number("RONDO_CLUSTER_ROUNDS"), 3)}
+	s.steps = int64(4 * s.rounds)
+	if n := number("RONDO_CLUSTER_ROLLOUTS"); n > 0 {
+		s = size{steps: int64(max(1, n/mill.RolloutsPerStep)), every: 20 * time.Second}
 	}
-	return n
+	return s
 }
 
 // mills runs two planes that share the work over a cluster, each over a connection of its own, until the test ends.
@@ -86,21 +103,25 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
 	const run = "r"
-	steps := int64(4 * rounds(t))
+	size := sizeOf(t)
+	steps := size.steps
 	mills(t, c, log, run)
 	if err := mill.Open(t.Context(), log, run, steps); err != nil {
 		t.Fatal(err)
 	}
-	for round := range rounds(t) {
-		before := stepsOf(t, log, run)
+	round, done := 0, int64(0)
+	for began := time.Now(); round < size.rounds || size.every > 0 && done < steps; round++ {
+		before := done
 		program.Eventually(t, func() error {
-			if now := stepsOf(t, log, run); now <= before && now < steps {
-				return fmt.Errorf("round %d: the run does not go on behind step %d", round, now)
+			if done = stepsOf(t, log, run); done <= before && done < steps {
+				return fmt.Errorf("round %d: the run does not go on behind step %d", round, done)
 			}
 			return nil
 		})
 		disturb(c, log, run, round)
+		time.Sleep(time.Until(began.Add(time.Duration(round+1) * size.every)))
 	}
+	t.Logf("disturbed %d times", round)
 	c.Whole(log)
 	program.Eventually(t, func() error {
 		waits, err := mill.Ended(t.Context(), log, run)

@@ -155,11 +155,17 @@ func (p *Mill) train(ctx context.Context, run string) error {
 // again is how long the trainer and whoever opens a run wait before they ask again.
 var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
 
-// Open opens a run of some steps, each of two groups of two, and asks until that is answered.
+// A step is of so many groups, each of so many rollouts.
+const (
+	groups, members = 2, 2
+	RolloutsPerStep = groups * members
+)
+
+// Open opens a run of some steps and asks until that is answered.
 func Open(ctx context.Context, log *eventlog.Log, run string, steps int64) error {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "policy", runfile.BuiltinEndpoint, 2, steps
-	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: 2, Ranks: 1}}
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "policy", runfile.BuiltinEndpoint, members, steps
+	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups, Ranks: 1}}
 	cfg.Staleness = runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
 	return again.Keep(ctx, func() (bool, error) {
 		snapshot, err := storage.PutBlob(ctx, log.Store(), []byte("the snapshot of "+run))
