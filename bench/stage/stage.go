@@ -9,6 +9,8 @@
 // they do it is each side's own: the raw stage is what one writes with nats.go's Consume, PublishMsg and
 // DoubleAck, and may fetch ahead; the runtime never asks for more than it has free slots, beats for what is in
 // work, parses and traces, counts and times.
+//
+// A third side is the ceiling: the same on nats.go without waiting for any answer before the next message.
 package stage
 
 import (
@@ -73,8 +75,11 @@ type Setting struct {
 	Ratio    float64 `json:"ratio"`
 	RatioMin float64 `json:"ratio_min"`
 	RatioMax float64 `json:"ratio_max"`
-	Raw      Cost    `json:"raw"`
-	Runtime  Cost    `json:"runtime"`
+	// ToCeiling is the median ratio to a stage on nats.go that waits for nothing.
+	ToCeiling float64 `json:"ratio_to_ceiling"`
+	Raw       Cost    `json:"raw"`
+	Runtime   Cost    `json:"runtime"`
+	Ceiling   Cost    `json:"ceiling"`
 }
 
 // Cost of one event, the median over the turns. It contains the server's part, which is the same for both.
@@ -113,8 +118,8 @@ func measure(ctx context.Context, o Options, durability time.Duration, progress 
 	if durability > 0 {
 		s.Durability, s.Events = durability.String(), o.Events
 	}
-	var raws, ours []Cost
-	var ratios []float64
+	var raws, ours, ceilings []Cost
+	var ratios, toCeiling []float64
 	for pair := range o.Pairs {
 		raw, err := turn(ctx, o, durability, s.Events, rawStage)
 		if err != nil {
@@ -124,12 +129,17 @@ func measure(ctx context.Context, o Options, durability time.Duration, progress 
 		if err != nil {
 			return s, fmt.Errorf("durability %s, pair %d, runtime: %w", s.Durability, pair+1, err)
 		}
-		raws, ours, ratios = append(raws, raw), append(ours, our), append(ratios, our.EventsPerSecond/raw.EventsPerSecond)
-		progress(fmt.Sprintf("durability %s, pair %d of %d: raw %.0f events/s (%.0f µs CPU), runtime %.0f events/s (%.0f µs CPU), ratio %.2f",
-			s.Durability, pair+1, o.Pairs, raw.EventsPerSecond, raw.CPUMicroseconds, our.EventsPerSecond, our.CPUMicroseconds, ratios[pair]))
+		ceiling, err := turn(ctx, o, durability, s.Events, ceilingStage)
+		if err != nil {
+			return s, fmt.Errorf("durability %s, pair %d, ceiling: %w", s.Durability, pair+1, err)
+		}
+		raws, ours, ceilings = append(raws, raw), append(ours, our), append(ceilings, ceiling)
+		ratios, toCeiling = append(ratios, our.EventsPerSecond/raw.EventsPerSecond), append(toCeiling, our.EventsPerSecond/ceiling.EventsPerSecond)
+		progress(fmt.Sprintf("durability %s, pair %d of %d: raw %.0f events/s (%.0f µs CPU), runtime %.0f events/s (%.0f µs CPU), ratio %.2f; ceiling %.0f events/s",
+			s.Durability, pair+1, o.Pairs, raw.EventsPerSecond, raw.CPUMicroseconds, our.EventsPerSecond, our.CPUMicroseconds, ratios[pair], ceiling.EventsPerSecond))
 	}
-	s.Ratio, s.RatioMin, s.RatioMax = median(ratios), slices.Min(ratios), slices.Max(ratios)
-	s.Raw, s.Runtime = medianCost(raws), medianCost(ours)
+	s.Ratio, s.RatioMin, s.RatioMax, s.ToCeiling = median(ratios), slices.Min(ratios), slices.Max(ratios), median(toCeiling)
+	s.Raw, s.Runtime, s.Ceiling = medianCost(raws), medianCost(ours), medianCost(ceilings)
 	return s, nil
 }
 

@@ -51,10 +51,10 @@ func TestResult(t *testing.T) {
 		t.Errorf("measured %d events at %s and %d at %s", synced.Events, synced.Durability, fast.Events, fast.Durability)
 	}
 	for _, s := range r.Settings {
-		if s.RatioMin > s.Ratio || s.Ratio > s.RatioMax || s.RatioMin <= 0 {
+		if s.RatioMin > s.Ratio || s.Ratio > s.RatioMax || s.RatioMin <= 0 || s.ToCeiling <= 0 {
 			t.Errorf("%s: ratio %g between %g and %g", s.Durability, s.Ratio, s.RatioMin, s.RatioMax)
 		}
-		for name, c := range map[string]Cost{"raw": s.Raw, "runtime": s.Runtime} {
+		for name, c := range map[string]Cost{"raw": s.Raw, "runtime": s.Runtime, "ceiling": s.Ceiling} {
 			if c.EventsPerSecond <= 0 || c.CPUMicroseconds <= 0 || c.Allocs <= 0 || c.AllocBytes <= 0 {
 				t.Errorf("%s: cost of the %s stage: %+v", s.Durability, name, c)
 			}
@@ -77,6 +77,9 @@ func TestResult(t *testing.T) {
 func TestStagesWriteTheSame(t *testing.T) {
 	const n = 8
 	raw, our := outputs(t, rawStage, n), outputs(t, runtimeStage, n)
+	if ceiling := outputs(t, ceilingStage, n); !slices.Equal(raw, ceiling) {
+		t.Errorf("the raw stage wrote\n%s\nand the ceiling\n%s", strings.Join(raw, "\n"), strings.Join(ceiling, "\n"))
+	}
 	if len(raw) != n || !slices.Equal(raw, our) {
 		t.Errorf("the raw stage wrote\n%s\nand the runtime\n%s", strings.Join(raw, "\n"), strings.Join(our, "\n"))
 	}

@@ -121,22 +121,95 @@ func rawHandle(js jetstream.JetStream, msg jetstream.Msg, m *meter) error {
 	defer m.end()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	meta, err := msg.Metadata()
+	out, conditions, err := rawOutput(msg)
 	if err != nil {
 		return err
+	}
+	if _, err := js.PublishMsg(ctx, out, conditions...); err != nil {
+		return err
+	}
+	return msg.DoubleAck(ctx)
+}
+
+// ceilingStage is the most that nats.go gives: nobody waits for an answer. Outputs are published one behind the other with the same headers and conditions, and an input is
+// acknowledged, without confirmation, when its output is on the log.
+func ceilingStage(ctx context.Context, log *eventlog.Log, _ int, m *meter) error {
+	js, err := jetstream.New(log.Conn())
+	if err != nil {
+		return err
+	}
+	consumer, err := log.EnsureConsumer(ctx, benchSpec, "")
+	if err != nil {
+		return err
+	}
+	type sent struct {
+		in  jetstream.Msg
+		out jetstream.PubAckFuture
+	}
+	waiting, failed := make(chan sent, 1<<14), make(chan error, 2)
+	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
+		m.begin()
+		out, conditions, err := rawOutput(msg)
+		if err == nil {
+			var answer jetstream.PubAckFuture
+			if answer, err = js.PublishMsgAsync(out, conditions...); err == nil {
+				waiting <- sent{msg, answer}
+				return
+			}
+		}
+		select {
+		case failed <- err:
+		default:
+		}
+	})
+	if err != nil {
+		return err
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		for s := range waiting {
+			select {
+			case <-s.out.Ok():
+				if err := s.in.Ack(); err != nil {
+					failed <- err
+					return
+				}
+				m.end()
+			case err := <-s.out.Err():
+				failed <- err
+				return
+			}
+		}
+	}()
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	consuming.Stop()
+	<-consuming.Closed()
+	close(waiting)
+	<-answered
+	return err
+}
+
+// rawOutput is the output of an input, and the conditions of its append.
+func rawOutput(msg jetstream.Msg) (*nats.Msg, []jetstream.PublishOpt, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, nil, err
 	}
 	var in events.RolloutFinished
 	if err := json.Unmarshal(msg.Data(), &in); err != nil {
-		return err
+		return nil, nil, err
 	}
 	body, err := json.Marshal(score(in))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	// rondo.v1.<run>.rollout.<id>.finished
 	tokens := strings.Split(msg.Subject(), ".")
 	chain := strings.Join(tokens[:5], ".") + "."
-	prev := strconv.FormatUint(meta.Sequence.Stream, 10)
 	out := nats.NewMsg(chain + "scored")
 	out.Data = body
 	out.Header = nats.Header{
@@ -145,15 +218,12 @@ func rawHandle(js jetstream.JetStream, msg jetstream.Msg, m *meter) error {
 		"ce-type":        {"rondo.v1.rollout.scored"},
 		"ce-source":      {"scorer"},
 		"ce-time":        {time.Now().UTC().Format(time.RFC3339Nano)},
-		"ce-prev":        {prev},
+		"ce-prev":        {strconv.FormatUint(meta.Sequence.Stream, 10)},
 		"traceparent":    {childSpan(msg.Headers()["traceparent"])},
 	}
-	if _, err := js.PublishMsg(ctx, out,
-		jetstream.WithExpectStream(meta.Stream),
-		jetstream.WithExpectLastSequenceForSubject(meta.Sequence.Stream, chain+">")); err != nil {
-		return err
-	}
-	return msg.DoubleAck(ctx)
+	return out, []jetstream.PublishOpt{
+		jetstream.WithExpectStream(meta.Stream), jetstream.WithExpectLastSequenceForSubject(meta.Sequence.Stream, chain+">"),
+	}, nil
 }
 
 // childSpan carries a trace on with a span of its own.
