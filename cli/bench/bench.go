@@ -26,9 +26,9 @@ func newBenchStage(g *app.Global) *cobra.Command {
 		Long: `Stage measures how fast a service takes a message, handles it, appends an event and acknowledges: in the service runtime,
 in 64 workers directly on nats.go, and on nats.go without waiting for any answer before the next message.
 
-Both run in this process on embedded servers and take turns, once with every append synced to disk and once with a
-sync each 100 ms. The result is the median ratio of the service runtime's throughput to the workers', and ratio_to_ceiling that to what waits for nothing. The benchmark removes everything that it created, and
-touches no plane.`,
+All run in this process on embedded servers and take turns, once with every append synced to disk and once with a
+sync each 100 ms. The result is the median ratio of the service runtime's throughput to the workers', and ratio_to_ceiling that to
+what waits for nothing. The benchmark removes everything that it created, and touches no plane.`,
 		Example: "  rondo bench stage\n  rondo bench stage --events 100000 --pairs 11 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
