@@ -52,11 +52,21 @@ func (l *Log) All(ctx context.Context, run string, from uint64) iter.Seq2[events
 // ends or fn returns an error, which Follow returns. Events come in order; after a lost connection the read goes on behind the last one.
 // With the filter "" they come without gaps: what has left the stream is read from the archive. Any other filter gives what the stream has.
 func (l *Log) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
-	in, err := l.Incarnation(ctx, run)
+	in, err := l.lookUp(ctx, run)
 	if err != nil {
 		return fmt.Errorf("follow: %w", err)
 	}
 	return l.FollowStream(ctx, run, in, from, filter, fn)
+}
+
+// lookUp is Incarnation for who follows: a server that gives no answer is asked again, for as long as a reader has patience.
+func (l *Log) lookUp(ctx context.Context, run string) (in Incarnation, err error) {
+	for began, try := time.Now(), 1; ; try++ {
+		in, err = l.Incarnation(ctx, run)
+		if err == nil || !unknownOutcome(err) || time.Since(began) > endPatience || !askAgain.Wait(ctx, try) {
+			return in, err
+		}
+	}
 }
 
 // FollowStream is Follow for who has folded a part of the stream already: it returns ErrReplaced when the stream

@@ -275,6 +275,26 @@ func TestFollowGoesOnAfterRestart(t *testing.T) {
 	}
 }
 
+// TestFollowAsksAgain: the first answer that a reader waits for is lost.
+func TestFollowAsksAgain(t *testing.T) {
+	t.Parallel()
+	nc, line := natstest.ConnectOver(t, natstest.Server(t))
+	log, err := eventlog.New(nc, natstest.Store(t))
+	if err == nil {
+		err = log.EnsureRun(t.Context(), run)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain(t, log, "g000001-0", "a", "b")
+	line.Lose("stream_info_response", 1)
+	out, _ := follow(t.Context(), log, 1, "")
+	expectSequences(t, out, 1, 2)
+	if line.Left() != 0 {
+		t.Error("no answer was lost")
+	}
+}
+
 func TestFollowNoticesAnotherStream(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
