@@ -59,22 +59,17 @@ func TestRunsAreTrackedAsTheyAreOpened(t *testing.T) {
 		ended <- root.ExecuteContext(ctx)
 	}()
 	natstest.Eventually(t, "the first run is written", func() bool { return calls(t, called)[0] == "first" })
-	open := func(run string, change func(*events.RunOpened)) {
-		opened := events.RunOpened{Config: servicetest.Config("fix-a")}
-		opened.Config.Trackers = []runfile.Tracker{{To: "mlflow"}}
-		change(&opened)
-		for _, place := range []string{run, events.Catalogue} {
-			if place == run {
-				if err := r.Log.EnsureRun(t.Context(), run); err != nil {
-					t.Fatal(err)
-				}
-			}
-			servicetest.Append(t, r.Log, servicetest.Event(t, place, events.RunOpenedType, run, "0", opened))
-		}
+	cfg := servicetest.Config("fix-a")
+	servicetest.OpenRun(t, r.Log, "plain", cfg)
+	cfg.Trackers = []runfile.Tracker{{To: "mlflow"}}
+	if err := r.Log.EnsureRun(t.Context(), "replayed"); err != nil {
+		t.Fatal(err)
 	}
-	open("replayed", func(o *events.RunOpened) { o.Replays = &events.Replayed{Run: "first"} })
-	open("plain", func(o *events.RunOpened) { o.Config.Trackers = nil })
-	open("second", func(*events.RunOpened) {})
+	for _, place := range []string{"replayed", events.Catalogue} {
+		opened := events.RunOpened{Config: cfg, Replays: &events.Replayed{Run: "first"}}
+		servicetest.Append(t, r.Log, servicetest.Event(t, place, events.RunOpenedType, "replayed", "0", opened))
+	}
+	servicetest.OpenRun(t, r.Log, "second", cfg)
 	natstest.Eventually(t, "the second run is written at the second try", func() bool { return len(calls(t, called)) == 3 })
 	stop()
 	if err := <-ended; err != nil {

@@ -127,7 +127,7 @@ func Name(instance string) string {
 	}, instance)
 }
 
-// Hear hands over what processes say, until stop is called. Handlers of several may run at once. What is malformed, or longer than a report may be, is left out.
+// Hear hands over what processes say, until stop is called. It may call heard from several goroutines. It skips reports that are malformed or too long.
 func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
 	take := func(m *nats.Msg) {
 		var r Report

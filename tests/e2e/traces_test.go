@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOneTraceOfARollout: each service is a process of its own, and the trace that a real collector gets of a rollout, over HTTP from some processes and over gRPC from
-// others, is complete: the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. No text of a transcript is in it. The processes end although the collector of one of them is away.
+// TestOneTraceOfARollout runs each service as a process of its own. A real collector gets a complete trace of a rollout, over HTTP from some processes and over gRPC from
+// others. It has the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has no text of a transcript. The
+// processes end although the collector of one of them is away.
 func TestOneTraceOfARollout(t *testing.T) {
 	program.NeedSandbox(t)
 	c := collector.Start(t)

@@ -93,10 +93,12 @@ func processesCountPerNamespace() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// ignoreSignals lets no signal end this process. The runtime's handlers would let any process of the sandbox end it, and with it the rollout, by
-// kill -SEGV 1. Nor is a signal's default enough, although the kernel spares a namespace's init from it: where the thread that a signal is sent to blocks it at that
-// moment, as Go's threads do while they start another one, the kernel picks a thread that does not, and ends the process. Programs that are started do not inherit
-// what is ignored here: Go gives them the default of each signal that it has had a handler for.
+// ignoreSignals has this process ignore signals. The runtime's handlers would let any process of the sandbox end it, and with it the rollout, by kill -SEGV 1.
+//
+// The default of a signal is not enough. The kernel spares a namespace's init from it, but not always: Go's threads block signals while they start another thread. If a
+// signal is sent to such a thread, the kernel gives it to a thread that does not block it, and ends the process.
+//
+// Programs that are started here ignore nothing: Go gives them the default of each signal that it has had a handler for.
 func ignoreSignals() {
 	// Go makes none for these two where its parents ignore them, as nohup does, and shells for what runs in the background.
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
