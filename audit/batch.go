@@ -13,6 +13,7 @@ func (c *Checker) batch(e events.Event) error {
 	switch e.Type {
 	case events.BatchConsumedType:
 		c.consume(e)
+		c.leftOut(e)
 		return nil
 	case events.BatchReadyType:
 	default:
@@ -47,6 +48,19 @@ func (c *Checker) batch(e events.Event) error {
 	c.conservation(e, feed, ready)
 	c.compose(feed, ready)
 	return c.batchFiles(e, feed, ready)
+}
+
+// leftOut checks that a trainer leaves out only what it was given.
+func (c *Checker) leftOut(e events.Event) {
+	consumed, err := events.Data[events.BatchConsumed](e)
+	if err != nil {
+		return // said already
+	}
+	for _, id := range consumed.Stale {
+		if step := c.batched[e.Entity][id]; step != consumed.Step {
+			c.find(RuleBatch, e, "rollout %s is left out of step %d, whose batch does not hold it", id, consumed.Step)
+		}
+	}
 }
 
 func (c *Checker) feed(name string) (runfile.Feed, bool) {
@@ -107,7 +121,7 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 	case filters.MaxTokens > 0 && r.episode.Tokens > filters.MaxTokens:
 		return "max_tokens"
 	}
-	return untaught(feed, r, asOf)
+	return c.untaught(feed, r, asOf)
 }
 
 // fresh checks that a feed that drops what is too old has not batched it.

@@ -99,9 +99,9 @@ func goodRun(t *testing.T) *tape {
 	cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 0.5}
 	cfg.Filters.Truncated = true
 	cfg.GroupSize, cfg.Feeds = 2, []runfile.Feed{
-		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8}, Teachers: []string{"big"}}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
+		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8}, Teachers: []string{"big", "hinted"}, Hints: "judge"}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
 	}
-	cfg.Teachers = []runfile.Teacher{{Name: "big"}}
+	cfg.Teachers = []runfile.Teacher{{Name: "big"}, {Name: "hinted", Hints: "judge"}}
 	p.state(events.RunOpenedType, "r", "0", events.RunOpened{Config: cfg})
 	for _, g := range []struct {
 		id      string
@@ -166,7 +166,16 @@ func (p *tape) feed(cfg runfile.RunConfig, n int) {
 		log.Happen(e.Type, e.Entity, e.Data)
 	}
 	asOf := uint64(len(p.log))
-	for _, fact := range log.Settle() {
+	facts := log.Settle()
+	if len(facts) == 0 {
+		log.Now = log.Wake // the judge says nothing of some rollout
+		facts = log.Settle()
+	}
+	if n == 0 {
+		late, _ := events.Data[events.RolloutScored](p.log[p.find(events.RolloutScoredType, lateHints)])
+		p.hints(lateHints, late.Trajectory)
+	}
+	for _, fact := range facts {
 		fact.AsOf = asOf
 		p.log = append(p.log, fact)
 		p.relink()
@@ -187,6 +196,20 @@ func (p *tape) rollout(group, id string, reward float64) {
 	p.state(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, Trajectory: ref})
 	said := p.blob(string(events.PackLogprobs([][]float32{{0, -0.5, -1}, {0, -2, -3}})))
 	p.state(events.TeacherScoredType, id, "big", events.TeacherScored{Teacher: "big", Trajectory: ref.SHA256, Tokens: 6, Logprobs: &said})
+	if id != lateHints {
+		p.hints(id, ref)
+	}
+}
+
+// lateHints is the rollout of which the judge speaks between the decision on its batch and the batch.
+const lateHints = "g000002-1"
+
+// hints states what the judge says of a rollout, and its teacher.
+func (p *tape) hints(id string, ref storage.Ref) {
+	p.state(events.RolloutHintedType, id, "judge", events.RolloutHinted{By: "judge", Trajectory: ref.SHA256, Hints: []events.Hint{
+		{Start: 2, Length: 1, Text: "Look first."}, {Sample: 1, Start: 2, Length: 1, Text: "Shorter.", Tokens: []int32{9}, At: new(0)}}})
+	spans := p.blob(string(events.PackLogprobs([][]float32{{-0.25}, {-0.75}})))
+	p.state(events.TeacherScoredType, id, "hinted", events.TeacherScored{Teacher: "hinted", Trajectory: ref.SHA256, Tokens: 2, Logprobs: &spans})
 }
 
 // trajectory stores a trajectory of two samples: two prompt tokens and one sampled, then one and two.
@@ -232,8 +255,8 @@ func TestGoodRunHasNoFindings(t *testing.T) {
 	if len(report.Findings) > 0 {
 		t.Fatalf("findings in a run in which all is well: %v", report.Findings)
 	}
-	// Five trajectories, two files of the trainer's batch, two of the export's, and what the teacher said, the same of each rollout.
-	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 10 {
+	// Five trajectories, two files of the trainer's batch, two of the export's, and what the two teachers said, the same of each rollout.
+	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 11 {
 		t.Fatalf("books %+v, %d objects", b, report.Objects)
 	}
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -56,7 +57,7 @@ func TestPlantedFaults(t *testing.T) {
 		"teacher left out": {RuleBatch, func(p *tape) {
 			for rank := range 2 {
 				p.file(rank, func(b *storage.Batch) {
-					b.Teachers = nil
+					b.Teachers, b.Hinted = nil, nil
 					for i := range b.Samples {
 						b.Samples[i].TeacherLogprobs = nil
 					}
@@ -73,6 +74,36 @@ func TestPlantedFaults(t *testing.T) {
 		}},
 		"teacher of other tokens": {RuleTurns, func(p *tape) {
 			edit(p, events.TeacherScoredType, "g000001-0", func(d *events.TeacherScored) { d.Tokens-- })
+		}},
+		"hint left out": {RuleBatch, func(p *tape) {
+			p.file(0, func(b *storage.Batch) {
+				b.Samples[0].Hints = nil
+				b.Samples[0].TeacherLogprobs[1][2] = float32(math.NaN())
+			})
+		}},
+		"hint of another text":                       {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].Text = "Look last." }) }},
+		"hint inserted elsewhere":                    {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].At-- }) }},
+		"hinted teacher's values changed":            {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -9 }) }},
+		"hinted teacher's values of the span before": {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -0.25 }) }},
+		"hinted teacher left out": {RuleBatch, func(p *tape) {
+			p.file(0, func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[1][2] = float32(math.NaN()) })
+		}},
+		"hinter speaks twice": {RuleTurns, func(p *tape) {
+			said, _ := events.Data[events.RolloutHinted](p.log[p.find(events.RolloutHintedType, "g000001-0")])
+			p.state(events.RolloutHintedType, "g000001-0", "again", said)
+		}},
+		"hints of nobody": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutHintedType, "g000001-0", func(d *events.RolloutHinted) { d.By = "somebody" })
+		}},
+		"hints about another trajectory": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutHintedType, "g000001-0", func(d *events.RolloutHinted) { d.Trajectory = "0" })
+		}},
+		"hints about tokens that were not sampled": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutHintedType, "g000001-0", func(d *events.RolloutHinted) { d.Hints[0].Start = 0 })
+		}},
+		"hints lost": {RuleBatch, func(p *tape) { p.remove(events.RolloutHintedType, "g000001-0") }},
+		"hinted teacher of other tokens": {RuleTurns, func(p *tape) {
+			edit(p, events.RolloutHintedType, "g000001-0", func(d *events.RolloutHinted) { d.Hints = d.Hints[:1] })
 		}},
 		"step skipped": {RuleBatch, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Step = 2 })
@@ -148,6 +179,9 @@ func TestPlantedFaults(t *testing.T) {
 			p.published("r", 1, 1)
 			p.published("r", 2, 2)
 			p.state(events.BatchConsumedType, "f", "1", events.BatchConsumed{Step: 1})
+		}},
+		"left out of a batch that does not hold it": {RuleBatch, func(p *tape) {
+			edit(p, events.BatchConsumedType, "f", func(d *events.BatchConsumed) { d.Stale = []string{"g000099-0"} })
 		}},
 		"a file too few": {RuleBatch, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Files = d.Files[:1] })

@@ -22,18 +22,21 @@ type rolloutState struct {
 	unscored bool     // the last of them
 	// observations counts the words of its environment; rated is what the run's reward function says.
 	observations int
-	rated        *events.RolloutRated
-	called       string // the ordinal of a harness's call that is not answered
-	finished     bool
-	outcome      events.Type
-	reward       float64
-	version      int64 // at dispatch
-	episode      events.RolloutFinished
-	scored       events.RolloutScored
+	// passed: another role of its episode has the word before the last turn is answered.
+	passed   bool
+	rated    *events.RolloutRated
+	called   string // the ordinal of a harness's call that is not answered
+	finished bool
+	outcome  events.Type
+	reward   float64
+	version  int64 // at dispatch
+	episode  events.RolloutFinished
+	scored   events.RolloutScored
 	// invalidated is the sequence of the first fact that says so.
 	invalidated uint64
 	remarks     []remark
 	taught      map[string]taught // by teacher
+	hinted      map[string]hinted // by hinter
 }
 
 // remark is an annotation and its sequence.
@@ -59,6 +62,9 @@ func (c *Checker) rollout(e events.Event) {
 			c.find(RuleTurns, e, "%v", err)
 		}
 		r.remarks = append(r.remarks, remark{annotated, e.Seq})
+		return
+	case events.RolloutHintedType:
+		c.hinter(e, r)
 		return
 	case events.TeacherScoredType:
 		c.teacher(e, r)
@@ -199,12 +205,21 @@ func (r *rolloutState) observed(o events.RolloutObserved) error {
 	for _, m := range o.Said("tool") {
 		ids = append(ids, m.ToolCallID)
 	}
-	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations || !o.Done && o.Failed == "" && !slices.Equal(ids, r.awaiting) {
+	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations || !o.Done && o.Failed == "" && o.Next == "" && !slices.Equal(ids, r.awaiting) {
 		return fmt.Errorf("the environment answers calls %v of turn %d, its word %d; but turn %d asked for %v, or the episode is over", ids, o.Turn, r.observations, r.turns-1, r.awaiting)
+	}
+	switch {
+	case o.Next != "" && r.passed, !o.Held && o.Failed == "" && r.passed:
+		return fmt.Errorf("it settles a second time what follows turn %d", o.Turn)
+	case o.Held && !r.passed && o.Turn >= 0 && o.Failed == "":
+		return fmt.Errorf("it is held, but nothing is settled behind turn %d", o.Turn)
+	}
+	r.history = append(r.history, digest(o))
+	if r.passed = o.Next != ""; r.passed {
+		return nil
 	}
 	r.awaiting = nil
 	r.observations++
-	r.history = append(r.history, digest(o))
 	return nil
 }
 

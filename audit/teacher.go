@@ -17,14 +17,18 @@ type taught struct {
 // teacher takes what a teacher says of a rollout: once, behind its verdict, and of the tokens that it has.
 func (c *Checker) teacher(e events.Event, r *rolloutState) {
 	said, err := events.Data[events.TeacherScored](e)
+	tokens := r.episode.Tokens
+	if by := c.ledger.Config.Teacher(said.Teacher).Hints; by != "" {
+		_, tokens = r.hinted[by].Lengths()
+	}
 	switch {
 	case err != nil:
 		c.find(RuleTurns, e, "%v", err)
 	case r.outcome != events.RolloutScoredType:
 		c.find(RuleTurns, e, "teacher %s scores a rollout that has no reward", said.Teacher)
-	case said.Trajectory != r.scored.Trajectory.SHA256 || said.Logprobs != nil && said.Tokens != r.episode.Tokens:
-		c.find(RuleTurns, e, "teacher %s scores %d tokens of a trajectory %.16s, but the rollout has %d in %.16s", said.Teacher, said.Tokens, said.Trajectory,
-			r.episode.Tokens, r.scored.Trajectory.SHA256)
+	case said.Trajectory != r.scored.Trajectory.SHA256 || said.Logprobs != nil && said.Tokens != tokens:
+		c.find(RuleTurns, e, "teacher %s scores %d tokens of a trajectory %.16s, but the rollout or its hints have %d in %.16s", said.Teacher, said.Tokens, said.Trajectory,
+			tokens, r.scored.Trajectory.SHA256)
 	default:
 		if _, twice := r.taught[said.Teacher]; twice {
 			c.find(RuleTurns, e, "teacher %s has scored the rollout before", said.Teacher)
@@ -37,8 +41,11 @@ func (c *Checker) teacher(e events.Event, r *rolloutState) {
 }
 
 // untaught is why a rollout must not be trained on of which a teacher of the feed had said nothing, "" where all had.
-func untaught(feed runfile.Feed, r *rolloutState, asOf uint64) string {
+func (c *Checker) untaught(feed runfile.Feed, r *rolloutState, asOf uint64) string {
 	for _, name := range feed.Teachers {
+		if c.ledger.Config.Teacher(name).Hints != "" {
+			continue // it masks nobody
+		}
 		if said := r.taught[name]; said.logprobs == nil || said.seq > asOf {
 			return "no log-probabilities of teacher " + name
 		}
@@ -56,7 +63,13 @@ func (c *Checker) taughtSample(e events.Event, feed runfile.Feed, r *rolloutStat
 	for k := range samples {
 		lengths[k] = len(samples[k].Tokens)
 	}
+	if err := c.hintedSample(e, feed, r, i, samples, row); err != nil {
+		return err
+	}
 	for k, name := range feed.Teachers {
+		if c.ledger.Config.Teacher(name).Hints != "" {
+			continue // checked with the hints
+		}
 		ref := r.taught[name].logprobs
 		if ref == nil {
 			continue // found already

@@ -27,9 +27,11 @@ const (
 	CAFile = tlsDir + "/" + caName
 	// TLSConfigFile is what the server includes.
 	TLSConfigFile = natsDir + "/tls.conf"
-	serverCert    = tlsDir + "/server.crt"
-	serverKey     = tlsDir + "/server.key"
-	caKey         = keysDir + "/ca.key"
+	// RoutesConfigFile is what each server of a cluster includes in its cluster block: servers know each other by their certificate.
+	RoutesConfigFile = natsDir + "/routes.conf"
+	serverCert       = tlsDir + "/server.crt"
+	serverKey        = tlsDir + "/server.key"
+	caKey            = keysDir + "/ca.key"
 )
 
 // Lifetimes of the certificates. The server's is made anew when a third of it is left.
@@ -38,7 +40,10 @@ const (
 	serverLife = 365 * 24 * time.Hour
 )
 
-// EnsureTLS makes a certificate authority, and a certificate for a server of these names and addresses. What exists is kept, but a
+// serverUsage: a server of a cluster is the client of the others.
+var serverUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+
+// EnsureTLS makes a certificate authority, and a certificate for servers of these names and addresses. What exists is kept, but a
 // certificate that runs out, or lacks a name, is made anew.
 func EnsureTLS(dir string, hosts []string, now time.Time) error {
 	if err := os.MkdirAll(filepath.Join(dir, tlsDir), 0o755); err != nil {
@@ -56,8 +61,11 @@ func EnsureTLS(dir string, hosts []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	conf := fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  timeout: 5\n}\n", filepath.Join(at, serverCert), filepath.Join(at, serverKey))
-	return writeFile(filepath.Join(dir, TLSConfigFile), []byte(conf), 0o644)
+	pair := fmt.Sprintf("  cert_file: %q\n  key_file: %q\n  timeout: 5\n", filepath.Join(at, serverCert), filepath.Join(at, serverKey))
+	// Verified, both ways: no credentials have to do with routes, and whoever may open one may say anything in any account.
+	routes := fmt.Sprintf("tls {\n%s  ca_file: %q\n  verify: true\n}\n", pair, filepath.Join(at, CAFile))
+	return errors.Join(writeFile(filepath.Join(dir, TLSConfigFile), []byte("tls {\n"+pair+"}\n"), 0o644),
+		writeFile(filepath.Join(dir, RoutesConfigFile), []byte(routes), 0o644))
 }
 
 func certificateAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
@@ -93,7 +101,7 @@ func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hos
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && known.NotAfter.Sub(now) > serverLife/3 && known.CheckSignatureFrom(ca) == nil &&
+	if err == nil && known.NotAfter.Sub(now) > serverLife/3 && known.CheckSignatureFrom(ca) == nil && slices.Equal(known.ExtKeyUsage, serverUsage) &&
 		!slices.ContainsFunc(hosts, func(h string) bool { return known.VerifyHostname(h) != nil }) {
 		return nil
 	}
@@ -103,7 +111,7 @@ func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hos
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(serverLife),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: serverUsage,
 	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {

@@ -23,7 +23,9 @@ import (
 type User struct {
 	Name string `json:"name"`
 	// Services are those of the topology that the user may be: one, or the several that a process runs. Empty for outsiders.
-	Services []string           `json:"services,omitempty"`
+	Services []string `json:"services,omitempty"`
+	// Domain is the log's JetStream, for services that reach it through servers which have none.
+	Domain   string             `json:"domain,omitempty"`
 	Outsider *topology.Outsider `json:"outsider,omitempty"`
 	Expires  time.Time          `json:"expires,omitzero"`
 	Revoked  time.Time          `json:"revoked,omitzero"`
@@ -58,6 +60,9 @@ func (u User) Permissions() (topology.Permissions, error) {
 	// Its inboxes go by the user's name: credentials tell a client nothing else.
 	p.Subscribe = slices.DeleteFunc(p.Subscribe, func(s string) bool { return strings.HasPrefix(s, topology.ServiceInbox("")) })
 	p.Subscribe = append(p.Subscribe, topology.ServiceInbox(u.Name)+".>")
+	if u.Domain != "" {
+		p = p.InDomain(u.Domain)
+	}
 	return p, err
 }
 
@@ -126,6 +131,9 @@ func (a *Authority) Ensure(u User) (Outcome, error) {
 	if !runfile.ValidToken(u.Name) {
 		return "", fmt.Errorf("name %q: use letters, digits, - and _, at most 64", u.Name)
 	}
+	if u.Domain != "" && !runfile.ValidToken(u.Domain) {
+		return "", fmt.Errorf("domain %q: use letters, digits, - and _, at most 64", u.Domain)
+	}
 	outcome, err := a.ensure(u)
 	if err == nil {
 		err = a.giveCA(u.Name)
@@ -158,7 +166,7 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	if u.Expires.IsZero() {
 		u.Expires = known.Expires
 	}
-	same := u.Expires.Equal(known.Expires) && reflect.DeepEqual(u.Outsider, known.Outsider) && slices.Equal(u.Services, known.Services)
+	same := u.Expires.Equal(known.Expires) && reflect.DeepEqual(u.Outsider, known.Outsider) && slices.Equal(u.Services, known.Services) && u.Domain == known.Domain
 	switch {
 	case !same: // what an outsider may do stands in the credentials
 		return Updated, errors.Join(a.refuse(known), a.issue(u, signer))

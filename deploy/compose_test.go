@@ -1,9 +1,9 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,75 +11,15 @@ import (
 
 	"github.com/rondo-rl/rondo/auth"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/tests/composefile"
 	"github.com/rondo-rl/rondo/tests/program"
 )
-
-// service is what the tests read of a container in the loaded Compose file.
-type service struct {
-	Image       string             `json:"image"`
-	Command     []string           `json:"command"`
-	Environment map[string]*string `json:"environment"`
-	Privileged  bool               `json:"privileged"`
-	CapAdd      []string           `json:"cap_add"`
-	CapDrop     []string           `json:"cap_drop"`
-	SecurityOpt []string           `json:"security_opt"`
-	User        string             `json:"user"`
-	MemLimit    string             `json:"mem_limit"`
-	PidsLimit   int                `json:"pids_limit"`
-	Build       struct {
-		Target string `json:"target"`
-	} `json:"build"`
-	Logging *struct {
-		Options map[string]string `json:"options"`
-	} `json:"logging"`
-	DependsOn map[string]struct {
-		Condition string `json:"condition"`
-	} `json:"depends_on"`
-	HealthCheck *struct {
-		Test []string `json:"test"`
-	} `json:"healthcheck"`
-	Volumes []struct {
-		Type, Source, Target string
-		ReadOnly             bool `json:"read_only"`
-	} `json:"volumes"`
-	Ports []struct {
-		HostIP string `json:"host_ip"`
-	} `json:"ports"`
-}
-
-// compose loads compose.yaml as Docker Compose would, with the settings of .env.example. What the loader remarks, as it
-// does of variables without a value, fails the test.
-func compose(t *testing.T, profiles string) map[string]service {
-	t.Helper()
-	if out, err := exec.Command("go", "list", "-C", "composeconfig", "-deps", ".").CombinedOutput(); err != nil {
-		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
-			t.Fatalf("the modules of composeconfig: %v\n%s", err, out)
-		}
-		t.Skipf("the modules of composeconfig are not to be had: %v\n%s", err, out)
-	}
-	command := exec.Command("go", "run", "-C", "composeconfig", ".", "-env-file", "../../.env.example", "-profile", profiles, "../../compose.yaml")
-	// Settings of this machine must not stand in for missing ones.
-	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") })
-	var remarks strings.Builder
-	command.Stderr = &remarks
-	out, err := command.Output()
-	if err != nil || strings.Contains(remarks.String(), "level=") {
-		t.Fatalf("compose.yaml: %v\n%s", err, remarks.String())
-	}
-	var project struct {
-		Services map[string]service `json:"services"`
-	}
-	if err := json.Unmarshal(out, &project); err != nil {
-		t.Fatal(err)
-	}
-	return project.Services
-}
 
 // runners are the services that make sandboxes.
 var runners = []string{topology.ToolRunner, topology.Scorer}
 
 func TestOneContainerForEachService(t *testing.T) {
-	services := compose(t, "demo,gateway")
+	services := composefile.Load(t, "demo,gateway")
 	rondo := program.Binary(t)
 	names := []string{"policy", "trainer", "gateway", "dashboard"}
 	for _, s := range topology.Services {
@@ -109,7 +49,7 @@ func TestOneContainerForEachService(t *testing.T) {
 }
 
 func TestNothingIsPrivileged(t *testing.T) {
-	for name, s := range compose(t, "demo,gateway,gpu,cli,observability") {
+	for name, s := range composefile.Load(t, "demo,gateway,gpu,cli,observability") {
 		if s.Privileged || len(s.CapAdd) > 0 || s.User != "" {
 			t.Errorf("%s has rights that it does not need: %+v", name, s)
 		}
@@ -138,7 +78,7 @@ func TestNothingIsPrivileged(t *testing.T) {
 func TestImagesAreBuiltOnce(t *testing.T) {
 	for profiles, want := range map[string]int{"demo,gateway": 2, "cli": 3} { // the command line builds what it needs alone
 		built := 0
-		for name, s := range compose(t, profiles) {
+		for name, s := range composefile.Load(t, profiles) {
 			if s.Build.Target != "" {
 				built++
 			}
@@ -156,7 +96,7 @@ func TestImagesAreBuiltOnce(t *testing.T) {
 var makers = []string{"keys", "access"}
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
-	services := compose(t, "demo,gateway,gpu,cli,observability")
+	services := composefile.Load(t, "demo,gateway,gpu,cli,observability")
 	// With a query, such as js-enabled-only, a NATS server says nothing of streams that refuse writes.
 	if check := services["nats"].HealthCheck; check == nil || !strings.HasSuffix(check.Test[len(check.Test)-1], ":8222/healthz") {
 		t.Errorf("the log is not asked how its streams are: %+v", check)
@@ -195,7 +135,7 @@ func TestEachContainerHasItsOwnKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := compose(t, "demo,gateway,gpu,cli,observability")
+	services := composefile.Load(t, "demo,gateway,gpu,cli,observability")
 	folders := map[string]string{} // by volume
 	for _, maker := range makers {
 		for _, v := range services[maker].Volumes {
@@ -273,4 +213,71 @@ func names(t *testing.T, path, pattern string) []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// cluster is the file that puts the log on three servers.
+const cluster = "compose.cluster.yaml"
+
+// TestClusterOfThree: the file for three servers changes the log, and where everybody finds it, and nothing else.
+func TestClusterOfThree(t *testing.T) {
+	const profiles = "demo,gateway,gpu,cli,observability"
+	one, three := composefile.Load(t, profiles), composefile.Load(t, profiles, cluster)
+	servers := []string{"nats", "nats-2", "nats-3"}
+	if len(three) != len(one)+2 {
+		t.Errorf("%d containers in place of %d", len(three), len(one))
+	}
+	var urls, monitors []string
+	volumes, ports := map[string]bool{"log": true}, map[string]bool{} // a server that has a log must not join
+	for _, name := range servers {
+		s := three[name]
+		urls, monitors = append(urls, "nats://"+name+":4222"), append(monitors, "http://"+name+":8222")
+		if want := []string{"--config", "/nats-cluster.conf", "--name", name}; !slices.Equal(s.Command, want) {
+			t.Errorf("%s runs %v", name, s.Command)
+		}
+		if s.Image != one["nats"].Image || s.HealthCheck == nil || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.MemLimit != one["nats"].MemLimit || !s.DependsOn["keys"].Restart {
+			t.Errorf("%s is another kind of server: %+v", name, s)
+		}
+		for _, v := range s.Volumes {
+			if v.Target == "/data" {
+				if volumes[v.Source] {
+					t.Errorf("%s shares the volume %s", name, v.Source)
+				}
+				volumes[v.Source] = true
+			}
+		}
+		if len(s.Ports) != 1 || s.Ports[0].HostIP != "127.0.0.1" || s.Ports[0].Target != 4222 || ports[s.Ports[0].Published] {
+			t.Errorf("%s is published as %+v", name, s.Ports)
+			continue
+		}
+		ports[s.Ports[0].Published] = true
+		if !slices.Contains(three["keys"].Command, name) {
+			t.Errorf("the certificate does not name %s: %v", name, three["keys"].Command)
+		}
+	}
+	if len(volumes) != 4 {
+		t.Errorf("the servers' volumes are %v", volumes)
+	}
+	for name, s := range three {
+		if before := one[name].Environment["RONDO_NATS"]; before != nil {
+			if got := *s.Environment["RONDO_NATS"]; got != strings.Join(urls, ",") {
+				t.Errorf("%s finds the log at %s", name, got)
+			}
+			if got := *s.Environment["RONDO_NATS_MONITOR"]; got != strings.Join(monitors, ",") {
+				t.Errorf("%s finds its monitoring ports at %s", name, got)
+			}
+			s.Environment["RONDO_NATS"], s.Environment["RONDO_NATS_MONITOR"] = before, one[name].Environment["RONDO_NATS_MONITOR"]
+		}
+		switch name {
+		case "nats", "nats-2", "nats-3", "keys":
+			continue
+		case topology.Intake:
+			if got := strings.Join(s.Command, " "); got != "service intake --replicas 3" {
+				t.Errorf("the intake runs %s", got)
+			}
+			s.Command = one[name].Command
+		}
+		if !reflect.DeepEqual(s, one[name]) {
+			t.Errorf("%s is %+v, and was %+v", name, s, one[name])
+		}
+	}
 }

@@ -31,8 +31,15 @@ type TaskLearnt struct {
 	PassRate *float64 `json:"pass_rate,omitempty" jsonschema:"minimum=0,maximum=1"`
 	// Baseline is what its groups are compared with, of an estimator that remembers one.
 	Baseline *float64 `json:"baseline,omitempty"`
+	// Baselines are those of each role, where the task's episodes have several.
+	Baselines map[string]float64 `json:"baselines,omitempty"`
 	// Misfit: its first prompt did not fit into the server's context, so it is not drawn.
 	Misfit bool `json:"misfit,omitempty"`
+}
+
+// Nothing reports whether nothing is known.
+func (t TaskLearnt) Nothing() bool {
+	return t.PassRate == nil && t.Baseline == nil && len(t.Baselines) == 0 && !t.Misfit
 }
 
 // maxBefore bounds the counts of what happened before a run, so that sums with its own do not overflow.

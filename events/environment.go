@@ -3,6 +3,8 @@ package events
 import (
 	"maps"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // RolloutRated is what the run's reward function says of a finished rollout. A rollout has one.
@@ -36,11 +38,39 @@ type RolloutObserved struct {
 	Done bool `json:"done,omitempty"`
 	// Failed ends the rollout without an outcome: a failure of the machine, and never a reward of 0.
 	Failed string `json:"failed,omitempty" jsonschema:"maxLength=1000"`
+	// Next names another role of the episode, which has the word before this turn is answered: nothing is said here yet. What follows a turn is settled once, by this or by
+	// the answer itself.
+	Next string `json:"next,omitempty" jsonschema:"pattern=^([A-Za-z0-9_-]{1\\,64})?$"`
+	// Held marks a word that follows from what is settled behind another turn of the episode: an answer that had to wait, or the opening of a role that is not the first.
+	Held bool `json:"held,omitempty"`
 	// State is all that another worker needs to go on behind this fact, as text of the environment's own; absent where it needs the recorded turns alone.
 	State      string    `json:"state,omitempty" jsonschema:"maxLength=1048576"`
 	Worker     string    `json:"worker,omitempty" jsonschema:"maxLength=128"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	DurationMS float64   `json:"duration_ms,omitempty"`
+}
+
+// RoleOf is the role of a group's member, "" where the run's episodes have one rollout. Groups of outsiders have no roles.
+func RoleOf(cfg runfile.RunConfig, group string, member int) string {
+	roles := RolesIn(cfg, group)
+	if len(roles) == 0 {
+		return ""
+	}
+	return roles[member%len(roles)]
+}
+
+// RolesIn are the roles of a group's episodes, nil where these have one rollout. The rollouts of an episode are neighbours, in the order of the roles.
+func RolesIn(cfg runfile.RunConfig, group string) []string {
+	if External(group) || cfg.Environment == nil {
+		return nil
+	}
+	return cfg.Environment.Roles
+}
+
+// Settles reports whether the environment's next word settles what follows the last turn: an answer that had to wait, and the opening of a role that is not its episode's
+// first, follow from what is settled elsewhere.
+func (r *Rollout) Settles(cfg runfile.RunConfig) bool {
+	return !r.Passed && (len(r.Turns) > 0 || r.Started.Role == RoleOf(cfg, r.Started.Group, 0))
 }
 
 // Observation is one message of an environment: a user's, or a tool's that answers a call.
@@ -74,9 +104,14 @@ func (o RolloutObserved) tools() ToolsCompleted {
 
 // observed folds what an environment says.
 func (r *Rollout) observed(o RolloutObserved) {
+	if o.Next != "" {
+		r.Passed = true
+		return
+	}
+	r.Passed = false
 	r.Observed = append(r.Observed, o)
 	if o.Turn >= 0 {
-		r.answered(o.tools())
+		r.Tools = r.Tools.With(o.tools())
 	}
 }
 

@@ -72,6 +72,8 @@ type GroupOpened struct {
 // Member is one rollout of a completed group.
 type Member struct {
 	Rollout string `json:"rollout"`
+	// Role is that of an episode of several roles. Members are compared with those of their role.
+	Role string `json:"role,omitempty"`
 	// Failed members have neither reward nor advantage and are not trained on.
 	Failed bool `json:"failed,omitempty"`
 	// Reward is as it was scored; Shaped is what the estimator compared.
@@ -108,6 +110,7 @@ type GroupDropped struct {
 type RolloutStarted struct {
 	Group         string    `json:"group"`
 	Member        int       `json:"member"`
+	Role          string    `json:"role,omitempty"` // in an episode of several rollouts
 	Task          string    `json:"task"`
 	PolicyVersion int64     `json:"policy_version"` // at dispatch
 	Seed          int64     `json:"seed"`

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"strings"
+
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -70,4 +72,55 @@ func (f FeedbackRecorded) Score() (reward float64, ok bool) {
 		return *f.Reward, true
 	}
 	return 0, false
+}
+
+// CaptureBegun says that a model server elsewhere, as NeMo Gym's, is about to make a call that it captures for training. A capture is a chain of its own: the calls of one rollout of that
+// server's, until whoever trains on them retires it. A call that has begun and has no CaptureRecorded is lost. The deltas of an environment server's trace, as of verifiers', are recorded in the
+// same way: each is a "call", and so is the end, which alone is begun.
+type CaptureBegun struct {
+	// Rollout is what the server calls its rollout; Call is the call in it, and the ordinal of the event.
+	Rollout string `json:"rollout" jsonschema:"minLength=1,maxLength=1000"`
+	Call    string `json:"call" jsonschema:"minLength=1,maxLength=100,pattern=^[A-Za-z0-9._:-]+$"`
+}
+
+// CaptureRecorded is a model call with its tokens. Its ordinal is the call, so a call has one record.
+type CaptureRecorded struct {
+	Rollout string `json:"rollout" jsonschema:"minLength=1,maxLength=1000"`
+	Call    string `json:"call" jsonschema:"minLength=1,maxLength=100,pattern=^[A-Za-z0-9._:-]+$"`
+	// Entry is the record as the server wrote it, a JSON object (CaptureEntry reads of it what Rondo knows). It comes back byte for byte.
+	Entry string `json:"entry" jsonschema:"minLength=2,maxLength=67108864"`
+}
+
+// CaptureEntry is what Rondo checks of a record. SampledLogs are the natural log-probabilities of the sampled tokens.
+type CaptureEntry struct {
+	Rollout     string    `json:"rollout_id"`
+	Call        string    `json:"model_call_id"`
+	PromptIDs   []int32   `json:"prompt_token_ids"`
+	SampledIDs  []int32   `json:"generation_token_ids"`
+	SampledLogs []float64 `json:"generation_log_probs"`
+}
+
+// CaptureIncomplete says that a call of the rollout is not recorded and never will be: the rollout must not be trained on.
+type CaptureIncomplete struct {
+	Rollout string `json:"rollout" jsonschema:"minLength=1,maxLength=1000"`
+	// Call is "" where nobody knows which one.
+	Call string `json:"call,omitempty" jsonschema:"maxLength=100"`
+}
+
+// CaptureRetired ends a capture whose calls were handed on. It is refused where the chain's last event is not Last: then something was captured since they were read.
+type CaptureRetired struct {
+	Rollout string `json:"rollout" jsonschema:"minLength=1,maxLength=1000"`
+	Last    uint64 `json:"last" jsonschema:"minimum=1"`
+}
+
+// captureDigest begins the entities of rollouts whose names are no tokens, or look like such an entity.
+const captureDigest = "sha256-"
+
+// CaptureEntity is the entity of a rollout's capture: its name where that may be one, else the beginning of the name's digest.
+func CaptureEntity(rollout string) string {
+	if runfile.ValidToken(rollout) && !strings.HasPrefix(rollout, captureDigest) {
+		return rollout
+	}
+	const most = 64 // of a token
+	return captureDigest + storage.Digest([]byte(rollout))[:most-len(captureDigest)]
 }

@@ -27,6 +27,8 @@ type BatchConsumed struct {
 	Step int64 `json:"step" jsonschema:"minimum=1"`
 	// LogprobGap is absent where the trainer does not measure it, or has no token to compare.
 	LogprobGap *LogprobGap `json:"logprob_gap,omitempty"`
+	// Stale are rollouts of the batch that the trainer left out, since its own bound says that they are too old.
+	Stale []string `json:"stale,omitempty" jsonschema:"maxItems=100000"`
 }
 
 // BatchCheckpointed says that the trainer has saved its state through this step; a crash resumes from here.

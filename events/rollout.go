@@ -2,7 +2,6 @@ package events
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +18,12 @@ type Rollout struct {
 	Turns   []TurnSampled
 	// Copied counts the turns, the first ones, that a fork has of its origin.
 	Copied int
-	// Tools holds the answers of the turns that asked for tools, by turn.
-	Tools map[int]ToolsCompleted
+	// Tools holds the answers of the turns that asked for tools.
+	Tools ToolAnswers
 	// Observed is what its environment has said: the opening, and an answer to each turn. Rollouts without one have none.
 	Observed []RolloutObserved
+	// Passed: another role of its episode has the word before the last turn is answered.
+	Passed bool
 	// Calls are those of a harness on its workspace, and Answers those of them that are answered, in their order.
 	Calls   []Call
 	Answers []WorkspaceAnswered
@@ -42,8 +43,6 @@ type Rollout struct {
 	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
 	toolTime   time.Duration
 	toolsTimed int
-	// sharesTools: another Rollout has the same map.
-	sharesTools bool
 	// notes are those of the fold, by their type.
 	notes *sync.Map
 }
@@ -60,7 +59,7 @@ func Note[T any](r *Rollout) *T {
 
 // FoldRollout folds a chain given from its first link on.
 func FoldRollout(links []Event) (Rollout, error) {
-	r := Rollout{Tools: map[int]ToolsCompleted{}, notes: &sync.Map{}}
+	r := Rollout{notes: &sync.Map{}}
 	for i, e := range links {
 		if i == 0 && e.Type != RolloutStartedType {
 			return r, fmt.Errorf("%s: %w: a rollout begins with %s", e.ID, ErrMalformed, RolloutStartedType)
@@ -84,19 +83,10 @@ func (r *Rollout) Extend(links []Event) error {
 
 // Share is the rollout as it is now, for somebody else to change: what either folds or adds later is not in the other. The turns, answers and verdicts in both are the same.
 func (r *Rollout) Share() Rollout {
-	r.sharesTools = true
 	shared := *r
 	shared.Turns, shared.Steps, shared.Observed = slices.Clip(r.Turns), slices.Clone(r.Steps), slices.Clip(r.Observed)
-	shared.Calls, shared.Answers = slices.Clip(r.Calls), slices.Clip(r.Answers)
+	shared.Tools, shared.Calls, shared.Answers = slices.Clip(r.Tools), slices.Clip(r.Calls), slices.Clip(r.Answers)
 	return shared
-}
-
-// answered takes the answers to a turn's calls.
-func (r *Rollout) answered(t ToolsCompleted) {
-	if r.sharesTools {
-		r.Tools, r.sharesTools = maps.Clone(r.Tools), false
-	}
-	r.Tools[t.Turn] = t
 }
 
 func (r *Rollout) apply(e Event) error {
@@ -116,7 +106,7 @@ func (r *Rollout) apply(e Event) error {
 	case ToolsCompletedType:
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
-		r.answered(t)
+		r.Tools = r.Tools.With(t)
 		r.toolTime, r.toolsTimed = r.toolTime+t.took(), len(r.Turns)
 	case RolloutObservedType:
 		var o RolloutObserved
@@ -170,14 +160,14 @@ func (r *Rollout) AwaitsTools() bool {
 	if last == nil || len(last.ToolCalls) == 0 {
 		return false
 	}
-	_, answered := r.Tools[last.Turn]
+	_, answered := r.Tools.Get(last.Turn)
 	return !answered
 }
 
 // LastTools is the last answer of the tool runner, nil before the first.
 func (r *Rollout) LastTools() *ToolsCompleted {
 	for i := len(r.Turns) - 1; i >= 0; i-- {
-		if t, ok := r.Tools[r.Turns[i].Turn]; ok {
+		if t, ok := r.Tools.Get(r.Turns[i].Turn); ok {
 			return &t
 		}
 	}
@@ -230,7 +220,7 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 		if len(t.ToolCalls) == 0 {
 			continue
 		}
-		answered, ok := r.Tools[t.Turn]
+		answered, ok := r.Tools.Get(t.Turn)
 		if !ok {
 			return c, fmt.Errorf("turn %d of rollout %s: its tool calls are not answered", t.Turn, r.ID)
 		}
@@ -243,7 +233,7 @@ func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 func (r *Rollout) Begin(c RolloutCopied) {
 	r.Turns, r.Copied = c.Turns, len(c.Turns)
 	for _, t := range c.Tools {
-		r.answered(t)
+		r.Tools = r.Tools.With(t)
 	}
 }
 

@@ -122,7 +122,7 @@ func (r *Rollout) Workspace() *storage.Ref {
 // leftBy is the workspace behind a turn. A turn that asked for no tools leaves it as it was.
 func (r *Rollout) leftBy(turn int) *storage.Ref {
 	for ; turn >= 0; turn-- {
-		if done, ok := r.Tools[turn]; ok {
+		if done, ok := r.Tools.Get(turn); ok {
 			return done.Workspace
 		}
 		if laid := r.Laid(turn); laid != nil {

@@ -15,9 +15,9 @@ func TestToolTimeLeft(t *testing.T) {
 	}
 	r := Rollout{
 		Turns: []TurnSampled{{Turn: 0}, {Turn: 1}, {Turn: 2}},
-		Tools: map[int]ToolsCompleted{
-			0: {Turn: 0, Results: []ToolResult{call(0, time.Hour)}},
-			1: {Turn: 1, Results: []ToolResult{call(0, 20*time.Second), call(time.Second, 30*time.Second)}},
+		Tools: ToolAnswers{
+			{Turn: 0, Results: []ToolResult{call(0, time.Hour)}},
+			{Turn: 1, Results: []ToolResult{call(0, 20*time.Second), call(time.Second, 30*time.Second)}},
 		},
 		Copied: 1,
 	}
@@ -33,7 +33,7 @@ func TestToolTimeLeft(t *testing.T) {
 // TestToolTimeOfFold: a folded rollout has the same time left as one that is put together.
 func TestToolTimeOfFold(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := Rollout{Tools: map[int]ToolsCompleted{}}
+	r := Rollout{}
 	r.Begin(RolloutCopied{Turns: []TurnSampled{{Turn: 0}}, Tools: []ToolsCompleted{{Turn: 0, Results: []ToolResult{{StartedAt: at, DurationMS: 3.6e6}}}}})
 	for turn := 1; turn < 4; turn++ {
 		sampled, err := New("r", TurnSampledType, "g000001-0", Ordinal(turn), TurnSampled{Turn: turn})

@@ -35,9 +35,15 @@ const (
 	RolloutAnnotatedType   Type = "rollout.annotated"
 	RolloutForkedType      Type = "rollout.forked"
 	RolloutCopiedType      Type = "rollout.copied"
+	RolloutHintedType      Type = "rollout.hinted"
 	TeacherScoredType      Type = "rollout.teacher_scored"
 	WorkspaceCalledType    Type = "rollout.workspace_called"
 	WorkspaceAnsweredType  Type = "rollout.workspace_answered"
+
+	CaptureBegunType      Type = "capture.begun"
+	CaptureRecordedType   Type = "capture.recorded"
+	CaptureIncompleteType Type = "capture.incomplete"
+	CaptureRetiredType    Type = "capture.retired"
 
 	QuerySubmittedType   Type = "query.submitted"
 	FeedbackRecordedType Type = "feedback.recorded"
@@ -110,9 +116,15 @@ var Definitions = map[Type]definition{
 	RolloutAnnotatedType:   {payload: payload[RolloutAnnotated], Outside: true},
 	RolloutForkedType:      {payload: payload[RolloutForked], Outside: true},
 	RolloutCopiedType:      {payload: payload[RolloutCopied]},
+	RolloutHintedType:      {payload: payload[RolloutHinted], Outside: true},
 	TeacherScoredType:      {payload: payload[TeacherScored], Outside: true},
 	WorkspaceCalledType:    {payload: payload[WorkspaceCalled], routed: true, Outside: true, external: true},
 	WorkspaceAnsweredType:  {payload: payload[WorkspaceAnswered]},
+
+	CaptureBegunType:      {payload: payload[CaptureBegun], Outside: true},
+	CaptureRecordedType:   {payload: payload[CaptureRecorded], Outside: true},
+	CaptureIncompleteType: {payload: payload[CaptureIncomplete], Outside: true},
+	CaptureRetiredType:    {payload: payload[CaptureRetired], Outside: true},
 
 	QuerySubmittedType:   {payload: payload[QuerySubmitted], Outside: true},
 	FeedbackRecordedType: {payload: payload[FeedbackRecorded], Outside: true},

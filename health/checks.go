@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -219,8 +220,30 @@ func (m *Monitor) heal(needed bool) {
 // maxHealth bounds what is read of a server's health.
 const maxHealth = 4 << 20
 
-// AskMonitor asks the monitoring port of a NATS server, by its base URL, which streams refuse writes.
-func AskMonitor(ctx context.Context, base string) ([]embedded.Refusal, error) {
+// AskMonitor asks the monitoring ports of NATS servers, by their base URLs with commas between them, which streams refuse writes. Each server of a cluster
+// tells of its own copies. One that is away tells nothing, which is an error when no other one answers.
+func AskMonitor(ctx context.Context, bases string) (refusing []embedded.Refusal, err error) {
+	list := strings.Split(bases, ",")
+	answers, faults := make([][]embedded.Refusal, len(list)), make([]error, len(list))
+	var asked sync.WaitGroup
+	for i, base := range list {
+		asked.Go(func() { answers[i], faults[i] = askOneMonitor(ctx, base) })
+	}
+	asked.Wait()
+	if !slices.Contains(faults, nil) {
+		return nil, errors.Join(faults...)
+	}
+	for _, of := range answers {
+		for _, r := range of {
+			if !slices.ContainsFunc(refusing, func(known embedded.Refusal) bool { return known.Stream == r.Stream }) {
+				refusing = append(refusing, r)
+			}
+		}
+	}
+	return refusing, nil
+}
+
+func askOneMonitor(ctx context.Context, base string) ([]embedded.Refusal, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/healthz?details=true", nil)
 	if err != nil {
 		return nil, fmt.Errorf("NATS monitoring: %w", err)

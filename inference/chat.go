@@ -133,6 +133,7 @@ type Response struct {
 	arrived        time.Time
 	share          *memory.Share
 	beside         *beside
+	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`
 	Usage          struct {

@@ -176,7 +176,7 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
-	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, c.most(body.size()), answer, share)
+	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, resp.ContentLength, c.most(body.size()), answer, share)
 }
 
 // most is the size of the largest answer to a request, in bytes.
@@ -188,8 +188,8 @@ func (c *Client) most(request int) int64 {
 }
 
 // read reads an answer, and has the memory for its text and then for its values before it takes it.
-func (c *Client) read(ctx context.Context, url string, body io.Reader, most int64, answer any, share *memory.Share) *Failure {
-	text, err := share.Read(ctx, body, most)
+func (c *Client) read(ctx context.Context, url string, body io.Reader, length, most int64, answer any, share *memory.Share) *Failure {
+	text, err := share.Read(ctx, body, length, most)
 	rest, list := text, []byte(nil)
 	if _, ok := answer.(*Response); ok && err == nil {
 		rest, list = lift(text)

@@ -36,6 +36,7 @@ func lift(text []byte) (rest, list []byte) {
 
 // putBack puts ids where they were taken out.
 func (r *Response) putBack(ids []int32) {
+	r.lifted = ids
 	wasLifted := func(list tokenIDs) bool { return len(list) == 1 && list[0] == liftedID }
 	if wasLifted(r.PromptTokenIDs) {
 		r.PromptTokenIDs = ids

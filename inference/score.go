@@ -76,6 +76,29 @@ func (c *Client) Score(ctx context.Context, t runfile.Teacher, tokens []int32) (
 	return Score{Logprobs: logprobs, Model: named(answer.Model)}, misread(url+": prompt_logprobs", err)
 }
 
+// Tokenize asks a server for the tokens of a text, without any that begin or end a prompt:
+//
+//	vLLM, SGLang   POST /tokenize   model, prompt, add_special_tokens false; tokens holds the ids
+//
+// The error is a *Failure.
+func (c *Client) Tokenize(ctx context.Context, t runfile.Teacher, text string) ([]int32, error) {
+	share := answers.Share(t.URL)
+	defer share.End()
+	url := strings.TrimSuffix(strings.TrimSuffix(t.URL, "/"), "/v1") + "/tokenize"
+	var answer struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := c.ask(ctx, url, map[string]any{"model": t.Model, "prompt": text, "add_special_tokens": false}, &answer, share); err != nil {
+		return nil, err
+	}
+	for _, id := range answer.Tokens {
+		if id < 0 {
+			return nil, misread(url, fmt.Errorf("token id %d", id))
+		}
+	}
+	return answer.Tokens, nil
+}
+
 // promptToken is what vLLM says of one place: the log-probabilities of the token there, and of likelier ones where it was asked for them, by id.
 type promptToken map[string]struct {
 	Logprob *float64 `json:"logprob"`

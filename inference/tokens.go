@@ -66,7 +66,11 @@ func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error)
 	if len(prompt) == 0 || ids == nil || len(ids) > 0 && logprobs == nil {
 		return nil, nil, nil, nil
 	}
-	if err := check(prompt, ids, logprobs); err != nil {
+	signed := prompt
+	if len(r.lifted) == len(prompt) && &r.lifted[0] == &prompt[0] {
+		signed = nil
+	}
+	if err := check(signed, ids, logprobs); err != nil {
 		return nil, nil, nil, err
 	}
 	return prompt, ids, logprobs, r.agrees(prompt, ids)
@@ -81,7 +85,7 @@ func check(prompt, ids []int32, logprobs []float32) error {
 		return fmt.Errorf("%w: %d ids, %d log-probabilities", ErrTokens, len(ids), len(logprobs))
 	}
 	var signs int32
-	for _, id := range prompt { // of hundreds of thousands, in each turn
+	for _, id := range prompt {
 		signs |= id
 	}
 	if signs < 0 {

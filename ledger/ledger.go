@@ -37,6 +37,7 @@ type feed struct {
 	masked   map[string]string // rollout → why it does not
 	dropped  map[string]drop
 	gaps     map[int64]events.LogprobGap // step → what its trainer stated
+	stale    map[int64]map[string]bool   // step → rollouts of its batch that the trainer left out
 }
 
 // drop is why a feed does not train on a group.
@@ -143,20 +144,35 @@ func (l *Ledger) batch(e events.Event) error {
 		}
 		f.consumed = max(f.consumed, consumed.Step)
 		f.gap(consumed)
+		f.leftOut(consumed)
 	case events.BatchRewoundType:
 		rewound, err := events.Data[events.BatchRewound](e)
 		if err != nil {
 			return err
 		}
 		f.consumed = min(f.consumed, rewound.ToStep)
+		maps.DeleteFunc(f.stale, func(step int64, _ map[string]bool) bool { return step > rewound.ToStep })
 	}
 	return nil
+}
+
+// leftOut takes in which rollouts a trainer did not train on. A statement without any may only bring what was measured later.
+func (f *feed) leftOut(consumed events.BatchConsumed) {
+	if len(consumed.Stale) == 0 {
+		return
+	}
+	named := map[string]bool{}
+	for _, id := range consumed.Stale {
+		named[id] = true
+	}
+	f.stale[consumed.Step] = named
 }
 
 func (l *Ledger) feed(name string) *feed {
 	f := l.feeds[name]
 	if f == nil {
-		f = &feed{batched: map[string]int64{}, member: map[string]bool{}, masked: map[string]string{}, dropped: map[string]drop{}}
+		f = &feed{batched: map[string]int64{}, member: map[string]bool{}, masked: map[string]string{}, dropped: map[string]drop{},
+			stale: map[int64]map[string]bool{}}
 		l.feeds[name] = f
 	}
 	return f

@@ -77,6 +77,17 @@ func TestOutcomes(t *testing.T) {
 			b.ready("a", 1, both...)
 			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})
 		}, [2]Outcome{Trained, Trained}, [2]Outcome{InFlight, InFlight}},
+		"left out by the trainer": {func(b *book) {
+			b.ready("a", 1, both...)
+			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1, Stale: both[1:]})
+			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1, LogprobGap: &events.LogprobGap{Tokens: 1}}) // what is measured later takes nothing back
+		}, [2]Outcome{Trained, Stale}, [2]Outcome{InFlight, InFlight}},
+		"left out, and trained on after a rewind": {func(b *book) {
+			b.ready("a", 1, both...)
+			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1, Stale: both})
+			b.happen(events.BatchRewoundType, "a", events.BatchRewound{ToStep: 0})
+			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})
+		}, [2]Outcome{Trained, Trained}, [2]Outcome{InFlight, InFlight}},
 		"batched without one": {func(b *book) {
 			b.ready("a", 1, both[0])
 			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})

@@ -26,6 +26,7 @@ const (
 	ReasonEvaluated   = "evaluated"
 	reasonInvalidated = "invalidated"
 	reasonMasked      = "not in the batch"
+	reasonTrainer     = "left out by the trainer"
 )
 
 // Entry is a rollout in the books of one feed.
@@ -48,6 +49,8 @@ func (l *Ledger) Entry(feedName, id string) Entry {
 	switch {
 	case r.Failed:
 		return Entry{Failed, r.Class, r.FailedStage}
+	case f.member[id] && step <= f.consumed && f.stale[step][id]:
+		return Entry{Stale, reasonTrainer, StageTrainer}
 	case f.member[id] && (step <= f.consumed || f.export): // nobody needs to take an export
 		return Entry{Trained, "", StageTrainer}
 	case f.member[id]:

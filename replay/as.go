@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/services/scorer"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // Stages from which a replay decides again.
@@ -29,14 +30,11 @@ const (
 type Sandboxes struct {
 	// Slots is how many rollouts are run at once.
 	Slots int
-	// AllowInsecure runs without isolation where the kernel refuses it.
-	AllowInsecure bool
-	// ToolchainCache is where toolchains keep their warmed caches.
-	ToolchainCache string
+	tasks.Machine
 }
 
 func (o Sandboxes) scorer() scorer.Options {
-	return scorer.Options{AllowInsecure: o.AllowInsecure, ToolchainCache: o.ToolchainCache}
+	return scorer.Options{Machine: o.Machine}
 }
 
 // Options say what a new run makes of a recorded one.

@@ -63,7 +63,7 @@ func keepWhatHolds(learnt *events.Continued, cfg, next runfile.RunConfig) {
 			task.Baseline = nil
 		}
 		task.Misfit = task.Misfit && sameServers
-		if digests[t.Name] != t.Digest || task == (events.TaskLearnt{}) {
+		if digests[t.Name] != t.Digest || task.Nothing() {
 			delete(learnt.Tasks, t.Name)
 			continue
 		}

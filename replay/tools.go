@@ -64,7 +64,7 @@ type repeated struct {
 
 // repeater runs rollouts again: first their tools, then the verifier over the recorded workspace.
 func (o Sandboxes) repeater(log *eventlog.Log, cfg runfile.RunConfig) func(context.Context, eventlog.Ended) (repeated, error) {
-	tools := toolrunner.Options{AllowInsecure: o.AllowInsecure, ToolchainCache: o.ToolchainCache}
+	tools := toolrunner.Options{Machine: o.Machine}
 	verifiers := o.scorer()
 	return func(ctx context.Context, r eventlog.Ended) (repeated, error) {
 		task, err := r.Task(cfg)

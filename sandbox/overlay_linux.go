@@ -6,11 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rondo-rl/rondo/sandbox/internal/jail"
+	"github.com/rondo-rl/rondo/sandbox/internal/loopdisk"
 )
 
 // An overlay that an ordinary user mounts, or root in a user namespace, cannot rename the folders of its lower layer. So a sandbox's
@@ -38,7 +39,18 @@ var mounter = sync.OnceValues(func() (chan<- func(), error) {
 	return jobs, <-ready
 })
 
-// layers are a sandbox's detached mounts: the writable tmpfs, and the workspace, whose changes lie on it.
+// onMounter runs a function on the mounter's thread.
+func onMounter(do func() error) error {
+	jobs, err := mounter()
+	if err != nil {
+		return fmt.Errorf("make a mount namespace for overlays: %w", err)
+	}
+	done := make(chan error)
+	jobs <- func() { done <- do() }
+	return <-done
+}
+
+// layers are a sandbox's detached mounts: what can be written, and the workspace, whose changes lie on it.
 type layers struct {
 	scratch, workspace *os.File
 }
@@ -47,46 +59,39 @@ func (l *layers) close() { l.scratch.Close(); l.workspace.Close() }
 
 // Names in the folder of snapshots.
 const (
-	scratchPlace   = "scratch"   // where a tmpfs is mounted for a moment, in the mounter's namespace
+	scratchPlace   = "scratch"   // where what can be written is mounted for a moment, in the mounter's namespace
 	workspacePlace = "workspace" // the same of an overlay
 	treeName       = "tree"
 	baseName       = "base"
 )
 
 // mountLayers makes the mounts of one sandbox over an unpacked snapshot in the folder of snapshots, for a user of the host.
-func mountLayers(dir, digest string, user uint32, diskBytes int64) (made *layers, err error) {
-	jobs, err := mounter()
-	if err != nil {
-		return nil, fmt.Errorf("make a mount namespace for overlays: %w", err)
-	}
-	done := make(chan struct{})
-	jobs <- func() {
-		defer close(done)
-		made, err = mountHere(dir, digest, int(user), diskBytes)
-	}
-	<-done
+func mountLayers(dir, digest string, d *loopdisk.Disk, user uint32, diskBytes int64) (made *layers, err error) {
+	err = onMounter(func() (err error) {
+		made, err = mountHere(dir, digest, d, user, diskBytes)
+		return err
+	})
 	return made, err
 }
 
 // mountHere works in the folder itself, as the options of an overlay can hold no other path safely.
-func mountHere(dir, digest string, user int, diskBytes int64) (made *layers, err error) {
+func mountHere(dir, digest string, d *loopdisk.Disk, user uint32, diskBytes int64) (made *layers, err error) {
 	if err := os.Chdir(dir); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.Chdir("/")) }()
-	options := fmt.Sprintf("%s,uid=%d,gid=%d", jail.ScratchOptions(diskBytes), user, hostUser)
-	if err := unix.Mount("tmpfs", scratchPlace, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return nil, fmt.Errorf("mount a tmpfs: %w", err)
+	if err := mountScratch(scratchPlace, d, user, diskBytes); err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(scratchPlace, unix.MNT_DETACH)) }()
 	upper, work := filepath.Join(scratchPlace, ".upper"), filepath.Join(scratchPlace, ".work")
-	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755), os.Chown(upper, user, hostUser), os.Mkdir(work, 0o700))
+	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755), os.Chown(upper, int(user), hostUser), os.Mkdir(work, 0o700))
 	if err != nil {
 		return nil, err
 	}
 	// redirect_dir: folders can be renamed. xino=off: numbers of files are those of the snapshot. volatile: nothing is synced, as all of
 	// it ends with the sandbox.
-	options = fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off,volatile", filepath.Join(digest, treeName), upper, work)
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off,volatile", filepath.Join(digest, treeName), upper, work)
 	if err := unix.Mount("overlay", workspacePlace, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return nil, fmt.Errorf("mount an overlay: %w", err)
 	}
@@ -108,4 +113,18 @@ func detached(place string) (*os.File, error) {
 		return nil, &os.PathError{Op: "clone the mount of", Path: place, Err: err}
 	}
 	return os.NewFile(uintptr(fd), place), nil
+}
+
+// share mounts the workspace over its snapshot, where that is possible.
+func (s *Sandbox) share(d *loopdisk.Disk) []*os.File {
+	snapshot := s.spec.Snapshot
+	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
+		return nil
+	}
+	files, err := snapshot.mount(d, s.spec.Limits.DiskBytes)
+	if err != nil {
+		return nil // a kernel, or a container, that refuses gets a copy; FSMode tells
+	}
+	s.shared, s.release = true, snapshot.hold()
+	return files
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,6 +94,9 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	if spec.Proxy {
 		return nil, fmt.Errorf("%s: %w", level, ErrProxy)
 	}
+	if spec.Disk != "" {
+		return nil, fmt.Errorf("%s: %w: a disk of its own needs namespaces", level, ErrInvalid)
+	}
 	if spec.Root != "" {
 		return nil, fmt.Errorf("%s: %w: a separate root file system needs namespaces", level, ErrInvalid)
 	}
@@ -116,7 +118,7 @@ func launch(ctx context.Context, spec Spec, level string, own hostView) (*Sandbo
 		s.user = spec.Role.hostUser()
 	}
 	of := kind{s.user, spec.host(level)}
-	first, err := takePrewarmed(of, spec.Limits)
+	first, err := takePrewarmed(of, spec.inMemory())
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -138,20 +140,6 @@ func launch(ctx context.Context, spec Spec, level string, own hostView) (*Sandbo
 		prewarmNext(of)
 	}
 	return s, nil
-}
-
-// share mounts the workspace over its snapshot, where that is possible, for the first process to take over.
-func (s *Sandbox) share() []*os.File {
-	snapshot := s.spec.Snapshot
-	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
-		return nil
-	}
-	files, err := snapshot.mount(s.spec.Limits.DiskBytes)
-	if err != nil {
-		return nil // a kernel, or a container, that refuses gets a copy; FSMode tells
-	}
-	s.shared, s.release = true, snapshot.hold()
-	return files
 }
 
 // begin copies the snapshot into a workspace that does not share it.
@@ -182,9 +170,13 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
-	files := s.share()
+	files, err := s.mounts()
+	if err != nil {
+		return err
+	}
+	boot.Scratch = len(files) > 0
 	linked := s.link(&boot, files)
-	err := s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error { return s.conn.boot(ctx, files, boot, archives) })
+	err = s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error { return s.conn.boot(ctx, files, boot, archives) })
 	for _, file := range files {
 		file.Close()
 	}
@@ -214,8 +206,8 @@ func (s *Sandbox) Cgroup() string {
 // MemoryBytes is the memory that the sandbox's control group counts now, files on its disk included; 0 without a group.
 func (s *Sandbox) MemoryBytes() int64 { return s.group.memory() }
 
-// FSMode tells how the workspace came to be: "overlay", over a snapshot that others share, its changes in memory of its own; or "copy",
-// all of it in memory of its own.
+// FSMode tells how the workspace came to be: "overlay", over a snapshot that others share, its changes in memory or on a disk of its own; or
+// "copy", all of it there.
 func (s *Sandbox) FSMode() string {
 	if s.shared {
 		return "overlay"

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
+	"github.com/rondo-rl/rondo/sandbox/internal/loopdisk"
 )
 
 // Snapshots keeps snapshots unpacked in a folder, each once and by its digest, for all sandboxes that begin with it, also those of other
@@ -275,8 +276,8 @@ func fill(folder string, data io.Reader, user int) error {
 }
 
 // mount makes the mounts of a sandbox that begins with the snapshot, and opens its base.
-func (s *Snapshot) mount(diskBytes int64) ([]*os.File, error) {
-	made, err := mountLayers(s.from.dir, s.digest, s.from.role.hostUser(), diskBytes)
+func (s *Snapshot) mount(d *loopdisk.Disk, diskBytes int64) ([]*os.File, error) {
+	made, err := mountLayers(s.from.dir, s.digest, d, s.from.role.hostUser(), diskBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@
 //
 // Linux 5.14 or newer on amd64 or arm64 is needed, as root or as an ordinary user. Other systems build and answer ErrUnsupported. Where
 // the kernel refuses namespaces there are weaker levels for who accepts them; see Isolations.
+//
+// Large because all of it is one type: starting its first process, the limits and mounts that it gets, and what it is asked for afterwards.
 package sandbox
 
 import (
@@ -67,7 +69,7 @@ var (
 // Limits bound what runs in a sandbox. The zero value of a field stands for its default.
 type Limits struct {
 	// MemoryBytes bounds the memory of all processes together (512 MiB), with page tables, shared memory and what is in pipes and sockets. What
-	// is on disk, in memory too, is on top. Without control groups it is looked at every 100 ms, and memfd_create is refused; the kernel's
+	// is on disk, where that is in memory too, is on top. Without control groups it is looked at every 100 ms, and memfd_create is refused; the kernel's
 	// other objects, such as mappings and timers, are then not counted.
 	MemoryBytes int64
 	// DiskBytes bounds all that is written: workspace, /tmp, home (256 MiB).
@@ -155,6 +157,9 @@ type Spec struct {
 	// Env is added to the environment of every command.
 	Env    map[string]string
 	Limits Limits
+	// Disk is a folder of the host on whose disk lies all that is written; "" keeps it in memory. Limits.DiskBytes are reserved there, or New answers
+	// ErrNoRoom. It takes namespaces, the host's root and loop devices: see CheckDisk.
+	Disk string
 	// Calls gives the sandbox's programs the command under-test, in CallFolder: it runs commands in the sandbox that Serves the same link.
 	Calls *Link
 	// Serves lets the sandbox run the commands of another one.
@@ -185,6 +190,15 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
+// inMemory are the limits of what the sandbox has in memory.
+func (s Spec) inMemory() Limits {
+	limits := s.Limits
+	if s.Disk != "" {
+		limits.DiskBytes = 0
+	}
+	return limits
+}
+
 // writable are the sandbox's own folders that can also be the workspace.
 var writable = []string{"/root", "/tmp"}
 
@@ -197,6 +211,9 @@ func (s Spec) validate() error {
 	}
 	if s.Proxy && (s.Calls != nil || s.Serves != nil) {
 		return errors.New("a sandbox with a link can have no proxy")
+	}
+	if s.Disk != "" && !path.IsAbs(s.Disk) {
+		return fmt.Errorf("disk %q: an absolute path is needed", s.Disk)
 	}
 	if s.Root != "" && !path.IsAbs(s.Root) {
 		return fmt.Errorf("root %q: an absolute path is needed", s.Root)

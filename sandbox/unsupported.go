@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -64,6 +65,12 @@ func OpenImage(context.Context, string, string, string) (Image, error) {
 
 // BuildImage answers ErrUnsupported.
 func BuildImage(context.Context, string, string, fs.FS) (bool, error) { return false, ErrUnsupported }
+
+// ErrNoRoom is never answered.
+var ErrNoRoom = errors.New("no room for a sandbox's disk")
+
+// CheckDisk answers ErrUnsupported.
+func CheckDisk(string, int64) error { return ErrUnsupported }
 
 // Exec answers ErrUnsupported.
 func (*Sandbox) Exec(context.Context, Command) (Result, error) { return Result{}, ErrUnsupported }
@@ -180,6 +187,9 @@ func (*Sandbox) Cgroup() string { return "none" }
 
 // FSMode is empty.
 func (*Sandbox) FSMode() string { return "" }
+
+// OnDisk is false.
+func (*Sandbox) OnDisk() bool { return false }
 
 // Close does nothing.
 func (*Sandbox) Close() error { return nil }

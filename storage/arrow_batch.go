@@ -11,7 +11,7 @@ const batchKind = "batch"
 
 // sampleRow is a Sample with the JSON texts of the file.
 type sampleRow struct {
-	components, annotations, columns string
+	components, annotations, columns, hints string
 	*Sample
 }
 
@@ -68,11 +68,10 @@ func encodeBatch(b *Batch) ([]byte, error) {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components and token columns", ErrTooLarge, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns and hints", ErrTooLarge, maxArrowJSON)
 		}
 	}
-	_, columns := batchForm(b.Teachers, len(b.columnNames()) > 0)
-	return writeArrow(columns, meta, rows)
+	return writeArrow(b.form().columns(), meta, rows)
 }
 
 func (b *Batch) metadata() (*metadata, error) {
@@ -93,8 +92,7 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta := &metadata{}
 	meta.add("kind", batchKind)
 	named := b.columnNames()
-	schema, _ := batchForm(b.Teachers, len(named) > 0)
-	meta.add("schema_version", schema)
+	meta.add("schema_version", b.form().schema())
 	meta.addText("run_id", b.Run)
 	meta.addText("feed", b.Feed)
 	meta.addInt("step", b.Step)
@@ -109,8 +107,17 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta.addInt("batch_samples", b.Whole.Samples)
 	meta.addInt("batch_sampled_tokens", b.Whole.SampledTokens)
 	meta.addInt("batch_rollouts", b.Whole.Rollouts)
+	if len(b.Roles) > 0 {
+		meta.add(rolesKey, strings.Join(b.Roles, ","))
+	}
 	if len(b.Teachers) > 0 {
 		meta.add(teachersKey, strings.Join(b.Teachers, ","))
+	}
+	if b.Hinter != "" {
+		meta.add(hintsKey, b.Hinter)
+	}
+	if len(b.Hinted) > 0 {
+		meta.add(hintedKey, strings.Join(b.Hinted, ","))
 	}
 	if len(named) > 0 {
 		meta.add(columnsKey, strings.Join(named, ","))
@@ -129,12 +136,11 @@ func DecodeBatch(file []byte) (*Batch, error) {
 }
 
 func decodeBatch(file []byte) (*Batch, error) {
-	teachers, tokenColumns, err := formOfBatch(file)
+	f, err := formOfBatch(file)
 	if err != nil {
 		return nil, err
 	}
-	b := &Batch{Teachers: teachers}
-	schema, columns := batchForm(teachers, tokenColumns)
+	b := &Batch{Teachers: f.teachers}
 	makeRows := func(n int) []sampleRow {
 		rows := make([]sampleRow, n)
 		if n > 0 {
@@ -142,13 +148,13 @@ func decodeBatch(file []byte) (*Batch, error) {
 		}
 		for i := range rows {
 			rows[i].Sample = &b.Samples[i]
-			if len(teachers) > 0 {
-				b.Samples[i].TeacherLogprobs = make([][]float32, len(teachers))
+			if len(f.teachers) > 0 {
+				b.Samples[i].TeacherLogprobs = make([][]float32, len(f.teachers))
 			}
 		}
 		return rows
 	}
-	meta, rows, err := readArrow(columns, batchKind, schema, file, makeRows)
+	meta, rows, err := readArrow(f.columns(), batchKind, f.schema(), file, makeRows)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +164,7 @@ func decodeBatch(file []byte) (*Batch, error) {
 	size := 0
 	for i := range rows {
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components and token columns", ErrCorrupt, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns and hints", ErrCorrupt, maxArrowJSON)
 		}
 		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
@@ -178,7 +184,13 @@ func (b *Batch) readMetadata(meta annotations) error {
 	if err := meta.require("run_id", "feed"); err != nil {
 		return err
 	}
-	b.Run, b.Feed = meta["run_id"], meta["feed"]
+	b.Run, b.Feed, b.Hinter = meta["run_id"], meta["feed"], meta[hintsKey]
+	if names := meta[rolesKey]; names != "" {
+		b.Roles = strings.Split(names, ",")
+	}
+	if names := meta[hintedKey]; names != "" {
+		b.Hinted = strings.Split(names, ",")
+	}
 	var rank, ranks, microBatches int64
 	for key, value := range map[string]*int64{"step": &b.Step, "rank": &rank, "ranks": &ranks, "micro_batches": &microBatches,
 		"batch_samples": &b.Whole.Samples, "batch_sampled_tokens": &b.Whole.SampledTokens, "batch_rollouts": &b.Whole.Rollouts} {
@@ -203,11 +215,16 @@ func (r *sampleRow) encodeTexts() (err error) {
 			return err
 		}
 	}
-	r.columns, err = columnsText(r.Columns)
+	if r.columns, err = columnsText(r.Columns); err != nil {
+		return err
+	}
+	r.hints, err = hintsText(r.Hints)
 	return err
 }
 
-func (r *sampleRow) texts() int { return len(r.components) + len(r.annotations) + len(r.columns) }
+func (r *sampleRow) texts() int {
+	return len(r.components) + len(r.annotations) + len(r.columns) + len(r.hints)
+}
 
 func marshal(value any) (string, error) {
 	text, err := json.Marshal(value)
@@ -232,6 +249,9 @@ func (r *sampleRow) decodeTexts() error {
 		r.Annotations = nil
 	}
 	var err error
-	r.Columns, err = parseColumns(r.columns)
+	if r.Columns, err = parseColumns(r.columns); err != nil {
+		return err
+	}
+	r.Hints, err = parseHints(r.hints)
 	return err
 }

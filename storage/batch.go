@@ -37,6 +37,7 @@ type Annotation struct {
 // belongs to token i.
 type Sample struct {
 	Run, Group, Rollout, Task string
+	Role                      string // of an episode of several rollouts, one of Batch.Roles
 	StopReason                string
 	SampleIndex               int32 // among the samples of the rollout
 	SamplesInRollout          int32
@@ -60,7 +61,9 @@ type Sample struct {
 	Turns            []TurnSpan         // ascending, not overlapping; sampled tokens only
 	Annotations      []Annotation       // JSON array in the file
 	Columns          []TokenColumn      // by name, then ascending, not overlapping; JSON array in the file
-	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token.
+	Hints            []Hint             // ascending, not overlapping; JSON array in the file
+	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token. One that takes hints
+	// has NaN for all tokens that no hint is about, and where it has said nothing.
 	TeacherLogprobs [][]float32
 }
 
@@ -74,9 +77,14 @@ type Batch struct {
 	MicroBatches int
 	// Whole counts the step's samples over all ranks.
 	Whole Counts
+	// Roles are those of the run's episodes; a file of a batch without any has no column for them.
+	Roles []string
 	// Teachers are those whose log-probabilities the samples have; a file of a batch without any has no columns for them.
 	Teachers []string
-	Samples  []Sample
+	// Hinter has stated the samples' hints, and Hinted are the teachers that take them; a file of a batch without a hinter has no column for them.
+	Hinter  string
+	Hinted  []string
+	Samples []Sample
 }
 
 // Counts are what means over a whole step are divided by.

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,8 +15,10 @@ import (
 const (
 	// TaughtSchema is the version of a batch file with log-probabilities of teachers.
 	TaughtSchema = "3"
-	// ColumnedBatchSchema is that of one with token columns, whether it has teachers or not.
+	// ColumnedBatchSchema is that of one with token columns and without hints, whether it has teachers or not.
 	ColumnedBatchSchema = "4"
+	// RolesSchema is that of one with roles, whatever else it has.
+	RolesSchema = "6"
 	// teacherColumn begins the names of their columns.
 	teacherColumn = "logprobs_"
 	// teachersKey is the metadata that names them, with commas between.
@@ -22,6 +26,9 @@ const (
 	maxTeachers = 8
 	// columnsKey is the metadata that names token columns, and the name of the column of all of them.
 	columnsKey = "token_columns"
+	// rolesKey is the metadata that names the roles of the run's episodes, with commas between.
+	rolesKey = "roles"
+	maxRoles = 16
 )
 
 var teacherName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -39,17 +46,26 @@ func checkTeachers(names []string) error {
 	return nil
 }
 
-// validateTeachers checks that each teacher says something of each token.
-func (s *Sample) validateTeachers(names []string) error {
+// validateTeachers checks that each teacher says something of each token, and one that takes hints of the tokens of their spans: NaN is nothing.
+func (s *Sample) validateTeachers(names, hinted []string) error {
 	if len(s.TeacherLogprobs) != len(names) {
 		return fmt.Errorf("log-probabilities of %d teachers, the batch has %d", len(s.TeacherLogprobs), len(names))
 	}
+	var spans []bool
 	for i, values := range s.TeacherLogprobs {
 		if len(values) != len(s.Tokens) {
 			return fmt.Errorf("%d log-probabilities of teacher %s for %d tokens", len(values), names[i], len(s.Tokens))
 		}
+		takes := slices.Contains(hinted, names[i])
+		if takes && spans == nil {
+			spans = s.hinted()
+		}
 		for k, v := range values {
-			if !(v <= 0) || v-v != 0 {
+			nothing := v != v
+			if takes && nothing {
+				continue
+			}
+			if !(v <= 0) || v-v != 0 || takes && !spans[k] {
 				return fmt.Errorf("token %d has the log-probability %v of teacher %s", k, v, names[i])
 			}
 		}
@@ -57,43 +73,162 @@ func (s *Sample) validateTeachers(names []string) error {
 	return nil
 }
 
-// batchForm is the version and the columns of the file of a batch with some teachers, and with token columns. Without any they are what they were before there were these.
-func batchForm(teachers []string, tokenColumns bool) (schema string, columns []column[sampleRow]) {
-	schema, columns = BatchSchema, slices.Clip(sampleColumns)
-	if len(teachers) > 0 {
-		schema = TaughtSchema
-	}
-	if tokenColumns {
-		schema, columns = ColumnedBatchSchema, append(columns, stringColumn(columnsKey, func(r *sampleRow) *string { return &r.columns }))
-	}
-	for i, name := range teachers {
-		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
-	}
-	return schema, columns
+// form is what a batch has beside the columns that all have.
+type form struct {
+	teachers     []string
+	tokenColumns bool
+	hints        bool
+	roles        bool
 }
 
-// formOfBatch says which teachers a file's metadata name, and whether they name token columns. Whether the file is one is checked when it is read.
-func formOfBatch(file []byte) (teachers []string, tokenColumns bool, err error) {
+func (b *Batch) form() form {
+	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0}
+}
+
+// schema is the version of the file. Without anything it is what it was before there were these.
+func (f form) schema() string {
+	switch {
+	case f.roles:
+		return RolesSchema
+	case f.hints:
+		return HintedSchema
+	case f.tokenColumns:
+		return ColumnedBatchSchema
+	case len(f.teachers) > 0:
+		return TaughtSchema
+	}
+	return BatchSchema
+}
+
+// columns are those of the file, in their order.
+func (f form) columns() []column[sampleRow] {
+	columns := slices.Clip(sampleColumns)
+	if f.roles {
+		columns = append(columns, stringColumn("role", func(r *sampleRow) *string { return &r.Role }))
+	}
+	if f.tokenColumns {
+		columns = append(columns, stringColumn(columnsKey, func(r *sampleRow) *string { return &r.columns }))
+	}
+	if f.hints {
+		columns = append(columns, stringColumn(hintsKey, func(r *sampleRow) *string { return &r.hints }))
+	}
+	for i, name := range f.teachers {
+		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
+	}
+	return columns
+}
+
+// formOfBatch says what a file's metadata name. Whether the file has it is checked when it is read.
+func formOfBatch(file []byte) (f form, err error) {
 	defer invalid(&err)
 	if len(file) > MaxArrowFile {
-		return nil, false, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
+		return f, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
 	if err := checkArrow(file, 1); err != nil {
-		return nil, false, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
+		return f, fmt.Errorf("%w: not a valid Arrow file: %w", ErrCorrupt, err)
 	}
 	reader, err := ipc.NewFileReader(bytes.NewReader(file))
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return f, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	defer reader.Close()
-	_, tokenColumns = reader.Schema().Metadata().GetValue(columnsKey)
+	_, f.tokenColumns = reader.Schema().Metadata().GetValue(columnsKey)
+	_, f.roles = reader.Schema().Metadata().GetValue(rolesKey)
+	_, f.hints = reader.Schema().Metadata().GetValue(hintsKey)
 	names, there := reader.Schema().Metadata().GetValue(teachersKey)
 	if !there {
-		return nil, tokenColumns, nil
+		return f, nil
 	}
-	teachers = strings.Split(names, ",")
-	if err := checkTeachers(teachers); err != nil {
-		return nil, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	f.teachers = strings.Split(names, ",")
+	if err := checkTeachers(f.teachers); err != nil {
+		return f, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return teachers, tokenColumns, nil
+	return f, nil
+}
+
+// Hint is a text about the tokens [Start, Start+Length) of a sample, all sampled in Turn. A teacher that takes hints scores them with the hint inserted before
+// the token At.
+type Hint struct {
+	Turn   int32   `json:"turn"`
+	Start  int32   `json:"start"`
+	Length int32   `json:"length"`
+	At     int32   `json:"at"`
+	Text   string  `json:"text,omitempty"`   // absent where a batch has more texts than its file may hold
+	Tokens []int32 `json:"tokens,omitempty"` // inserted for the text; absent where the teacher's server makes them
+}
+
+const (
+	// HintedSchema is the version of a batch file with hints, whether it has teachers and token columns or not.
+	HintedSchema = "5"
+	// hintsKey is the metadata that names the hinter, and the name of the column of the hints.
+	hintsKey = "hints"
+	// hintedKey is the metadata that names the teachers that take the hints, with commas between.
+	hintedKey = "hinted"
+	// maxHints bounds those of a sample.
+	maxHints = 64
+)
+
+// checkHinter checks who has stated the hints of a batch, and which of its teachers take them.
+func (b *Batch) checkHinter() error {
+	if b.Hinter != "" && !teacherName.MatchString(b.Hinter) {
+		return fmt.Errorf("hinter %.80q is no name of letters, digits, - and _", b.Hinter)
+	}
+	if b.Hinter == "" && len(b.Hinted) > 0 {
+		return errors.New("teachers take hints of nobody")
+	}
+	for i, name := range b.Hinted {
+		if !slices.Contains(b.Teachers, name) || slices.Contains(b.Hinted[:i], name) {
+			return fmt.Errorf("teacher %.80q, which takes hints, appears twice or is none of the batch", name)
+		}
+	}
+	return nil
+}
+
+// validateHints checks that a sample's hints are about sampled tokens, in their order.
+func (s *Sample) validateHints(hinter string) error {
+	if hinter == "" && len(s.Hints) > 0 || len(s.Hints) > maxHints {
+		return fmt.Errorf("%d hints of %q (limit %d)", len(s.Hints), hinter, maxHints)
+	}
+	end := int64(0)
+	for i, h := range s.Hints {
+		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || slices.Contains(s.LossMask[h.Start:h.Start+h.Length], false) {
+			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it", i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
+		}
+		if err := checkTokens(h.Tokens); err != nil {
+			return fmt.Errorf("hint %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// hinted says which tokens are in the span of a hint.
+func (s *Sample) hinted() []bool {
+	mask := make([]bool, len(s.Tokens))
+	for _, h := range s.Hints {
+		for k := range h.Length {
+			mask[h.Start+k] = true
+		}
+	}
+	return mask
+}
+
+// hintsText is the column of the hints; what holds nothing is the empty text.
+func hintsText(hints []Hint) (string, error) {
+	if len(hints) == 0 {
+		return "", nil
+	}
+	return marshal(hints)
+}
+
+func parseHints(text string) (hints []Hint, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &hints); err != nil {
+		return nil, fmt.Errorf("hints: %w", err)
+	}
+	if len(hints) == 0 {
+		return nil, nil
+	}
+	return hints, nil
 }

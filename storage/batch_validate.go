@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // validate checks what every batch file promises; the error names the sample.
@@ -21,12 +22,23 @@ func (b *Batch) validate() error {
 	if err := checkTeachers(b.Teachers); err != nil {
 		return err
 	}
+	if err := b.checkHinter(); err != nil {
+		return err
+	}
+	if err := b.checkRoles(); err != nil {
+		return err
+	}
 	for i := range b.Samples {
-		if err := b.Samples[i].validateTeachers(b.Teachers); err != nil {
-			return fmt.Errorf("sample %d (rollout %s): %w", i, b.Samples[i].Rollout, err)
+		s := &b.Samples[i]
+		err := s.validate(b.MicroBatches)
+		if err == nil {
+			err = s.validateHints(b.Hinter)
 		}
-		if err := b.Samples[i].validate(b.MicroBatches); err != nil {
-			return fmt.Errorf("sample %d (rollout %s): %w", i, b.Samples[i].Rollout, err)
+		if err == nil {
+			err = s.validateTeachers(b.Teachers, b.Hinted)
+		}
+		if err != nil {
+			return fmt.Errorf("sample %d (rollout %s): %w", i, s.Rollout, err)
 		}
 	}
 	return nil
@@ -157,4 +169,22 @@ func checkFinite(what string, values []float32) error {
 
 func finite(value float64) bool {
 	return !math.IsNaN(value) && !math.IsInf(value, 0)
+}
+
+// checkRoles checks the names of a batch's roles, and that each sample has one of them, or none.
+func (b *Batch) checkRoles() error {
+	if len(b.Roles) > maxRoles {
+		return fmt.Errorf("%d roles (limit %d)", len(b.Roles), maxRoles)
+	}
+	for i, name := range b.Roles {
+		if !teacherName.MatchString(name) || slices.Contains(b.Roles[:i], name) {
+			return fmt.Errorf("role %.80q appears twice, or is no name of letters, digits, - and _", name)
+		}
+	}
+	for i := range b.Samples {
+		if role := b.Samples[i].Role; role != "" && !slices.Contains(b.Roles, role) {
+			return fmt.Errorf("sample %d (rollout %s): role %.80q is none of %v", i, b.Samples[i].Rollout, role, b.Roles)
+		}
+	}
+	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/demo/packs"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
@@ -264,13 +263,17 @@ func outcomeOf(t *testing.T, task *Task, files map[string]string) verifier.Outco
 	for name, text := range files {
 		workspace[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	p, err := newProver(t.Context(), task, LintOptions{CacheDir: cacheDir(t)})
+	p, err := newProver(t.Context(), task, LintOptions{Machine: Machine{ToolchainCache: cacheDir(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.snapshot, err = sandbox.Pack(workspace); err != nil {
+	if err := p.close(); err != nil {
 		t.Fatal(err)
 	}
+	if p.snapshot, err = Pack(workspace); err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
 	spec, err := p.spec(t.Context(), p.stages[0], nil)
 	if err != nil {
 		t.Fatal(err)

@@ -206,7 +206,7 @@ func installs(tests *node) bool {
 	if tests == nil || !tests.isDir() || tests.child(grade.File) != nil {
 		return false
 	}
-	text, err := tests.readText("test.sh", maxFile)
+	text, err := tests.readText("test.sh", maxHiddenFile)
 	return err == nil && installer.MatchString(text)
 }
 

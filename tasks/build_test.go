@@ -136,7 +136,7 @@ func TestBuild(t *testing.T) {
 	cache := t.TempDir()
 	for _, task := range loaded {
 		unbuilt := *task
-		if report := Lint(t.Context(), &unbuilt, LintOptions{Repeats: 1, CacheDir: cache}); report.Verdict != VerdictUnsupported || !strings.Contains(strings.Join(report.Problems, " "), "rondo tasks build") {
+		if report := Lint(t.Context(), &unbuilt, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); report.Verdict != VerdictUnsupported || !strings.Contains(strings.Join(report.Problems, " "), "rondo tasks build") {
 			t.Errorf("%s before it is built: %+v", task.Name, report)
 		}
 		for _, b := range task.Builds {
@@ -147,7 +147,7 @@ func TestBuild(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = exec.Command("docker", "rmi", "--force", b.Image).Run() })
 		}
-		if report := Lint(t.Context(), task, LintOptions{Repeats: 1, CacheDir: cache}); !report.OK || task.Workdir != "/app" {
+		if report := Lint(t.Context(), task, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); !report.OK || task.Workdir != "/app" {
 			t.Errorf("%s: %+v, workspace %s", task.Name, report, task.Workdir)
 		}
 	}

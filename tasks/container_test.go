@@ -88,7 +88,7 @@ echo "$r" > /logs/verifier/reward.txt
 		t.Fatalf("loaded with image %q", task.Image)
 	}
 	cache := t.TempDir()
-	report := Lint(t.Context(), task, LintOptions{Repeats: 1, CacheDir: cache})
+	report := Lint(t.Context(), task, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}})
 	if !report.OK || task.Workdir != "/testbed" || !strings.HasPrefix(task.ImageID, "sha256:") {
 		t.Errorf("%+v, workspace %s, image %s", report, task.Workdir, task.ImageID)
 	}
@@ -97,7 +97,7 @@ echo "$r" > /logs/verifier/reward.txt
 	}
 	missing := *list[0]
 	missing.Root, missing.Image = "", "rondo-test/there-is-none:1"
-	if report := Lint(t.Context(), &missing, LintOptions{Repeats: 1, CacheDir: cache}); report.OK || !strings.Contains(strings.Join(report.Problems, " "), "there-is-none") {
+	if report := Lint(t.Context(), &missing, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); report.OK || !strings.Contains(strings.Join(report.Problems, " "), "there-is-none") {
 		t.Errorf("without the image: %+v", report)
 	}
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -115,8 +116,8 @@ func TestMadeFoldersAreThere(t *testing.T) {
 
 func TestRepeatedCopiesAreCounted(t *testing.T) {
 	more := fstest.MapFS{}
-	for i := range 60 {
-		more["t/environment/repo/many/"+strings.Repeat("x", i+1)] = file("")
+	for i := range 600 {
+		more[fmt.Sprintf("t/environment/repo/many/%d", i)] = file("")
 	}
 	var dockerfile strings.Builder
 	dockerfile.WriteString("FROM x\nWORKDIR /app\n")
@@ -124,7 +125,7 @@ func TestRepeatedCopiesAreCounted(t *testing.T) {
 		dockerfile.WriteString("COPY repo/many d" + strings.Repeat("i", i) + "\n")
 	}
 	task := load1(t, dockerized(dockerfile.String(), more))
-	if len(task.Builds) != 1 || !strings.Contains(task.Builds[0].Why, "copies more than 10000 files") {
+	if len(task.Builds) != 1 || !strings.Contains(task.Builds[0].Why, "copies more than 100000 files") {
 		t.Errorf("builds %+v", task.Builds)
 	}
 }

@@ -102,6 +102,9 @@ func (r *repository) put(name string, data []byte) {
 	r.files[name] = &fstest.MapFile{Data: data, Mode: 0o644}
 }
 
+// maxHistory bounds the objects of a repository, in bytes: they are made in memory.
+const maxHistory = 128 << 20
+
 func (r *repository) object(kind string, data []byte) ([]byte, error) {
 	content := append(fmt.Appendf(nil, "%s %d\x00", kind, len(data)), data...)
 	sum := sha1.Sum(content)
@@ -115,8 +118,8 @@ func (r *repository) object(kind string, data []byte) ([]byte, error) {
 	if err := errors.Join(err, w.Close()); err != nil {
 		return nil, err
 	}
-	if r.bytes += stored.Len(); r.bytes > maxBytes {
-		return nil, fmt.Errorf("more than %d bytes", maxBytes)
+	if r.bytes += stored.Len(); r.bytes > maxHistory {
+		return nil, fmt.Errorf("more than %d bytes", maxHistory)
 	}
 	r.put("objects/"+id[:2]+"/"+id[2:], stored.Bytes())
 	return sum[:], nil

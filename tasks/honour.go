@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
@@ -196,7 +195,7 @@ func (c *config) warn(task *Task) {
 	}
 }
 
-// setStorage checks how much a task wants to write, which is the same for all of them.
+// setStorage reads how much a task wants to write. Its run decides how much it may.
 func (c *config) setStorage(task *Task) error {
 	size, key := c.Environment.StorageMB, "environment.storage_mb"
 	if c.Environment.Storage != "" && size == 0 {
@@ -209,8 +208,12 @@ func (c *config) setStorage(task *Task) error {
 	if size < 0 {
 		return fmt.Errorf("%s: %d: must not be negative", key, size)
 	}
-	if given := int(sandbox.DefaultDiskBytes >> 20); size > given {
-		task.warn(fmt.Sprintf("%s: %d MiB: what a sandbox writes is held to %d", key, size, given))
+	if size > maxMemoryMB {
+		return fmt.Errorf("%s: %d: more than %d MiB", key, size, maxMemoryMB)
+	}
+	task.DiskMB = size
+	if size > runfile.DefaultDiskMB {
+		task.warn(fmt.Sprintf("%s: %d MiB: its sandboxes may write %d MiB, or what its run's limits.disk allows", key, size, runfile.DefaultDiskMB))
 	}
 	return nil
 }

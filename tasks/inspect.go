@@ -36,7 +36,10 @@ func (r *Report) inspect(task *Task) {
 			r.problem("read %s: %v", part.name, err)
 		}
 	}
-	if total := r.leaks("the snapshot", task.Snapshot, 0, hidden); total > heavySnapshot {
+	r.leaks("the snapshot", task.Snapshot, 0, hidden)
+	if total, err := treeBytes(task.Snapshot); err != nil {
+		r.problem("read the snapshot: %v", err)
+	} else if total > heavySnapshot {
 		r.warn("the snapshot has %d MiB, which every rollout copies", total>>20)
 	}
 	for i, s := range task.Stages {
@@ -52,10 +55,9 @@ type secret struct {
 	stage int
 }
 
-// leaks looks in what an agent is shown as a stage begins for what it must not see yet, and answers its size in bytes.
-func (r *Report) leaks(what string, shown fs.FS, stage int, hidden map[[sha256.Size]byte]secret) (total int) {
+// leaks looks in what an agent is shown as a stage begins for what it must not see yet.
+func (r *Report) leaks(what string, shown fs.FS, stage int, hidden map[[sha256.Size]byte]secret) {
 	err := eachFile(shown, func(name string, data []byte) {
-		total += len(data)
 		source, leaked := hidden[sha256.Sum256(data)]
 		switch {
 		case !leaked || source.stage < stage:
@@ -68,16 +70,20 @@ func (r *Report) leaks(what string, shown fs.FS, stage int, hidden map[[sha256.S
 	if err != nil {
 		r.problem("read %s: %v", what, err)
 	}
-	return total
 }
 
 func (r *Report) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
+// eachFile visits the files that may be hidden ones by their size.
 func eachFile(fsys fs.FS, visit func(name string, data []byte)) error {
 	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil || info.Size() > maxHiddenFile {
 			return err
 		}
 		data, err := fs.ReadFile(fsys, name)

@@ -13,9 +13,8 @@ import (
 
 // LintOptions say how Lint proves a task.
 type LintOptions struct {
-	Repeats       int    // of each proof; 0 is 3, which shows most of what is not deterministic
-	CacheDir      string // where tool chains keep their caches, as in sandbox.Toolchain
-	AllowInsecure bool   // as in sandbox.Spec
+	Machine
+	Repeats int // of each proof; 0 is 3, which shows most of what is not deterministic
 }
 
 // Verdicts on a task.
@@ -67,7 +66,7 @@ func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 	if opts.Repeats <= 0 {
 		opts.Repeats = defaultRepeats
 	}
-	if err := task.OpenImage(ctx, opts.CacheDir); err != nil {
+	if err := task.OpenImage(ctx, opts.ToolchainCache); err != nil {
 		report.unsupported(err)
 		report.problem("%v", err)
 	} else {
@@ -78,7 +77,7 @@ func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 	}
 	report.OK = len(report.Problems) == 0
 	if report.OK && opts.Repeats >= defaultRepeats {
-		if err := noteProof(opts.CacheDir, task); err != nil {
+		if err := noteProof(opts.ToolchainCache, task); err != nil {
 			report.warn("that the task is proven cannot be noted: %v", err)
 		}
 	}
@@ -103,6 +102,7 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 	if err != nil {
 		return err
 	}
+	defer p.close()
 	if check := task.Healthcheck; check != nil {
 		if err := p.healthy(ctx, "environment.healthcheck", check, nil); err != nil {
 			r.unsupported(err)
@@ -146,28 +146,36 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 // prover holds what all attempts at one task share.
 type prover struct {
 	task     *Task
-	snapshot []byte
+	snapshot *Archive
 	stages   []provedStage
 	boxes    *Sandboxes
 }
 
 func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
-	boxes, err := SandboxesOf(ctx, task.Spec(), opts.CacheDir, opts.AllowInsecure)
+	spec, err := opts.Machine.Spec(task)
+	if err != nil {
+		return nil, err
+	}
+	boxes, err := SandboxesOf(ctx, spec, opts.Machine)
 	if err != nil {
 		return nil, err
 	}
 	p := &prover{task: task, boxes: boxes}
-	if p.snapshot, err = sandbox.Pack(task.Snapshot); err != nil {
+	if p.snapshot, err = Pack(task.Snapshot); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	p.stages, err = provedStages(task)
-	return p, err
+	if p.stages, err = provedStages(task); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
 }
+
+func (p *prover) close() error { return p.snapshot.Close() }
 
 // spec describes the tests of a stage, over the snapshot with changes.
 func (p *prover) spec(ctx context.Context, stage provedStage, changes []byte) (verifier.Spec, error) {
 	spec, err := p.boxes.Verifier(ctx, lintName)
-	spec.Snapshot, spec.Changes, spec.Tests = sandbox.Bytes(p.snapshot), sandbox.Bytes(changes), stage.tests
+	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot.Open, sandbox.Bytes(changes), stage.tests
 	spec.Collect, spec.Timeout, spec.Env = stage.Collect, stage.VerifierTimeout, p.boxes.Env(stage.VerifierEnv)
 	return spec, err
 }
@@ -207,7 +215,7 @@ func (p *prover) applySolution(ctx context.Context, stage provedStage, changes [
 		return nil, err
 	}
 	defer sb.Close()
-	if err := sb.Unpack(ctx, sb.Workdir(), p.snapshot); err != nil {
+	if err := sb.UnpackFrom(ctx, sb.Workdir(), p.snapshot.Open); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(sb.SetBase(ctx), sb.Apply(ctx, changes)); err != nil {
@@ -238,7 +246,7 @@ func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, 
 		return err
 	}
 	defer sb.Close()
-	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), p.snapshot), sb.Apply(ctx, changes)); err != nil {
+	if err := errors.Join(sb.UnpackFrom(ctx, sb.Workdir(), p.snapshot.Open), sb.Apply(ctx, changes)); err != nil {
 		return err
 	}
 	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", check.Command}, Wall: check.Timeout})

@@ -47,7 +47,7 @@ func TestOurTasksAreSound(t *testing.T) {
 		}
 		for _, task := range loaded {
 			t.Run(task.Name, func(t *testing.T) {
-				report := Lint(t.Context(), task, LintOptions{CacheDir: cacheDir(t), Repeats: defaultRepeats})
+				report := Lint(t.Context(), task, LintOptions{Machine: Machine{ToolchainCache: cacheDir(t)}, Repeats: defaultRepeats})
 				if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != defaultRepeats || len(report.Solution) != defaultRepeats {
 					text, _ := json.MarshalIndent(report, "", " ")
 					t.Errorf("%s", text)
@@ -96,7 +96,7 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats, CacheDir: cache})
+			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats, Machine: Machine{ToolchainCache: cache}})
 			if proven := Unproven(loaded, cache) == 0; proven != report.OK {
 				t.Errorf("proven: %v", proven)
 			}

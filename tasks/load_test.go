@@ -2,6 +2,8 @@ package tasks
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -133,7 +135,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"backslash", fstest.MapFS{`t/environment/repo/a\b`: file("")}, []string{"bad file name"}},
 		{"long name", fstest.MapFS{"t/environment/repo/" + strings.Repeat("n", 256): file("")}, []string{"256 bytes"}},
 		{"deep", fstest.MapFS{"t/environment/repo/" + strings.Repeat("d/", 70) + "f": file("")}, []string{"nested deeper"}},
-		{"huge file", fstest.MapFS{"t/environment/repo/big": &fstest.MapFile{Data: make([]byte, maxFile+1)}}, []string{"environment/repo/big", "limit"}},
+		{"huge file", fstest.MapFS{"t/tests/big": &fstest.MapFile{Data: make([]byte, maxHiddenFile+1)}}, []string{"tests/big", "limit"}},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -153,16 +155,29 @@ func TestLoadRefuses(t *testing.T) {
 func TestLoadRefusesTooMuch(t *testing.T) {
 	many := sound()
 	for i := range maxFiles {
-		many["t/environment/repo/"+strings.Repeat("f", 1+i%200)+string(rune('a'+i/200%26))+string(rune('a'+i/5200))] = file("")
+		many[fmt.Sprintf("t/environment/repo/%d", i)] = file("")
 	}
-	if _, err := LoadPack(many); err == nil || !strings.Contains(err.Error(), "more than 10000 files") {
-		t.Errorf("10000 files: error %v", err)
+	if _, err := LoadPack(many); err == nil || !strings.Contains(err.Error(), "more than 100000 files") {
+		t.Errorf("100000 files: error %v", err)
 	}
-	heavy, block := sound(), make([]byte, maxFile)
-	for i := range maxBytes/maxFile + 1 {
-		heavy["t/environment/repo/"+string(rune('a'+i))] = &fstest.MapFile{Data: block}
+	heavy, block := sound(), make([]byte, maxHiddenFile)
+	for i := range maxHidden/maxHiddenFile + 1 {
+		heavy["t/tests/"+string(rune('a'+i))] = &fstest.MapFile{Data: block}
 	}
 	if _, err := LoadPack(heavy); err == nil || !strings.Contains(err.Error(), "together") {
+		t.Errorf("too many bytes of tests: error %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, sound()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} { // they have no blocks on the disk
+		name = filepath.Join(dir, "t", "environment", "repo", name)
+		if err := errors.Join(os.WriteFile(name, nil, 0o644), os.Truncate(name, int64(maxBytes)/2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := LoadDir(dir); err == nil || !strings.Contains(err.Error(), "together") {
 		t.Errorf("too many bytes: error %v", err)
 	}
 }
@@ -394,5 +409,30 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	}
 	if err := fstest.TestFS(loaded[0].Snapshot, "README.md", "run.sh", "sub/file"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSnapshotLargerThanMemory: what a machine without a disk for workspaces cannot hold is said before anything is packed.
+func TestSnapshotLargerThanMemory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, sound()); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "t", "environment", "repo", "large")
+	if err := errors.Join(os.WriteFile(name, nil, 0o644), os.Truncate(name, 300<<20)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Machine{}).Spec(loaded[0]); err == nil || !strings.Contains(err.Error(), "--workspace-disk") {
+		t.Errorf("without a disk: %v", err)
+	}
+	for asked, want := range map[int]int{0: 300 + 128, 1024: 1024} {
+		loaded[0].DiskMB = asked
+		if spec, err := (Machine{Disk: dir}).Spec(loaded[0]); err != nil || spec.DiskMB != want {
+			t.Errorf("with a disk, where the task asks for %d MiB: %d, %v, want %d", asked, spec.DiskMB, err, want)
+		}
 	}
 }

@@ -3,7 +3,10 @@ package tasks
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io/fs"
 	"maps"
+	"path/filepath"
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -11,7 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with theirs.
+// Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with theirs. It has the disk that all runs have.
 func (t *Task) Spec() runfile.TaskSpec {
 	spec := runfile.TaskSpec{
 		Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
@@ -34,6 +37,65 @@ func SpecHooks(hooks []verifier.Hook) (packed []runfile.Hook) {
 	return packed
 }
 
+// Machine says how sandboxes of tasks are made on this machine.
+type Machine struct {
+	// AllowInsecure runs them without isolation where the kernel refuses it.
+	AllowInsecure bool
+	// ToolchainCache is where toolchains keep their warmed caches, and images their trees.
+	ToolchainCache string
+	// Disk is the folder on whose disk workspaces lie that may be too large for the memory, as in sandbox.Spec; "" has no room for them.
+	Disk string
+}
+
+// Spec describes a task as Task.Spec does, with the disk that it asks for, or that a copy of its snapshot takes, where this machine has disks.
+func (m Machine) Spec(t *Task) (runfile.TaskSpec, error) {
+	spec := t.Spec()
+	size, err := treeBytes(t.Snapshot)
+	if err != nil {
+		return spec, fmt.Errorf("snapshot: %w", err)
+	}
+	needs := int(size>>20) + runfile.DefaultDiskMB/2
+	switch {
+	case m.Disk != "":
+		needs = max(needs, t.DiskMB)
+		spec.DiskMB = runfile.Limits{Disk: runfile.Size(needs) << 20}.DiskMB(0)
+	case needs > runfile.DefaultDiskMB:
+		return spec, fmt.Errorf("the snapshot has %d MiB, and sandboxes have %d MiB in memory: name a directory on a disk (--workspace-disk)", size>>20, runfile.DefaultDiskMB)
+	}
+	return spec, nil
+}
+
+// treeBytes is how large the files of a tree are together; nil has none.
+func treeBytes(tree fs.FS) (total int64, err error) {
+	if tree == nil {
+		return 0, nil
+	}
+	return total, fs.WalkDir(tree, ".", func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			total += info.Size()
+		}
+		return err
+	})
+}
+
+// Room says why this machine has no workspaces of so many MiB; nil where it has.
+func (m Machine) Room(diskMB int) error {
+	switch {
+	case diskMB <= runfile.DefaultDiskMB:
+		return nil
+	case m.Disk == "":
+		return fmt.Errorf("a disk of %d MiB: this machine keeps workspaces in memory (--workspace-disk)", diskMB)
+	}
+	if err := sandbox.CheckDisk(m.Disk, int64(diskMB)<<20); err != nil {
+		return fmt.Errorf("a disk of %d MiB: %w", diskMB, err)
+	}
+	return nil
+}
+
 // Sandboxes makes the specifications of a task's sandboxes: those of its agents, of its tests, and of lint. There is no other maker, so that
 // all of them have the same root, toolchains, limits and variables.
 type Sandboxes struct {
@@ -43,18 +105,26 @@ type Sandboxes struct {
 	cacheDir   string
 }
 
-// SandboxesOf looks for a task's toolchains and image on this machine. cacheDir is as in sandbox.Toolchain and sandbox.OpenImage, allowInsecure
-// as in sandbox.Spec.
-func SandboxesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, allowInsecure bool) (*Sandboxes, error) {
-	s := &Sandboxes{task: task, cacheDir: cacheDir, base: sandbox.Spec{
-		Workdir: task.Workdir, Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20}, AllowInsecure: allowInsecure,
+// SandboxesOf looks for a task's toolchains and image on this machine, and whether it has room for its workspace.
+func SandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine) (*Sandboxes, error) {
+	if err := m.Room(task.DiskMB); err != nil {
+		return nil, err
+	}
+	s := &Sandboxes{task: task, cacheDir: m.ToolchainCache, base: sandbox.Spec{
+		Workdir: task.Workdir, AllowInsecure: m.AllowInsecure,
+		Limits: sandbox.Limits{MemoryBytes: int64(task.MemoryMB) << 20, DiskBytes: int64(task.DiskMB) << 20},
 	}}
 	var err error
-	if s.base.Mounts, s.toolchains, err = sandbox.Toolchains(ctx, task.Toolchains, cacheDir); err != nil {
+	if task.DiskMB > 0 {
+		if s.base.Disk, err = filepath.Abs(m.Disk); err != nil {
+			return nil, err
+		}
+	}
+	if s.base.Mounts, s.toolchains, err = sandbox.Toolchains(ctx, task.Toolchains, m.ToolchainCache); err != nil {
 		return nil, err
 	}
 	if task.Image != "" {
-		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, cacheDir)
+		image, err := sandbox.OpenImage(ctx, task.Image, task.ImageID, m.ToolchainCache)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +153,7 @@ func (s *Sandboxes) Agent(name string) sandbox.Spec {
 // Verifier describes how the task's tests run. Snapshot, tests and changes are the caller's to fill in.
 func (s *Sandboxes) Verifier(ctx context.Context, name string) (verifier.Spec, error) {
 	spec := verifier.Spec{
-		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits, AllowInsecure: s.base.AllowInsecure,
+		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits, Disk: s.base.Disk, AllowInsecure: s.base.AllowInsecure,
 		Protected: s.task.Protected, Timeout: time.Duration(s.task.VerifierTimeout), Env: s.Env(s.task.VerifierEnv),
 		Separate: s.task.Verifier == runfile.VerifierSeparate, UnderTestEnv: s.Env(nil),
 	}

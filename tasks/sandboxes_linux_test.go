@@ -22,7 +22,7 @@ func TestSandboxesOfATaskAreAlike(t *testing.T) {
 		VerifierEnv: map[string]string{"PATH": "/evil", "B": "tests"},
 		Collect:     []runfile.Hook{{Command: "make report"}},
 	}
-	boxes, err := tasks.SandboxesOf(t.Context(), task, cache, true)
+	boxes, err := tasks.SandboxesOf(t.Context(), task, tasks.Machine{ToolchainCache: cache, AllowInsecure: true})
 	if err != nil {
 		t.Fatal(err)
 	}

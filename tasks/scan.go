@@ -10,17 +10,25 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rondo-rl/rondo/sandbox"
 )
 
 // Limits of one task folder. They are far above any honest repository task and
 // far below what would hurt the machine that loads a pack.
 const (
-	maxFiles = 10_000    // files and folders
-	maxFile  = 16 << 20  // bytes of one file
-	maxBytes = 128 << 20 // bytes of all files
-	maxDepth = 64        // nested folders
-	maxName  = 255       // bytes of one name, as on Linux
+	maxFiles = sandbox.MaxFiles // files and folders
+	maxBytes = sandbox.MaxBytes // bytes of all files
+	maxDepth = 64               // nested folders
+	maxName  = 255              // bytes of one name, as on Linux
+
+	// What a task keeps from its agent passes through memory.
+	maxHiddenFile = 16 << 20  // bytes of one file
+	maxHidden     = 128 << 20 // bytes of all files
 )
+
+// hiddenFolders hold what the agent does not see.
+var hiddenFolders = []string{"tests", "solution", "steps"}
 
 // scan reads the names, sizes and links of a task folder, and refuses what a
 // task has no reason to hold.
@@ -40,7 +48,9 @@ type scanner struct {
 	fsys  fs.FS
 	base  string // the task folder in fsys; names in errors are relative to it
 	files int
-	bytes int64
+	bytes int64 // of all files
+
+	hidden int64 // of those in hiddenFolders
 }
 
 func (s *scanner) dir(parent *node, at string, depth int) error {
@@ -87,12 +97,12 @@ func (s *scanner) entry(entry fs.DirEntry, name string) (*node, error) {
 		}
 		return &node{name: entry.Name(), mode: fs.ModeSymlink | 0o777, link: target}, nil
 	case 0:
-		return s.file(entry, full)
+		return s.file(entry, name)
 	}
 	return nil, fmt.Errorf("is a %s: a task holds files, folders and links only", kind(entry.Type()))
 }
 
-func (s *scanner) file(entry fs.DirEntry, full string) (*node, error) {
+func (s *scanner) file(entry fs.DirEntry, name string) (*node, error) {
 	info, err := entry.Info()
 	if err != nil {
 		return nil, err
@@ -100,13 +110,10 @@ func (s *scanner) file(entry fs.DirEntry, full string) (*node, error) {
 	if info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
 		return nil, errors.New("is setuid or setgid")
 	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%d bytes, the limit of one file is %d", info.Size(), maxFile)
+	if err := s.count(name, info.Size()); err != nil {
+		return nil, err
 	}
-	if s.bytes += info.Size(); s.bytes > maxBytes {
-		return nil, fmt.Errorf("the task's files exceed %d bytes together", maxBytes)
-	}
-	file := &node{name: entry.Name(), mode: 0o644, size: info.Size(), source: s.fsys, path: full}
+	file := &node{name: entry.Name(), mode: 0o644, size: info.Size(), source: s.fsys, path: path.Join(s.base, name)}
 	script, err := isScript(file)
 	if err != nil {
 		return nil, err
@@ -115,6 +122,23 @@ func (s *scanner) file(entry fs.DirEntry, full string) (*node, error) {
 		file.mode = 0o755
 	}
 	return file, nil
+}
+
+// count holds a file, and all of them together, to their limits.
+func (s *scanner) count(name string, size int64) error {
+	if s.bytes += size; s.bytes > int64(maxBytes) {
+		return fmt.Errorf("the task's files exceed %d bytes together", int64(maxBytes))
+	}
+	if top, _, _ := strings.Cut(name, "/"); !slices.Contains(hiddenFolders, top) {
+		return nil
+	}
+	if size > maxHiddenFile {
+		return fmt.Errorf("%d bytes, the limit of one file of %s is %d", size, strings.Join(hiddenFolders, ", "), maxHiddenFile)
+	}
+	if s.hidden += size; s.hidden > maxHidden {
+		return fmt.Errorf("the files of %s exceed %d bytes together", strings.Join(hiddenFolders, ", "), maxHidden)
+	}
+	return nil
 }
 
 // isScript reports whether a file starts with "#!": embedded packs carry no

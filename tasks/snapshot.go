@@ -257,7 +257,7 @@ func (l *layout) put(dir *node, name string, source *node) error {
 	l.files++
 	l.bytes += source.size
 	if l.files > maxFiles || l.bytes > maxBytes {
-		return fmt.Errorf("copies more than %d files or %d bytes", maxFiles, maxBytes)
+		return fmt.Errorf("copies more than %d files or %d bytes", maxFiles, int64(maxBytes))
 	}
 	placed := *source
 	placed.name = name

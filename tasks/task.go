@@ -56,6 +56,7 @@ type Task struct {
 	Collect         []verifier.Hook   // [[verifier.collect]], run over the agent's final workspace
 	Healthcheck     *verifier.Hook    // nil: the task has none
 	MemoryMB        int               // MiB; 0: the sandbox's default
+	DiskMB          int               // MiB that it asks to write; 0: it says nothing
 	CPUs            int               // that a tool runner must have; 0: any
 	Labels          []string          // [metadata.rondo] labels that a tool runner must have
 	Network         *runfile.Network  // the most that it wants of its run's network; nil: all that the run allows
@@ -288,7 +289,7 @@ func testsIn(tests *node) (fs.FS, error) {
 	if tests == nil || !tests.isDir() {
 		return nil, errors.New("tests/test.sh: missing: a task needs a verifier that writes /logs/verifier/reward.json")
 	}
-	script, err := tests.readText("test.sh", maxFile)
+	script, err := tests.readText("test.sh", maxHiddenFile)
 	if err != nil {
 		return nil, fmt.Errorf("tests/%w: a task needs a verifier that writes /logs/verifier/reward.json", err)
 	}
@@ -340,7 +341,7 @@ func solutionIn(dir *node) (fs.FS, error) {
 	if solution == nil || !solution.isDir() || solution.child("solve.sh") == nil {
 		return nil, nil
 	}
-	if _, err := solution.readText("solve.sh", maxFile); err != nil {
+	if _, err := solution.readText("solve.sh", maxHiddenFile); err != nil {
 		return nil, fmt.Errorf("solution/%w", err)
 	}
 	return solution.tree("solution")

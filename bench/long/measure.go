@@ -4,57 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/rondo-rl/rondo/bench/plane"
 	"github.com/rondo-rl/rondo/events"
 )
 
-// meter takes the processor time at the tenths of the rollouts, which go in step as nearly as makes no difference.
-type meter struct {
-	mu       sync.Mutex
-	want     int // turns of all rollouts
-	asked    int
-	at       [parts + 1]time.Duration
-	progress func(asked int)
-}
-
-func (m *meter) turn(int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.asked < m.want && m.asked%(m.want/parts) == 0 && m.asked/(m.want/parts) < parts {
-		m.at[m.asked/(m.want/parts)] = plane.ProcessorTime()
-	}
-	m.asked++
-	if m.asked == m.want {
-		m.at[parts] = plane.ProcessorTime()
-	}
-	m.progress(m.asked)
-}
-
-// perTurn is the time of a turn, by tenths.
-func (m *meter) perTurn() (byTenth [parts]float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	size := m.want / parts
-	for i := range byTenth {
-		n := size
-		if i == parts-1 {
-			n = m.want - size*(parts-1)
-		}
-		byTenth[i] = milliseconds(m.at[i+1]-m.at[i]) / float64(n)
-	}
-	return byTenth
-}
-
 // measure lets rollouts of one length come to their verdicts.
 func (p *bench) measure(ctx context.Context, o Options, turns int, now func(string)) (l Length, err error) {
 	l = Length{Turns: turns}
-	m := &meter{want: turns * o.Rollouts, progress: func(asked int) {
-		now(fmt.Sprintf("rollouts of %d turns: %d of %d turns", turns, asked, turns*o.Rollouts))
-	}}
-	p.server.Begin(turns, o.Rollouts, m.turn)
+	m := &meter{
+		turns: turns, rollouts: o.Rollouts,
+		requests: func(ctx context.Context, from, to int) (cost, error) {
+			return requests(ctx, p.server, p.url, o.Rollouts, from, to)
+		},
+		progress: func(asked int) {
+			now(fmt.Sprintf("rollouts of %d turns: %d of %d turns", turns, asked, turns*o.Rollouts))
+		},
+	}
+	p.server.Begin(turns, m.gates(), m.turn)
 	cfg, err := p.config(ctx, o, turns)
 	if err != nil {
 		return l, err
@@ -68,26 +36,30 @@ func (p *bench) measure(ctx context.Context, o Options, turns int, now func(stri
 		return l, err
 	}
 	l.Seconds = time.Since(began).Seconds()
-	if m.asked != m.want {
-		return l, fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures", m.asked, m.want)
-	}
-	p.server.Quiet()
-	requests, err := requests(ctx, p.server, p.url, turns, o.Rollouts)
+	all, alone, err := m.results()
 	if err != nil {
-		return l, fmt.Errorf("requests alone: %w", err)
+		return l, err
 	}
-	for i, all := range m.perTurn() {
-		l.CPU, l.Requests = l.CPU+all/parts, l.Requests+requests[i]/parts
-		l.Parts = append(l.Parts, all-requests[i])
-	}
-	l.Own = l.CPU - l.Requests
+	l.take(all, alone)
 	if err := p.bytes(ctx, run, o.Rollouts, &l); err != nil {
 		return l, err
 	}
-	p.server.Begin(turns, 0, nil)
+	p.server.Begin(turns, nil, nil)
 	l.Heap = heap()
 	l.RSS, err = plane.Resident()
 	return l, err
+}
+
+// take takes what a turn uses, with everything and of its request alone.
+func (l *Length) take(byTenth, requests [parts]cost) {
+	for tenth, all := range byTenth {
+		alone := requests[tenth]
+		own := all.less(alone)
+		l.CPU, l.Requests, l.Own = l.CPU+all.ms/parts, l.Requests+alone.ms/parts, l.Own+own.ms/parts
+		l.Allocated, l.AllocatedRequests = l.Allocated+own.kb/parts, l.AllocatedRequests+alone.kb/parts
+		l.Objects = l.Objects + own.objects/parts
+		l.Parts, l.AllocatedParts, l.ObjectsParts = append(l.Parts, own.ms), append(l.AllocatedParts, own.kb), append(l.ObjectsParts, own.objects)
+	}
 }
 
 var errScored = errors.New("all are scored")

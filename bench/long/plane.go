@@ -21,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/services/toolrunner"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 const (
@@ -54,13 +55,18 @@ func services(o Options) map[string]plane.Service {
 		"generator": plane.Generator,
 		"toolrunner": func(ctx context.Context, env pipeline.Env) error {
 			return toolrunner.Run(ctx, env, toolrunner.Options{
-				Slots: o.Rollouts, Pool: runfile.DefaultRunConfig().Pool, ToolchainCache: filepath.Join(env.Dir, "toolchains"), AllowInsecure: o.AllowInsecure,
+				Slots: o.Rollouts, Pool: runfile.DefaultRunConfig().Pool, Machine: machine(o, env.Dir),
 			})
 		},
 		"scorer": func(ctx context.Context, env pipeline.Env) error {
-			return scorer.Run(ctx, env, scorer.Options{Slots: o.Rollouts, ToolchainCache: filepath.Join(env.Dir, "toolchains"), AllowInsecure: o.AllowInsecure})
+			return scorer.Run(ctx, env, scorer.Options{Slots: o.Rollouts, Machine: machine(o, env.Dir)})
 		},
 	}
+}
+
+// machine keeps what sandboxes need beside the plane.
+func machine(o Options, dir string) tasks.Machine {
+	return tasks.Machine{ToolchainCache: filepath.Join(dir, "toolchains"), AllowInsecure: o.AllowInsecure}
 }
 
 // config is a run of one group.

@@ -32,6 +32,7 @@ type Service = func(context.Context, pipeline.Env) error
 // Plane is a log and a store, with services at work on them.
 type Plane struct {
 	Log    *eventlog.Log
+	store  *counted
 	opened int // runs
 }
 
@@ -52,8 +53,8 @@ func With(ctx context.Context, path string, services map[string]Service, f func(
 		return err
 	}
 	defer store.Close()
-	p := &Plane{}
-	if p.Log, err = eventlog.New(nc, store); err != nil {
+	p := &Plane{store: &counted{Store: store}}
+	if p.Log, err = eventlog.New(nc, p.store); err != nil {
 		return err
 	}
 	if err := p.Log.EnsureStreams(ctx); err != nil {

@@ -72,7 +72,8 @@ func echo(ctx context.Context, nc *nats.Conn, raw *Latency) error {
 
 // each hands one message after the other to f until the context ends.
 func each(ctx context.Context, c jetstream.Consumer, f func(msg jetstream.Msg, stored time.Time) error) error {
-	messages, err := c.Messages(jetstream.PullMaxMessages(1))
+	// A server that says nothing for long, as on a busy machine, is asked again.
+	messages, err := c.Messages(jetstream.PullMaxMessages(1), jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return err
 	}

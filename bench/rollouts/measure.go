@@ -14,7 +14,7 @@ import (
 
 // full runs all rollouts at once.
 func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
-	before := plane.ProcessorTime()
+	before, asked := plane.ProcessorTime(), b.Requests()
 	run, err := b.start(ctx, shape{groupSize, b.o.Rollouts, b.o.Turns})
 	if err != nil {
 		return err
@@ -40,6 +40,8 @@ func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
 	seconds := ended.Sub(began).Seconds()
 	r.RolloutsPerSecond, r.EventsPerSecond = float64(b.o.Rollouts)/seconds, float64(count)/seconds
 	r.CPUPerRollout = float64(plane.ProcessorTime()-before) / float64(time.Millisecond) / float64(b.o.Rollouts)
+	have := b.Requests()
+	r.StoreWrites, r.StoreReads = float64(have.Writes-asked.Writes)/float64(b.o.Rollouts), float64(have.Reads-asked.Reads)/float64(b.o.Rollouts)
 	return err
 }
 
@@ -53,7 +55,7 @@ const (
 func (b *bench) half(ctx context.Context, r *Result, now func(string)) error {
 	pace := r.RolloutsPerSecond * float64(b.o.Turns) / 2 // turns a second
 	each := time.Duration(halfRollouts / pace * float64(time.Second))
-	b.server.Begin(halfTurns, 0, nil)
+	b.server.Begin(halfTurns, nil, nil)
 	b.server.Think(func(turn int) time.Duration {
 		if turn == 0 { // rollouts that begin together are spread over the time of a turn
 			return time.Duration(rand.Float64() * float64(each))

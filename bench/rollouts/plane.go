@@ -36,7 +36,7 @@ type bench struct {
 // withPlane gives f a plane that lives as long as f runs.
 func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
 	b := &bench{o: o, server: &scripted.Server{Tokens: o.Tokens}}
-	b.server.Begin(o.Turns, 0, nil)
+	b.server.Begin(o.Turns, nil, nil)
 	script := httptest.NewServer(b.server)
 	defer script.Close()
 	b.url = script.URL + "/v1"

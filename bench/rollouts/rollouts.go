@@ -59,6 +59,9 @@ type Result struct {
 	EventsPerSecond   float64 `json:"events_s"`
 	// CPUPerRollout is the processor time in ms of the whole process, log and scripted server included.
 	CPUPerRollout float64 `json:"cpu_ms_per_rollout"`
+	// StoreWrites and StoreReads are the requests to the store of a rollout of the first run. Its tools change no workspace.
+	StoreWrites float64 `json:"store_writes_per_rollout"`
+	StoreReads  float64 `json:"store_reads_per_rollout"`
 	// Raw is what nats.go takes to pass an event on.
 	Raw    Latency `json:"raw"`
 	Stages []Stage `json:"stages"`

@@ -14,7 +14,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.RolloutsPerSecond <= 0 || r.EventsPerSecond < 7*r.RolloutsPerSecond || r.CPUPerRollout <= 0 || r.OpenGiB <= 0 || r.OpenGiB100k != 0 {
+	if r.RolloutsPerSecond <= 0 || r.EventsPerSecond < 7*r.RolloutsPerSecond || r.CPUPerRollout <= 0 || r.OpenGiB <= 0 || r.OpenGiB100k != 0 || r.StoreWrites < 1 || r.StoreReads < 1 {
 		t.Errorf("%+v", r)
 	}
 	want := map[string]int{toolsStage: 48 * 15, turnStage: 48 * 15, endStage: 48, scoreStage: 48, groupStage: 6}

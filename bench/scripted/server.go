@@ -3,7 +3,6 @@ package scripted
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,9 +35,8 @@ type Server struct {
 	turns   int // of a rollout
 	next    int
 	open    map[int]*conversation
-	longest []byte // the last request of the longest conversation
-	ending  int    // rollouts that have not asked for their last turn
-	ended   chan struct{}
+	longest []byte // the last request of the longest conversation that was answered
+	gates   *Gates
 }
 
 // conversation is what the server keeps of one: the ids so far as JSON, and how many there were at each prompt. What is sampled follows from its number and the turn's.
@@ -50,16 +48,14 @@ type conversation struct {
 
 type mark struct{ bytes, count int }
 
-// Begin makes the server ready for rollouts of a number of turns; asked, which may be nil, is told of each turn. The last turns are kept back until so many rollouts have
-// asked for theirs: what the end of one takes is no cost of the others' turns. 0 keeps nothing back.
-func (s *Server) Begin(turns, rollouts int, asked func(turn int)) {
+// Begin makes the server ready for rollouts of a number of turns; asked is told of each turn. Both it and the gates may be nil.
+func (s *Server) Begin(turns int, gates *Gates, asked func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if asked == nil {
 		asked = func(int) {}
 	}
-	s.ending, s.ended = rollouts, make(chan struct{})
-	s.turns, s.asked, s.open, s.longest = turns, asked, map[int]*conversation{}, nil
+	s.gates, s.turns, s.asked, s.open, s.longest = gates, turns, asked, map[int]*conversation{}, nil
 }
 
 // ServeHTTP answers as vLLM does: which model there is, and the next turn of the conversation that is asked for.
@@ -69,19 +65,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"data":[{"id":"bench","owned_by":"vllm","max_model_len":%d}]}`, 1<<24)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostRequest))
+	body, err := read(http.MaxBytesReader(w, r.Body, mostRequest), r.ContentLength)
 	if err != nil {
 		http.Error(w, `{"error":{"message":"the request is too long"}}`, http.StatusBadRequest)
 		return
 	}
 	turn := bytes.Count(body, []byte(`"role":"assistant"`))
-	s.end(r.Context(), turn)
+	if !s.gate().pass(r.Context(), turn) {
+		return
+	}
 	if !retry.Sleep(r.Context(), s.thinks(turn)) {
 		return
 	}
 	answer, asked := s.answer(body, turn)
+	asked(turn) // before the answer is there, so that nothing that follows it is counted earlier
+
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer))) // as vLLM and SGLang say it
 	w.Write(answer)
-	asked(turn)
+}
+
+// read reads a request into one buffer where its length is known: what the script costs, benchmarks must tell from what they measure.
+func read(body io.Reader, length int64) ([]byte, error) {
+	var text bytes.Buffer
+	if length > 0 && length <= mostRequest {
+		text.Grow(int(length) + bytes.MinRead)
+	}
+	_, err := text.ReadFrom(body)
+	return text.Bytes(), err
 }
 
 // Think says how long turns take from now on.
@@ -100,36 +110,17 @@ func (s *Server) thinks(turn int) time.Duration {
 	return s.think(turn)
 }
 
-// Longest is the body of the last request of the longest conversation.
+func (s *Server) gate() *Gates {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gates
+}
+
+// Longest is the body of the last request of the longest conversation that was answered.
 func (s *Server) Longest() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.longest
-}
-
-// Quiet tells nobody of turns any more.
-func (s *Server) Quiet() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = func(int) {}
-}
-
-// end keeps a last turn back.
-func (s *Server) end(ctx context.Context, turn int) {
-	s.mu.Lock()
-	if turn < s.turns-1 || s.ending == 0 {
-		s.mu.Unlock()
-		return
-	}
-	if s.ending--; s.ending == 0 {
-		close(s.ended)
-	}
-	ended := s.ended
-	s.mu.Unlock()
-	select {
-	case <-ended:
-	case <-ctx.Done():
-	}
 }
 
 // marker is in the first answer of a conversation, and so in each later request.
@@ -195,8 +186,9 @@ func ids(zipf *rand.Zipf, n int) []int32 {
 
 func (s *Server) write(number, turn int, prompt []byte, prompted int, sampled []int32, rng *rand.Rand) []byte {
 	out := bytes.NewBuffer(make([]byte, 0, len(prompt)+80*len(sampled)+1024))
-	fmt.Fprintf(out, `{"id":"chatcmpl-1","object":"chat.completion","model":"bench","prompt_token_ids":[%s],"choices":[{"index":0,"message":{"role":"assistant","content":%q`,
-		prompt, s.said(number, turn))
+	out.WriteString(`{"id":"chatcmpl-1","object":"chat.completion","model":"bench","prompt_token_ids":[`)
+	out.Write(prompt)
+	fmt.Fprintf(out, `],"choices":[{"index":0,"message":{"role":"assistant","content":%q`, s.said(number, turn))
 	finish := "stop"
 	if turn < s.turns-1 {
 		finish = "tool_calls"

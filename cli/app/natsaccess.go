@@ -29,7 +29,7 @@ func (a *NATSAccess) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.ca, "nats-ca", "", "file of the certificate authority that signed the NATS server's certificate")
 	f.StringVar(&a.cert, "nats-cert", "", "file of a client certificate for the NATS server")
 	f.StringVar(&a.key, "nats-key", "", "file of the client certificate's key")
-	f.StringVar(&a.Monitor, "nats-monitor", "", "URL of the NATS server's monitoring port, which lists the streams that refuse writes, for example http://nats:8222")
+	f.StringVar(&a.Monitor, "nats-monitor", "", "URL of the NATS server's monitoring port, which lists the streams that refuse writes, for example http://nats:8222; commas between those of a cluster")
 }
 
 // Options are those of a connection.

@@ -51,7 +51,8 @@ func newAuthInit(g *app.Global, f *authFlags) *cobra.Command {
 		Long: `Init makes what is missing and keeps the rest, so it may run before every start. Users whose permissions have changed with a new version of
 Rondo get them under the same key.
 
-The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configuration, in place of users and passwords.`,
+The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configuration, in place of users and passwords. Servers of a cluster include
+nats/routes.conf in its block, too: they know each other by the certificate, which has to name all of them.`,
 		Example: `  rondo auth init --out /etc/rondo/auth
   rondo auth init --out /etc/rondo/auth --tls nats --tls log.example.org --tls 10.0.0.4
   rondo service generator --nats nats://nats:4222 --nats-creds /etc/rondo/auth/users/generator/nats.creds --store /srv/rondo`,
@@ -84,7 +85,7 @@ The server includes nats/auth.conf (and nats/tls.conf with --tls) in its configu
 			return tellMade(cmd.OutOrStdout(), f.out, results, len(hosts) > 0)
 		},
 	}
-	cmd.Flags().StringArrayVar(&hosts, "tls", nil, "name or address of the NATS server, for a certificate authority and a certificate of its own; may be repeated")
+	cmd.Flags().StringArrayVar(&hosts, "tls", nil, "name or address of the NATS server, or of each of a cluster, for a certificate authority and a certificate of its own; may be repeated")
 	cmd.Flags().BoolVar(&storeRoot, "store-root", false, "make root keys for an S3 server, too: s3/root.access and s3/root.secret")
 	return cmd
 }
@@ -107,22 +108,23 @@ func tellMade(w io.Writer, out string, results []made, tls bool) error {
 func newAuthUser(g *app.Global, f *authFlags) *cobra.Command {
 	var o topology.Outsider
 	var services []string
-	var role string
+	var role, domain string
 	var lasts time.Duration
 	cmd := &cobra.Command{
 		Use: "user NAME", Short: "Make credentials for a trainer, harness, product or operator of one run, or for a process of several services",
 		Args: cobra.ExactArgs(1),
 		Long: "Roles:\n" + roleTable() + `
-The server knows a new user at once: it needs no reload.`,
+The server knows a new user with a role at once. After a new user with services it needs a reload (nats-server --signal reload, or a HUP signal).`,
 		Example: `  rondo auth user torch --role trainer --run mine --feed trainer --policy repair --expires 720h
   rondo auth user swe-agent --role harness --run mine
-  rondo auth user everything --service intake --service querysampler --service advantagecalculator --service trainerfeeder`,
+  rondo auth user everything --service intake --service querysampler --service advantagecalculator --service trainerfeeder
+  rondo auth user far --service generator --service toolrunner --service scorer --domain home`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := auth.Open(f.out)
 			if err != nil {
 				return err
 			}
-			u := auth.User{Name: args[0], Services: services}
+			u := auth.User{Name: args[0], Services: services, Domain: domain}
 			if slices.Contains(auth.Everybody(), u.Name) {
 				return fmt.Errorf("%s is the name of a service: choose another one", u.Name)
 			}
@@ -151,8 +153,10 @@ The server knows a new user at once: it needs no reload.`,
 	fl.StringVar(&o.Feed, "feed", "", "the trainer's feed")
 	fl.StringVar(&o.Policy, "policy", "", "the policy whose weights the outsider submits or serves")
 	fl.StringArrayVar(&services, "service", nil, "a service that the user's process runs, in place of a role; may be repeated")
+	fl.StringVar(&domain, "domain", "", "JetStream domain of the log, for services that connect to servers without JetStream, in another region")
 	fl.DurationVar(&lasts, "expires", 0, "how long the credentials are good for (0: until they are revoked)")
 	cmd.MarkFlagsMutuallyExclusive("service", "run")
+	cmd.MarkFlagsMutuallyExclusive("domain", "run")
 	cmd.MarkFlagsOneRequired("service", "run")
 	return cmd
 }

@@ -18,14 +18,15 @@ func newBenchLong(g *app.Global) *cobra.Command {
 		Long: `Long runs rollouts of several lengths through the real services on an embedded log, with sandboxes and a scripted inference
 server in this process. It measures the processor time and the bytes on the log of a turn, by the tenth of the rollout that the turn is in.
 
-A request holds the whole conversation, and its answer the ids of the whole prompt, so what they cost grows with the rollout. The
-benchmark sends the same requests again with the same client, and subtracts the processor time of client and server: the rest is
-that of services, log and store. The services' own work is also to write the messages of a request, and to compare the ids of a prompt
-with what was sampled. Processes in the sandboxes are not counted.
+A request holds the whole conversation, and its answer the ids of the whole prompt, so what they cost grows with the rollout. Behind
+each tenth all rollouts wait while the benchmark sends the requests of that tenth again with the same client. It subtracts the
+processor time of client and server: the rest is that of services, log and store. The services' own work is also to write the
+messages of a request, and to compare the ids of a prompt with what was sampled. Processes in the sandboxes are not counted. What is
+allocated is counted in the same way, which does not depend on the load of the machine.
 
-cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones, and bytes_ratio does the same for
-bytes. cpu_ratio_mean compares the mean turns of both. With --lengths 100,1000 or more between them the first are cpu_ratio_1000_to_100 and
-cpu_ratio_mean_1000_to_100, too. The benchmark removes everything that it created, and touches no plane.`,
+cpu_ratio compares a turn in the last tenth of the longest rollouts with the mean turn of the shortest ones. bytes_ratio does the same for bytes on
+the log, and allocated_ratio for allocated bytes. cpu_ratio_mean compares the mean turns of both. With --lengths 100,1000 or more between them they
+have a second name: cpu_ratio_1000_to_100, cpu_ratio_mean_1000_to_100, allocated_ratio_1000_to_100. The benchmark removes everything that it created, and touches no plane.`,
 		Example: "  rondo bench long\n  rondo bench long --lengths 100,1000 --rollouts 4 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -51,15 +52,15 @@ cpu_ratio_mean_1000_to_100, too. The benchmark removes everything that it create
 func printLong(w io.Writer, r long.Result) error {
 	fmt.Fprintf(w, "%d rollouts at once, %d sampled tokens a turn; %s, %d CPUs; milliseconds of processor time and bytes on the log, for each turn\n\n", r.Rollouts, r.Tokens, r.Go, r.CPUs)
 	t := app.NewColumns(w)
-	fmt.Fprintln(t, "TURNS\tALL ms\tREQUESTS ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tHEAP MiB\tRSS MiB\t")
+	fmt.Fprintln(t, "TURNS\tALL ms\tREQUESTS ms\tOWN ms\tFIRST TENTH\tLAST TENTH\tBYTES\tFIRST TENTH\tLAST TENTH\tBYTES/TOKEN\tALLOCATED kB\tLAST TENTH\tHEAP MiB\tRSS MiB\t")
 	for _, l := range r.Lengths {
 		last := len(l.Parts) - 1
-		fmt.Fprintf(t, "%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t\n",
-			l.Turns, l.CPU, l.Requests, l.Own, l.Parts[0], l.Parts[last], l.Bytes, l.ByteParts[0], l.ByteParts[last], l.LogPerToken, l.Heap, l.RSS)
+		fmt.Fprintf(t, "%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t\n",
+			l.Turns, l.CPU, l.Requests, l.Own, l.Parts[0], l.Parts[last], l.Bytes, l.ByteParts[0], l.ByteParts[last], l.LogPerToken, l.Allocated, l.AllocatedParts[last], l.Heap, l.RSS)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\ncpu %.2f, bytes %.2f, heap %.2f of the shortest\n", r.CPURatio, r.BytesRatio, r.HeapRatio)
+	_, err := fmt.Fprintf(w, "\ncpu %.2f, bytes %.2f, allocated %.2f, heap %.2f of the shortest\n", r.CPURatio, r.BytesRatio, r.AllocatedRatio, r.HeapRatio)
 	return err
 }

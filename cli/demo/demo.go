@@ -246,7 +246,7 @@ func openDemo(ctx context.Context, p *plane.Plane, name string, o demoOptions) (
 	if err != nil {
 		return f.RunConfig, err
 	}
-	if f.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+	if f.Tasks, err = opening.PackTasks(ctx, p.Store, list, f.Limits); err != nil {
 		return f.RunConfig, err
 	}
 	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, runfile.BuiltinEndpoint, o.seed, o.steps, o.groupSize

@@ -140,6 +140,10 @@ func TestDoctorOnStreams(t *testing.T) {
 	wantFinding(t, tryStreams(t.Context(), answers(`{"status":"ok"}`)), "streams", levelOK, "no stream refuses", "")
 	wantFinding(t, tryStreams(t.Context(), answers(`{"status":"error","errors":[{"type":"STREAM","account":"A","stream":"RONDO_r","error":"JetStream stream 'A > RONDO_r' write error: write 1.blk: no space left on device"}]}`)),
 		"streams", levelTrouble, "log_refuses_writes RONDO_r: write 1.blk: no space left", "restart the server")
+	full := `{"status":"error","errors":[{"type":"STREAM","stream":"RONDO_r","error":"write error: disk full"}]}`
+	cluster := "http://127.0.0.1:1," + answers(`{"status":"ok"}`)
+	wantFinding(t, tryStreams(t.Context(), cluster), "streams", levelOK, "no stream refuses", "")
+	wantFinding(t, tryStreams(t.Context(), cluster+","+answers(full)+","+answers(full)), "streams", levelTrouble, "log_refuses_writes RONDO_r: disk full", "restart the server")
 	wantFinding(t, tryStreams(t.Context(), answers(`<html>`)), "streams", levelTrouble, "read the NATS server's health", "--nats-monitor")
 	wantFinding(t, tryStreams(t.Context(), "http://127.0.0.1:1"), "streams", levelTrouble, "refused", "--nats-monitor")
 }

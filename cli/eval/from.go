@@ -114,7 +114,7 @@ func (e *evaluator) rescore(ctx context.Context, cfg runfile.RunConfig, run stri
 	}
 	return (&replay.Rescoring{
 		Log: e.p.Log, Run: run, Config: cfg, Verifiers: e.o.tasks != "",
-		Sandboxes: replay.Sandboxes{Slots: max(1, e.s.ScorerSlots), AllowInsecure: e.s.AllowInsecure, ToolchainCache: e.s.ToolchainCache},
+		Sandboxes: replay.Sandboxes{Slots: max(1, e.s.ScorerSlots), Machine: e.s.Machine},
 		Progress:  func(done, of int) { e.show.Show("%d of %d rollouts scored again", done, of) },
 	}).All(ctx, attempts)
 }

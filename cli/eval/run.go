@@ -83,7 +83,7 @@ func (e *evaluator) prepared(ctx context.Context, work func(context.Context) err
 	e.s.Pool = e.base.Pool
 	return withServices(ctx, e.g, e.s, list, e.show, func(ctx context.Context, p *plane.Plane) error {
 		e.p = p
-		if e.base.Tasks, err = opening.PackTasks(ctx, p.Store, list); err != nil {
+		if e.base.Tasks, err = opening.PackTasks(ctx, p.Store, list, e.base.Limits); err != nil {
 			return err
 		}
 		return work(ctx)

@@ -177,7 +177,7 @@ func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
 		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Manifest: s.weights[t.PolicyVersion].SHA256,
 		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil,
 	}
-	tools := r.Tools[t.Turn]
+	tools := r.Tools.Of(t.Turn)
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation
 	for i, call := range t.ToolCalls {
 		c := callStory{Name: call.Name, Arguments: call.Arguments}

@@ -23,9 +23,9 @@ func TestPairsOf(t *testing.T) {
 			{Turn: 2, ToolCalls: calls("search_replace", `{"file_path":"lib/a.go"}`, "write", `{"file_path":"new.go"}`, "read_file", `7`)},
 			{Turn: 3, ToolCalls: calls("write", `{"file_path":"unanswered.go"}`)},
 		},
-		Tools: map[int]events.ToolsCompleted{
-			0: {Results: []events.ToolResult{{}, {Content: answer}, {Error: true}, {Error: true}}},
-			1: {Results: []events.ToolResult{{}, {Error: true}, {}}}, 2: {Results: []events.ToolResult{{}, {}, {Error: true}}},
+		Tools: events.ToolAnswers{
+			{Results: []events.ToolResult{{}, {Content: answer}, {Error: true}, {Error: true}}},
+			{Turn: 1, Results: []events.ToolResult{{}, {Error: true}, {}}}, {Turn: 2, Results: []events.ToolResult{{}, {}, {Error: true}}},
 		},
 	}
 	got, err := json.Marshal(pairsOf(r, "/app"))

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/rondo-rl/rondo/cli/service"
 	"github.com/rondo-rl/rondo/demo/packs"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/replay"
-	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
 )
@@ -27,8 +25,8 @@ func LoadTasks(dir string) ([]*tasks.Task, error) {
 	return tasks.LoadDir(dir)
 }
 
-// PackTasks puts the tasks' files into the store and describes them as a run needs them.
-func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]runfile.TaskSpec, error) {
+// PackTasks puts the tasks' files into the store and describes them as a run with such limits needs them.
+func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task, limits runfile.Limits) ([]runfile.TaskSpec, error) {
 	if len(list) == 0 {
 		return nil, errors.New("the task pack is empty")
 	}
@@ -38,6 +36,7 @@ func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task) ([]
 			return nil, err
 		}
 		spec := t.Spec()
+		spec.DiskMB = limits.DiskMB(t.DiskMB)
 		var err error
 		if spec.Snapshot, err = packTree(ctx, store, t.Snapshot); err != nil {
 			return nil, fmt.Errorf("pack the snapshot of task %s: %w", t.Name, err)
@@ -76,21 +75,18 @@ func packStages(ctx context.Context, store storage.Store, t *tasks.Task, spec *r
 	return nil
 }
 
-// packTree stores a tree as an archive, by way of a file: the tree may be larger than the memory.
+// packTree stores a tree as an archive.
 func packTree(ctx context.Context, store storage.Store, tree fs.FS) (ref storage.Ref, err error) {
-	file, err := os.CreateTemp("", "rondo-pack-*")
+	archive, err := tasks.Pack(tree)
 	if err != nil {
 		return ref, err
 	}
-	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
-	if err := sandbox.PackTo(file, tree); err != nil {
-		return ref, err
-	}
-	info, err := file.Stat()
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	size, err := archive.Size()
 	if err != nil {
 		return ref, err
 	}
-	return storage.PutBlobFrom(ctx, store, file, info.Size())
+	return storage.PutBlobFrom(ctx, store, archive, size)
 }
 
 // WithTests gives a run's tasks the tests of the pack in a folder, as replay.WithTests does.
@@ -99,7 +95,7 @@ func WithTests(ctx context.Context, store storage.Store, cfg runfile.RunConfig, 
 	if err != nil {
 		return cfg, err
 	}
-	pack, err := PackTasks(ctx, store, list)
+	pack, err := PackTasks(ctx, store, list, cfg.Limits)
 	if err != nil {
 		return cfg, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
@@ -36,7 +37,7 @@ func TestPackStepFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	specs, err := PackTasks(t.Context(), store, list)
+	specs, err := PackTasks(t.Context(), store, list, runfile.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

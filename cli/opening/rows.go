@@ -29,7 +29,7 @@ func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (pack []*t
 	if pack, err = LoadTasks(f.TasksDir); err != nil {
 		return nil, err
 	}
-	f.Tasks, err = PackTasks(ctx, store, pack)
+	f.Tasks, err = PackTasks(ctx, store, pack, f.Limits)
 	return pack, err
 }
 

@@ -18,7 +18,7 @@ func ListServers(ctx context.Context, p *plane.Plane, run string, f *RunFile, s 
 	if err != nil {
 		return err
 	}
-	opts := toolrunner.Options{AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: keys}
+	opts := toolrunner.Options{Machine: s.Machine, Keys: keys}
 	return toolrunner.ListTools(ctx, p.Store, opts, run, &f.RunConfig)
 }
 

@@ -37,7 +37,7 @@ type replayOptions struct {
 }
 
 func (o *replayOptions) sandboxes() replay.Sandboxes {
-	return replay.Sandboxes{Slots: o.slots, AllowInsecure: o.AllowInsecure, ToolchainCache: o.ToolchainCache}
+	return replay.Sandboxes{Slots: o.slots, Machine: o.Machine}
 }
 
 // replayed is what `rondo replay --as` answers.

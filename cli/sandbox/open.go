@@ -98,7 +98,7 @@ func (o openOptions) open(ctx context.Context, g *app.Global, rollout string) (*
 	if err != nil {
 		return nil, fmt.Errorf("rollout %s of run %s: %w", r.ID, r.Run, err)
 	}
-	opts := toolrunner.Options{AllowInsecure: o.AllowInsecure, ToolchainCache: o.ToolchainCache}
+	opts := toolrunner.Options{Machine: o.Machine}
 	sb, err := toolrunner.Open(ctx, p.Store, opts, task, r, turn)
 	if err != nil {
 		return nil, err

@@ -45,6 +45,7 @@ import (
 	"github.com/rondo-rl/rondo/services/toolrunner"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/services/weightpublisher"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // Settings are what services can be told, by flags of the same names.
@@ -59,19 +60,18 @@ type Settings struct {
 	capacity       int
 	Builtin        string // base URL of the built-in policy
 	PolicyListen   string
-	AllowInsecure  bool
-	ToolchainCache string
-	Trainer        policy.Options
-	Gateway        gatewaySettings
-	Dashboard      dashboardSettings
-	EndpointKeys   string          // a file
-	servers        *fleet.Fleet    // which generator and gateway share
-	Health         *health.Monitor // of log and store; nil: nobody watches
-	keys           fleet.Keys      // of inference servers, of judges, and of servers of tools
-	index          indexing.IndexerSettings
-	quotas         intake.Quotas // of outsiders
-	hosts          []string      // further names of this machine, for servers without keys
-	otlpEndpoint   string        // of the collector of traces
+	tasks.Machine
+	Trainer      policy.Options
+	Gateway      gatewaySettings
+	Dashboard    dashboardSettings
+	EndpointKeys string          // a file
+	servers      *fleet.Fleet    // which generator and gateway share
+	Health       *health.Monitor // of log and store; nil: nobody watches
+	keys         fleet.Keys      // of inference servers, of judges, and of servers of tools
+	index        indexing.IndexerSettings
+	quotas       intake.Quotas // of outsiders
+	hosts        []string      // further names of this machine, for servers without keys
+	otlpEndpoint string        // of the collector of traces
 }
 
 // DefaultSettings are the settings without any flag.
@@ -84,7 +84,7 @@ func DefaultSettings() Settings {
 	return Settings{
 		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, ScorerSlots: 2 * cores, capacity: toolrunner.DefaultCapacity,
 		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1", PolicyListen: "127.0.0.1:8700",
-		ToolchainCache: filepath.Join(cache, "rondo", "toolchains"), Trainer: policy.DefaultOptions(),
+		Machine: tasks.Machine{ToolchainCache: filepath.Join(cache, "rondo", "toolchains")}, Trainer: policy.DefaultOptions(),
 		quotas: intake.DefaultQuotas(),
 		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder, Every: indexupdater.DefaultEvery},
 	}
@@ -171,11 +171,11 @@ var parts = map[string]part{
 		}
 		return toolrunner.Run(ctx, env, toolrunner.Options{
 			Network: network,
-			Slots:   s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys,
+			Slots:   s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, Machine: s.Machine, Keys: s.keys,
 		})
 	},
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
-		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, AllowInsecure: s.AllowInsecure, ToolchainCache: s.ToolchainCache, Keys: s.keys})
+		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, Machine: s.Machine, Keys: s.keys})
 	},
 	topology.Teacher:   func(ctx context.Context, env pipeline.Env, s Settings) error { return teacher.Run(ctx, env, s.keys) },
 	policyPart:         servePolicy,
@@ -233,6 +233,11 @@ var NeedSandbox = []string{topology.ToolRunner, topology.Scorer}
 func CheckSandbox(ctx context.Context, names []string, s Settings) error {
 	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(NeedSandbox, n) }) || s.AllowInsecure {
 		return nil
+	}
+	if s.Disk != "" {
+		if err := sandbox.CheckDisk(s.Disk, 0); err != nil {
+			return fmt.Errorf("--workspace-disk: %w", err)
+		}
 	}
 	buildFirstProcess(ctx)
 	if _, err := sandbox.Probe(ctx); err != nil {
@@ -368,6 +373,8 @@ func New(g *app.Global) *cobra.Command {
 func (s *Settings) AddSandboxFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.AllowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
 	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches")
+	cmd.Flags().StringVar(&s.Disk, "workspace-disk", "", "directory on whose disk workspaces of more than 256 MiB lie; takes root and loop devices. Without it the machine "+
+		"has no room for them")
 }
 
 // AddReplicasFlag adds the flag of how many servers of a cluster hold the log.

@@ -1,19 +1,143 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/tasks/swebench"
+	"github.com/rondo-rl/rondo/tasks/terminalbench"
 )
 
 func newTasksImport(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Make task folders of other formats"}
-	cmd.AddCommand(newTasksImportSWEBench(g))
+	cmd.AddCommand(newTasksImportSWEBench(g), newTasksImportR2E(g), newTasksImportTerminalBench(g))
+	return cmd
+}
+
+// imported is what an import has written, and what it could not.
+type imported struct {
+	dir     string
+	only    []string
+	repos   swebench.Repositories
+	written []string
+	errs    []error
+}
+
+// add writes an instance, if it is one of those that are wanted.
+func (im *imported) add(ctx context.Context, instance swebench.Instance) {
+	if len(im.only) > 0 && !slices.Contains(im.only, instance.ID) {
+		return
+	}
+	if err := instance.Write(ctx, im.dir, im.repos); err != nil {
+		im.errs = append(im.errs, err)
+		return
+	}
+	im.written = append(im.written, instance.ID)
+}
+
+// print tells what is there now.
+func (im *imported) print(g *app.Global, source string, out io.Writer) (err error) {
+	if len(im.written)+len(im.errs) == 0 {
+		return fmt.Errorf("%s has no such task", source)
+	}
+	if g.JSON {
+		err = app.PrintJSON(out, map[string]any{"written": append([]string{}, im.written...)})
+	} else {
+		_, err = fmt.Fprintf(out, "%d tasks are in %s\n", len(im.written), im.dir)
+	}
+	return errors.Join(append(im.errs, err)...)
+}
+
+func newTasksImportR2E(g *app.Global) *cobra.Command {
+	var repos, only []string
+	var command string
+	cmd := &cobra.Command{
+		Use:   "r2egym SOURCE DIR",
+		Short: "Make task folders of rows of R2E-Gym",
+		Long: `Make task folders of rows of R2E-Gym: a file with a JSON object on each line, in the fields of its data sets. The tests are those of the row; those that
+expected_output_json has as PASSED must pass, and what it has otherwise may end in any way. Rows whose tests another program than pytest runs are refused.
+
+A task's image is the row's without the tests that lie in it: "rondo tasks build DIR" makes it. With --repo the workspace is the repository before the row's commit, and
+the tests run with this machine's programs, by --test-cmd. Nothing is downloaded. "rondo tasks lint DIR" then shows whether each task fails without its fix and
+passes with it on this machine.`,
+		Example: `  rondo tasks import r2egym ./r2egym.jsonl ./my-tasks
+  rondo tasks import r2egym ./r2egym.jsonl ./my-tasks --instance numpy-0123456789ab
+  rondo tasks import r2egym ./r2egym.jsonl ./my-tasks --repo numpy/numpy=../numpy --test-cmd 'python3 -m pytest -rA r2e_tests'`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			im := imported{dir: args[1], only: only}
+			var err error
+			if im.repos, err = swebench.ParseRepositories(repos); err != nil {
+				return err
+			}
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			err = swebench.ReadR2E(file, command, func(instance swebench.Instance, wrong error) {
+				if wrong != nil {
+					im.errs = append(im.errs, wrong)
+					return
+				}
+				im.add(cmd.Context(), instance)
+			})
+			if err != nil {
+				return errors.Join(append(im.errs, fmt.Errorf("%s: %w", args[0], err))...)
+			}
+			return im.print(g, args[0], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringArrayVar(&repos, "repo", nil, "PATH of the repository, or OWNER/NAME=PATH; may be repeated")
+	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
+	cmd.Flags().StringVar(&command, "test-cmd", "", "command that runs the tests in r2e_tests, in place of the image's run_tests.sh")
+	return cmd
+}
+
+func newTasksImportTerminalBench(g *app.Global) *cobra.Command {
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "terminal-bench SOURCE DIR",
+		Short: "Make task folders of Terminal-Bench's first layout",
+		Long: `Make task folders of tasks in Terminal-Bench's first layout: a folder with task.yaml, docker-compose.yaml, Dockerfile, run-tests.sh, solution.sh and
+tests/, or a folder of such folders. The environment is the rest of a folder, without tests and solution, and the exit code of run-tests.sh is the verdict.
+Tasks that need more than one sandbox, such as other services or volumes, are refused by the field's name. So are parsers other than pytest's, and Dockerfiles that
+copy the tests or the solution, where the agent could read them.
+
+"rondo tasks build DIR" then makes the images that the tasks need, and "rondo tasks lint DIR" shows whether each task fails as it is and passes with its solution.`,
+		Example: `  rondo tasks import terminal-bench ./terminal-bench/tasks ./my-tasks
+  rondo tasks import terminal-bench ./terminal-bench/tasks ./my-tasks --task hello-world
+  rondo tasks import terminal-bench ./hello-world ./my-tasks`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			names, err := terminalbench.Tasks(args[0])
+			if err != nil {
+				return err
+			}
+			im := imported{dir: args[1]}
+			for _, name := range names {
+				if len(only) > 0 && !slices.Contains(only, name) {
+					continue
+				}
+				written, err := terminalbench.Convert(filepath.Join(args[0], name), im.dir)
+				if err != nil {
+					im.errs = append(im.errs, err)
+					continue
+				}
+				im.written = append(im.written, written)
+			}
+			return im.print(g, args[0], cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringSliceVar(&only, "task", nil, "import these alone")
 	return cmd
 }
 
@@ -42,8 +166,9 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
   rondo tasks import swebench ./sweb ./my-tasks --repo ./repository --instance psf__requests-1142`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			found, err := swebench.ParseRepositories(repos)
-			if err != nil {
+			im := imported{dir: args[1], only: only}
+			var err error
+			if im.repos, err = swebench.ParseRepositories(repos); err != nil {
 				return err
 			}
 			list, err := swebench.Read(args[0])
@@ -54,27 +179,10 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
 			if err != nil {
 				return err
 			}
-			written := []string{}
-			var errs []error
 			for _, instance := range list {
-				if len(only) > 0 && !slices.Contains(only, instance.ID) {
-					continue
-				}
-				if err := instance.Complete(specs).Write(cmd.Context(), args[1], found); err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				written = append(written, instance.ID)
+				im.add(cmd.Context(), instance.Complete(specs))
 			}
-			if len(written)+len(errs) == 0 {
-				return fmt.Errorf("%s has no such instance", args[0])
-			}
-			if g.JSON {
-				err = app.PrintJSON(cmd.OutOrStdout(), map[string]any{"written": written})
-			} else {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d tasks are in %s\n", len(written), args[1])
-			}
-			return errors.Join(append(errs, err)...)
+			return im.print(g, args[0], cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringArrayVar(&repos, "repo", nil, "PATH of the repository, or OWNER/NAME=PATH; may be repeated")

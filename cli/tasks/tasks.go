@@ -67,7 +67,7 @@ that [metadata.rondo] snapshot names, or from the task's image. The verifier alw
 			}
 			for _, t := range list {
 				app.NewProgress(g).Show("linting %s", t.Name)
-				r := tasks.Lint(cmd.Context(), t, tasks.LintOptions{CacheDir: s.ToolchainCache, AllowInsecure: s.AllowInsecure})
+				r := tasks.Lint(cmd.Context(), t, tasks.LintOptions{Machine: s.Machine})
 				if err := cmd.Context().Err(); err != nil {
 					return err
 				}
@@ -274,7 +274,11 @@ func newTasksRun(g *app.Global) *cobra.Command {
 
 // verify scores a tree as the scorer would.
 func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s service.Settings) (verifier.Outcome, error) {
-	boxes, err := tasks.SandboxesOf(ctx, t.Spec(), s.ToolchainCache, s.AllowInsecure)
+	of, err := s.Machine.Spec(t)
+	if err != nil {
+		return verifier.Outcome{}, err
+	}
+	boxes, err := tasks.SandboxesOf(ctx, of, s.Machine)
 	if err != nil {
 		return verifier.Outcome{}, err
 	}
@@ -282,11 +286,12 @@ func verify(ctx context.Context, t *tasks.Task, tree fs.FS, s service.Settings) 
 	if err != nil {
 		return verifier.Outcome{}, err
 	}
-	snapshot, err := sandbox.Pack(tree)
+	snapshot, err := tasks.Pack(tree)
 	if err != nil {
 		return verifier.Outcome{}, err
 	}
-	spec.Snapshot = sandbox.Bytes(snapshot)
+	defer snapshot.Close()
+	spec.Snapshot = snapshot.Open
 	if spec.Tests, err = sandbox.Pack(t.Tests); err != nil {
 		return verifier.Outcome{}, err
 	}

@@ -68,7 +68,7 @@ func TestHostileRollout(t *testing.T) {
 		Batches: []episode.InBatch{{Feed: evil, Step: 1}, {Feed: evil, Step: 1, Masked: evil}},
 		Rollout: events.Rollout{
 			Failed: &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
-			Tools: map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
+			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &events.NetworkUse{
 				Requests: 9, Refused: 1, Fetches: []events.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
 			}}},
 		},
@@ -106,6 +106,8 @@ func TestShow(t *testing.T) {
 	_, ids := r.Group(1, "fix-a", 3, 0)
 	r.Score(ids[0], "fix-a", 0, 0.5)
 	r.State(events.RolloutAnnotatedType, ids[0], "a", events.RolloutAnnotated{Text: "look at this"})
+	r.State(events.RolloutHintedType, ids[0], "judge", events.RolloutHinted{By: "judge", Hints: []events.Hint{{Start: 2, Length: 3, Text: "Look at the\ntests" + evil}}})
+	r.State(events.RolloutHintedType, ids[0], "person", events.RolloutHinted{By: "person", Hints: []events.Hint{}})
 	r.State(events.FeedbackRecordedType, ids[0], "f", events.FeedbackRecorded{Signal: events.SignalReject, Text: "no"})
 	r.State(events.GroupDroppedType, "g000001", "trainer", events.GroupDropped{Feed: "trainer", Reason: events.DropStale, Staleness: 3})
 	r.State(events.GroupCompletedType, "g000001", "0", events.GroupCompleted{Task: "fix-a", Members: []events.Member{{Rollout: ids[0], Reward: 0.5, Advantage: 0.25}}})
@@ -130,7 +132,8 @@ func TestShow(t *testing.T) {
 		}
 		return output
 	}
-	contains(t, show(ids[0]), "scored (finished)", "0.5", "annotation: look at this", "feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old",
+	contains(t, show(ids[0]), "scored (finished)", "0.5", "annotation: look at this",
+		"hint of judge about tokens 2 to 4 of sample 0: Look at the", "person found nothing to give a hint about", "feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old",
 		"trained   feed shadow, step 5\n", "masked    feed sft, step 2: overlong\n", "advantage +0.25", "── turn 0", "Done.")
 	if output := show(ids[0]); strings.Contains(output, "void") || strings.Contains(output, "step 4") {
 		t.Errorf("neither a drop that is void nor another group's batch counts:\n%s", output)

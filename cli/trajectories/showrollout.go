@@ -171,9 +171,9 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	if o.logprobs {
 		s.Print(app.Indent(tokenRows(m, shown.Spelled), app.Span{Text: "  ", Style: app.Plain}, s.Width)...)
 	}
-	calls, left := export.PairCalls(export.Calls(m), answers, shown.Rollout.Tools[int(m.Turn)].Results)
+	calls, left := export.PairCalls(export.Calls(m), answers, shown.Rollout.Tools.Of(int(m.Turn)).Results)
 	s.calls(calls, o.full)
-	s.Print(networkRows(shown.Rollout.Tools[int(m.Turn)].Network, o.full)...)
+	s.Print(networkRows(shown.Rollout.Tools.Of(int(m.Turn)).Network, o.full)...)
 	for _, answer := range left {
 		s.message(answer, o.full)
 	}

@@ -51,9 +51,6 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 			if o.versions < 1 {
 				return fmt.Errorf("--versions %d: must be at least 1", o.versions)
 			}
-			if o.metrics != "" && !o.follow {
-				return fmt.Errorf("--metrics-listen needs --follow")
-			}
 			g.Follows, g.Outsider = o.follow, true
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -85,7 +82,7 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 	f.StringVar(&o.to, "to", "", "the other store: a directory or s3://bucket/prefix?endpoint=URL")
 	f.IntVar(&o.versions, "versions", 1, "so many of the newest versions")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
-	f.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, for example :9101")
+	f.StringVar(&o.metrics, "metrics-listen", "", "with --follow, address for /metrics, for example :9101")
 	f.StringVar(&o.region, "region", "", "what the dashboard calls the other store (default: the name of its bucket or directory)")
 	_ = cmd.MarkFlagRequired("to")
 	cmd.ValidArgsFunction = completePolicies(g)

@@ -1,4 +1,4 @@
-// Command composeconfig prints a Compose file as `docker compose config --format json` would: read strictly, with
+// Command composeconfig prints Compose files, later ones over earlier ones, as `docker compose config --format json` would: read strictly, with
 // its variables filled in and its defaults spelled out. It uses the loader of Docker Compose itself, and needs no
 // Docker.
 //
@@ -22,15 +22,15 @@ func main() {
 	envFile := flag.String("env-file", "", "file of variables")
 	profiles := flag.String("profile", "", "profiles to include, by commas")
 	flag.Parse()
-	if flag.NArg() != 1 {
-		log.Fatal("name one Compose file")
+	if flag.NArg() == 0 {
+		log.Fatal("name a Compose file")
 	}
-	if err := run(flag.Arg(0), *envFile, *profiles); err != nil {
+	if err := run(flag.Args(), *envFile, *profiles); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(file, envFile, profiles string) error {
+func run(files []string, envFile, profiles string) error {
 	var options []cli.ProjectOptionsFn
 	if envFile != "" {
 		options = append(options, cli.WithEnvFiles(envFile), cli.WithDotEnv)
@@ -38,7 +38,7 @@ func run(file, envFile, profiles string) error {
 	if profiles != "" {
 		options = append(options, cli.WithProfiles(strings.Split(profiles, ",")))
 	}
-	project, err := cli.NewProjectOptions([]string{file}, options...)
+	project, err := cli.NewProjectOptions(files, options...)
 	if err != nil {
 		return err
 	}

@@ -124,17 +124,40 @@ func (l *Log) AwaitStreams(ctx context.Context) error {
 	return nil
 }
 
-// EnsureStreams makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told.
+// EnsureStreams makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
+// servers that are starting.
 func (l *Log) EnsureStreams(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
-		if err := l.ensureStream(ctx, s, l.replicas); err != nil {
-			return err
-		}
-		if err := l.fitReplicas(ctx, s.Name); err != nil {
+		if err := l.ensureFixed(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *Log) ensureFixed(ctx context.Context, s topology.StreamSpec) error {
+	for began, try := time.Now(), 1; ; try++ {
+		err := l.tryFixed(ctx, s)
+		if err == nil || !starting(err) || time.Since(began) > makePatience || !askAgain.Wait(ctx, try) {
+			return err
+		}
+	}
+}
+
+// tryFixed has a limit of its own: a cluster without a leader drops what it is asked.
+func (l *Log) tryFixed(ctx context.Context, s topology.StreamSpec) error {
+	ctx, cancel := context.WithTimeout(ctx, makePatience/4)
+	defer cancel()
+	if err := l.ensureStream(ctx, s, l.replicas); err != nil {
+		return err
+	}
+	return l.fitReplicas(ctx, s.Name)
+}
+
+// starting reports whether an error may come from servers that are starting: they do not answer yet, know too few others, or do not know a stream yet
+// whose name they call in use.
+func starting(err error) bool {
+	return unknownOutcome(err) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, ErrReplicas) && apiCode(err) == codeNoPeers
 }
 
 // EnsureRun makes the stream of a run where it is missing, of the default size.
@@ -149,7 +172,7 @@ func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log
 	}
 	s := topology.Stream(events.RunStream(run))
 	s.MaxBytes, s.Forgets = settings.Bytes(), settings.Forgets()
-	return l.ensureStream(ctx, s, settings.Replicas)
+	return l.ensureStreamAt(ctx, s, settings.Replicas, settings.Placement)
 }
 
 // FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
@@ -192,6 +215,11 @@ const makePatience = 30 * time.Second
 
 // ensureStream makes a stream where it is missing; 0 replicas are as many as the catalogue has.
 func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec, replicas int) error {
+	return l.ensureStreamAt(ctx, s, replicas, "")
+}
+
+// ensureStreamAt makes it on servers with a tag; "" takes any.
+func (l *Log) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, tag string) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
 		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
 	}
@@ -204,12 +232,15 @@ func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec, replicas 
 		}
 	}
 	cfg := settings(s, replicas)
+	if tag != "" {
+		cfg.Placement = &jetstream.Placement{Tags: []string{tag}}
+	}
 	if l.uncompressed {
 		cfg.Compression = jetstream.NoCompression
 	}
 	_, err := l.js.CreateStream(ctx, cfg)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // which it was by somebody else, just now
-		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noReplicas(replicas, noRoom(err)))
+		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noReplicas(replicas, tag, noRoom(err)))
 	}
 	return l.persistStream(s.Name)
 }

@@ -124,7 +124,11 @@ func (l *Log) outcome(ctx context.Context, tail events.Event) (outcome events.Ev
 
 // remark reports whether links of a type may stand behind a rollout's outcome, and say nothing of whether it has one.
 func remark(t events.Type) bool {
-	return t == events.RolloutInvalidatedType || t == events.RolloutAnnotatedType || t == events.RolloutForkedType || t == events.TeacherScoredType
+	switch t {
+	case events.RolloutInvalidatedType, events.RolloutAnnotatedType, events.RolloutForkedType, events.RolloutHintedType, events.TeacherScoredType:
+		return true
+	}
+	return false
 }
 
 // purgeTries is how often a purge is sent that gets no answer: what is left is for the caller's next time, as other runs wait for theirs.

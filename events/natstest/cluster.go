@@ -20,8 +20,8 @@ type Servers struct {
 	options []*server.Options
 }
 
-// Cluster starts n servers that form one JetStream cluster and end with the test.
-func Cluster(t testing.TB, n int) *Servers {
+// Cluster starts n servers that form one JetStream cluster and end with the test. changes are made to the options of each before it starts.
+func Cluster(t testing.TB, n int, changes ...func(i int, o *server.Options)) *Servers {
 	t.Helper()
 	ports := FreePorts(t, 2*n)
 	routes := make([]*url.URL, n)
@@ -36,6 +36,11 @@ func Cluster(t testing.TB, n int) *Servers {
 			Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[n+i]}, Routes: routes,
 		}
 	}
+	for i, o := range c.options {
+		for _, change := range changes {
+			change(i, o)
+		}
+	}
 	t.Cleanup(func() {
 		for i := range c.servers {
 			c.Stop(i)
@@ -43,6 +48,17 @@ func Cluster(t testing.TB, n int) *Servers {
 	})
 	for i := range c.servers {
 		c.Start(t, i)
+	}
+	if !c.options[0].JetStream {
+		Eventually(t, "the servers know each other", func() bool {
+			for _, s := range c.servers {
+				if s.NumRoutes() < n-1 {
+					return false
+				}
+			}
+			return true
+		})
+		return c
 	}
 	Eventually(t, "the cluster has a leader and all its members", func() bool {
 		for _, s := range c.servers {

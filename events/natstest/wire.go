@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Wire is a proxy on the loopback interface in front of a server. It can hold all bytes back, as a network does that drops packets: neither
@@ -11,6 +12,7 @@ import (
 type Wire struct {
 	to       string
 	listener net.Listener
+	delay    time.Duration
 
 	mu   sync.Mutex
 	open *sync.Cond
@@ -22,11 +24,17 @@ type Wire struct {
 // NewWire makes a wire to an address that ends with the test.
 func NewWire(t testing.TB, to string) *Wire {
 	t.Helper()
+	return NewLongWire(t, to, 0)
+}
+
+// NewLongWire makes a wire on which each byte takes a while, in both directions, however many are under way.
+func NewLongWire(t testing.TB, to string, delay time.Duration) *Wire {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Wire{to: to, listener: l, ends: map[net.Conn]struct{}{}}
+	w := &Wire{to: to, listener: l, delay: delay, ends: map[net.Conn]struct{}{}}
 	w.open = sync.NewCond(&w.mu)
 	go w.accept()
 	t.Cleanup(func() {
@@ -96,8 +104,8 @@ func (w *Wire) serve(client net.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { w.copy(server, client) })
-	both.Go(func() { w.copy(client, server) })
+	both.Go(func() { w.carry(server, client) })
+	both.Go(func() { w.carry(client, server) })
 	both.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,22 +113,45 @@ func (w *Wire) serve(client net.Conn) {
 	delete(w.ends, server)
 }
 
-func (w *Wire) copy(to, from net.Conn) {
-	defer to.Close()
+// parcel is what was read at once, and when it arrives.
+type parcel struct {
+	bytes   []byte
+	arrives time.Time
+}
+
+// onTheWay bounds the parcels of one direction: 256 of at most 32 KiB.
+const onTheWay = 256
+
+func (w *Wire) carry(to, from net.Conn) {
+	way, gone := make(chan parcel, onTheWay), make(chan struct{})
+	go func() {
+		defer close(way)
+		defer from.Close()
+		for {
+			buffer := make([]byte, 32<<10)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				select {
+				case way <- parcel{buffer[:n], time.Now().Add(w.delay)}:
+				case <-gone:
+					return
+				}
+			}
+			if err != nil {
+				return // io.EOF, or the other end is closed
+			}
+		}
+	}()
+	defer close(gone)
 	defer from.Close()
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buffer)
+	defer to.Close()
+	for p := range way {
+		time.Sleep(time.Until(p.arrives))
 		if !w.pass() {
 			return
 		}
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return // io.EOF, or the other end is closed
+		if _, err := to.Write(p.bytes); err != nil {
+			return
 		}
 	}
 }

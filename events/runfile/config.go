@@ -118,6 +118,9 @@ type Limits struct {
 	Summaries int `json:"summaries,omitempty" yaml:"summaries"`
 	// TellRoom tells the model behind each turn's tool results how many tokens of its context are used.
 	TellRoom bool `json:"tell_room,omitempty" yaml:"tell_room"`
+	// Disk is the most that the sandboxes of a task may write, which gets it if it asks for as much or for nothing; 0 is DefaultDiskMB. More takes
+	// tool runners and scorers that keep workspaces on a disk.
+	Disk Size `json:"disk,omitempty" yaml:"disk"`
 	// Timeout runs from the start of the rollout until its outcome.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.
@@ -159,7 +162,9 @@ type TaskSpec struct {
 	// allows.
 	AgentTimeout Duration `json:"agent_timeout,omitempty"`
 	MemoryMB     int      `json:"memory_mb,omitempty"`
-	CPUs         int      `json:"cpus,omitempty"`
+	// DiskMB is what the task's sandboxes may write; 0 is DefaultDiskMB. See Limits.DiskMB.
+	DiskMB int `json:"disk_mb,omitempty"`
+	CPUs   int `json:"cpus,omitempty"`
 	// Image is the container image whose root file system the sandbox has; "" for the runner's own.
 	Image string `json:"image,omitempty"`
 	// ImageID is the image's digest, "sha256:" and 64 hex digits.
@@ -307,6 +312,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= Deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, Deliveries)
 	check(c.Rules >= 0 && c.Rules <= RulesNow, "rules %d: this version knows 0 to %d", c.Rules, RulesNow)
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)
+	c.Limits.validateDisk(check)
 	errs = append(errs, c.Limits.validateBreaker()...)
 	errs = append(errs, c.validateSummaries()...)
 	check(c.Limits.BudgetTokens >= 0, "limits.budget_tokens %d: must not be negative", c.Limits.BudgetTokens)
@@ -360,6 +366,7 @@ func (c *RunConfig) validateTasks() (errs []error) {
 		check(path.IsAbs(t.Workdir), "workdir %q: must be an absolute path", t.Workdir)
 		check(t.VerifierTimeout >= 0, "verifier_timeout %s: must not be negative", time.Duration(t.VerifierTimeout))
 		check(t.AgentTimeout >= 0, "agent_timeout %s: must not be negative", time.Duration(t.AgentTimeout))
+		check(t.DiskMB == c.Limits.DiskMB(t.DiskMB), "disk_mb %d: must be 0, or more than %d and at most limits.disk (%s)", t.DiskMB, DefaultDiskMB, c.Limits.Disk)
 		check(t.MemoryMB >= 0, "memory_mb %d: must not be negative", t.MemoryMB)
 		t.validateNeeds(check)
 		err := c.checkNetworkOf(t)

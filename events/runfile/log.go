@@ -58,6 +58,8 @@ type Log struct {
 	Keep string `json:"keep,omitempty" yaml:"keep"`
 	// Replicas is how many servers of a cluster hold the run's stream; 0, as in older runs, is as many as hold the catalogue.
 	Replicas int `json:"replicas,omitempty" yaml:"replicas"`
+	// Placement is a tag of the cluster's servers that may hold the run's stream, such as region:eu; "" are all of them.
+	Placement string `json:"placement,omitempty" yaml:"placement"`
 }
 
 // MaxReplicas is the most that NATS takes. An even number survives no more losses than the odd one below it.
@@ -106,6 +108,9 @@ func (l Log) validate() (errs []error) {
 	}
 	if err := CheckReplicas(l.Replicas); err != nil {
 		errs = append(errs, fmt.Errorf("log.replicas: %w", err))
+	}
+	if l.Placement != "" && !ValidLabel(strings.ReplaceAll(l.Placement, ":", "=")) {
+		errs = append(errs, fmt.Errorf("log.placement %.80q: want one tag of servers; use letters, digits and any of _ . / = - :, at most 64 of them", l.Placement))
 	}
 	if l.Keep != "" && l.Keep != KeepAll && l.Keep != KeepOpen {
 		errs = append(errs, fmt.Errorf("log.keep %.40q: must be %s or %s", l.Keep, KeepOpen, KeepAll))

@@ -33,6 +33,7 @@ func TestLogOfARunFile(t *testing.T) {
 	for text, want := range map[string]Log{
 		"policy: p": {},
 		"log: {max_bytes: 8GiB, archive_every: 30s}": {MaxBytes: 8 << 30, ArchiveEvery: Duration(30 * time.Second)},
+		"log: {placement: region:eu}":                {Placement: "region:eu"},
 		"log: {max_bytes: 268435456}":                {MaxBytes: 256 << 20},
 	} {
 		cfg := DefaultRunConfig()
@@ -67,6 +68,7 @@ func TestBoundsOfALog(t *testing.T) {
 		"log.replicas: 2 replicas: use":  {Replicas: 2},
 		"log.replicas: 7 replicas":       {Replicas: 7},
 		"log.replicas: -1 replicas":      {Replicas: -1},
+		"log.placement \"region eu\"":    {Placement: "region eu"},
 	} {
 		cfg := validConfig()
 		cfg.Log = l

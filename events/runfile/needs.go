@@ -14,6 +14,8 @@ type Needs struct {
 	Toolchains []string `json:"toolchains,omitempty"`
 	CPUs       int      `json:"cpus,omitempty"`
 	MemoryMB   int      `json:"memory_mb,omitempty"`
+	// DiskMB is set for workspaces that are too large for the memory.
+	DiskMB int `json:"disk_mb,omitempty"`
 	// Image: the task's root file system is that of a container image.
 	Image bool `json:"image,omitempty"`
 	// Labels are words that the runner's operator has given it: "gpu", "zone=eu".
@@ -22,7 +24,7 @@ type Needs struct {
 
 // Needs are the task's.
 func (t TaskSpec) Needs() Needs {
-	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, Image: t.Image != "", Labels: t.Labels}
+	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, DiskMB: t.DiskMB, Image: t.Image != "", Labels: t.Labels}
 }
 
 // Key names equal needs by an equal route token of 8 letters; "" stands for none. It says nothing about their order.
@@ -47,6 +49,9 @@ func (n Needs) String() string {
 	}
 	if n.MemoryMB > 0 {
 		list = append(list, fmt.Sprintf("%d MiB of memory", n.MemoryMB))
+	}
+	if n.DiskMB > 0 {
+		list = append(list, fmt.Sprintf("a disk of %d MiB", n.DiskMB))
 	}
 	if n.Image {
 		list = append(list, "a container image")

@@ -27,6 +27,9 @@ type Feed struct {
 	// group was complete; 0 is DefaultTeacherWait.
 	Teachers    []string `json:"teachers,omitempty" yaml:"teachers"`
 	TeacherWait Duration `json:"teacher_wait,omitempty" yaml:"teacher_wait"`
+	// Hints names who says of the rollouts where they went wrong, as hints that its batches hold. A rollout without any is trained on as it is, once TeacherWait
+	// has passed.
+	Hints string `json:"hints,omitempty" yaml:"hints"`
 }
 
 // RankCount is the number of data-parallel ranks, at least 1.
@@ -52,7 +55,7 @@ func (c *RunConfig) FiltersOf(f Feed) Filters {
 	case f.Filters != nil:
 		return *f.Filters
 	case f.Export():
-		return Filters{MaxTokens: c.Filters.MaxTokens, Truncated: c.Filters.Truncated}
+		return Filters{MaxTokens: c.Filters.MaxTokens, Truncated: c.Filters.Truncated, WholeEpisodes: c.Filters.WholeEpisodes}
 	}
 	return c.Filters
 }
@@ -141,6 +144,8 @@ type Filters struct {
 	MaxTokens int `json:"max_tokens,omitempty" yaml:"max_tokens"`
 	// Truncated masks rollouts that ran into a limit instead of finishing.
 	Truncated bool `json:"truncated,omitempty" yaml:"truncated"`
+	// WholeEpisodes masks all rollouts of an episode of several roles where one of them has failed or is masked.
+	WholeEpisodes bool `json:"whole_episodes,omitempty" yaml:"whole_episodes"`
 }
 
 // PassRate is a window of pass rates; both ends belong to it.

@@ -67,6 +67,25 @@ var Participants = []ParticipantSpec{
 		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"}, Purpose: "shows runs on pages; for who shows its token it pauses, resumes and cancels them, and submits dead letters again"},
 }
 
+// apiPrefix begins requests to JetStream.
+const apiPrefix = "$JS.API."
+
+// InDomain adds the same rights over JetStream under a domain's name. A server without JetStream of its own puts the name into its clients' requests before
+// it looks at their rights.
+func (p Permissions) InDomain(domain string) Permissions {
+	both := func(subjects []string) []string {
+		all := slices.Clone(subjects)
+		for _, s := range subjects {
+			if request, ok := strings.CutPrefix(s, apiPrefix); ok {
+				all = append(all, "$JS."+domain+".API."+request)
+			}
+		}
+		return all
+	}
+	p.Publish, p.DenyPublish = both(p.Publish), both(p.DenyPublish)
+	return p
+}
+
 // anyRun stands for every run in a subject; it also matches the catalogue.
 const anyRun = "*"
 

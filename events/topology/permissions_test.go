@@ -90,3 +90,12 @@ func TestOutsiderPermissions(t *testing.T) {
 		}
 	}
 }
+
+// TestInDomain: what is allowed and what is denied holds for requests with the domain's name, too, and nothing else is added.
+func TestInDomain(t *testing.T) {
+	plain := Permissions{Publish: []string{"$JS.API.STREAM.INFO.*", "$JS.ACK.>", "rondo.v1.*.turn.*.sampled"}, DenyPublish: []string{"$JS.API.STREAM.PURGE.X"}, Subscribe: []string{"_INBOX.far.>"}}
+	want := Permissions{Publish: append(slices.Clone(plain.Publish), "$JS.home.API.STREAM.INFO.*"), DenyPublish: append(slices.Clone(plain.DenyPublish), "$JS.home.API.STREAM.PURGE.X"), Subscribe: plain.Subscribe}
+	if got := plain.InDomain("home"); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

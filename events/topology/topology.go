@@ -211,6 +211,7 @@ var Consumers = []ConsumerSpec{
 	{Name: "scorer-rated-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.RolloutRatedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "scorer-feedback-v1", Service: Scorer, Stream: Streams[0].Name, Type: events.FeedbackRecordedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "teacher-v1", Service: Teacher, Stream: Streams[0].Name, Type: events.RolloutScoredType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
+	{Name: "teacher-hints-v1", Service: Teacher, Stream: Streams[0].Name, Type: events.RolloutHintedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "weightpublisher-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.WeightsSubmittedType, AckWait: 30 * time.Second,
 		MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "weightpublisher-runs-v1", Service: WeightPublisher, Stream: events.CatalogueStream, Type: events.RunOpenedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},

@@ -149,6 +149,10 @@ func (s *Episode) readChains(chains map[string][]events.Event) error {
 			var a events.RolloutAnnotated
 			a, err = events.Data[events.RolloutAnnotated](e)
 			s.Remarks = append(s.Remarks, annotation(a))
+		case events.RolloutHintedType:
+			var h events.RolloutHinted
+			h, err = events.Data[events.RolloutHinted](e)
+			s.Remarks = append(s.Remarks, hints(h)...)
 		case events.RolloutForkedType:
 			var f events.RolloutForked
 			f, err = events.Data[events.RolloutForked](e)
@@ -239,7 +243,7 @@ func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 			events.PromptTokens(&m, turn.TokenIDs)
 		}
 		t.Messages = append(t.Messages, m)
-		for _, result := range r.Tools[turn.Turn].Results {
+		for _, result := range r.Tools.Of(turn.Turn).Results {
 			t.Messages = append(t.Messages, storage.Message{Turn: m.Turn, Segment: m.Segment, Role: "tool", Name: result.Name, ToolCallID: result.CallID, Content: result.Content,
 				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: time.Duration(result.DurationMS * float64(time.Millisecond))})
 		}
@@ -267,6 +271,17 @@ func annotation(a events.RolloutAnnotated) string {
 		text += fmt.Sprintf(", reward %g", *a.Reward)
 	}
 	return text + ": " + a.Text
+}
+
+// hints are the remarks of a hinter, one for each span.
+func hints(h events.RolloutHinted) (remarks []string) {
+	for _, hint := range h.Hints {
+		remarks = append(remarks, fmt.Sprintf("hint of %s about tokens %d to %d of sample %d: %s", h.By, hint.Start, hint.Start+hint.Length-1, hint.Sample, hint.Text))
+	}
+	if len(remarks) == 0 {
+		remarks = []string{fmt.Sprintf("%s found nothing to give a hint about", h.By)}
+	}
+	return remarks
 }
 
 func feedback(f events.FeedbackRecorded) string {

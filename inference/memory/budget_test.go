@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -99,22 +100,34 @@ func TestTenantLeavesHalf(t *testing.T) {
 // TestRead: a text is read whole or refused, and its share holds as much as its buffer.
 func TestRead(t *testing.T) {
 	for _, size := range []int{0, 1, first - 1, first, first + 1, 5 * first, 1 << 20} {
-		b := New(10<<20, 4<<20)
 		want := bytes.Repeat([]byte("x"), size)
-		s := b.Share("p")
-		got, err := s.Read(t.Context(), io.MultiReader(bytes.NewReader(want)), 1<<20)
-		if err != nil || !bytes.Equal(got, want) {
-			t.Fatalf("of %d bytes come %d: %v", size, len(got), err)
+		for _, said := range []int{-1, 0, size / 2, size, min(2*size, 1<<20)} { // senders are wrong, too
+			b := New(10<<20, 4<<20)
+			s := b.Share("p")
+			got, err := s.Read(t.Context(), io.MultiReader(bytes.NewReader(want)), int64(said), 1<<20)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("of %d bytes, %d by the sender, come %d: %v", size, said, len(got), err)
+			}
+			if s.size != int64(cap(got)) || b.used != s.size {
+				t.Errorf("of %d bytes the share has %d, the budget %d, and the buffer %d", size, s.size, b.used, cap(got))
+			}
+			if said == size && size > 0 && cap(got) > size+1 {
+				t.Errorf("of %d bytes, as the sender says, the buffer has %d", size, cap(got))
+			}
 		}
-		if s.size != int64(cap(got)) || b.used != s.size {
-			t.Errorf("of %d bytes the share has %d, the budget %d, and the buffer %d", size, s.size, b.used, cap(got))
+		for _, said := range []int{0, size} {
+			s := New(10<<20, 4<<20).Share("p")
+			if _, err := s.Read(t.Context(), strings.NewReader(strings.Repeat("x", size+1)), int64(said), int64(size)); !errors.Is(err, ErrLong) {
+				t.Errorf("a byte more than %d, of which the sender says %d: %v", size, said, err)
+			}
 		}
-		if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", size+1)), int64(size)); !errors.Is(err, ErrLong) {
-			t.Errorf("a byte more than %d: %v", size, err)
+		s := New(10<<20, 4<<20).Share("p")
+		if _, err := s.Read(t.Context(), iotest.ErrReader(errors.New("it is read")), int64(size)+1, int64(size)); !errors.Is(err, ErrLong) || s.size > 0 {
+			t.Errorf("a sender that says %d bytes, where %d are too many: %v, and %d bytes are held", size+1, size+1, err, s.size)
 		}
 	}
 	b := New(1<<20, 1<<19)
-	if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), 1<<20); !errors.Is(err, ErrTooLarge) {
+	if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), 1<<20, 1<<20); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a text that no share can hold: %v", err)
 	}
 }

@@ -70,6 +70,19 @@ func NewTeacher(t testing.TB) *Teacher {
 		}
 		answer(w, map[string]any{"text": "", "meta_info": map[string]any{"weight_version": "v7", "input_token_logprobs": teacher.change(list)}})
 	})
+	mux.HandleFunc("POST /tokenize", func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Prompt  string `json:"prompt"`
+			Special *bool  `json:"add_special_tokens"`
+		}
+		if !teacher.read(t, w, r, &in, func() []int32 { return TeacherTokens(in.Prompt) }) {
+			return
+		}
+		if in.Special == nil || *in.Special {
+			t.Error("add_special_tokens is not false")
+		}
+		answer(w, map[string]any{"count": len(in.Prompt), "max_model_len": 4096, "tokens": TeacherTokens(in.Prompt)})
+	})
 	teacher.Server = httptest.NewServer(mux)
 	t.Cleanup(teacher.Close)
 	return teacher
@@ -82,6 +95,15 @@ func TeacherLogprob(ids []int32, i int) float32 {
 		sum += float64(id) * float64(k+1)
 	}
 	return -float32(math.Mod(sum, 97)) / 16
+}
+
+// TeacherTokens are what the server makes of a text: one for each byte.
+func TeacherTokens(text string) []int32 {
+	ids := make([]int32, len(text))
+	for i := range len(text) {
+		ids[i] = int32(text[i])
+	}
+	return ids
 }
 
 func (s *Teacher) read(t testing.TB, w http.ResponseWriter, r *http.Request, in any, prompt func() []int32) bool {

@@ -3,7 +3,10 @@ package sandboxtest
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -78,4 +81,39 @@ func parent(name string) string {
 		}
 	}
 	return "."
+}
+
+// RequireDisk skips the test where sandboxes cannot have disks in a folder of this machine. Where everything must run, that is an ordinary user's
+// machine and one whose kernel has no loop devices: neither can be installed.
+func RequireDisk(t testing.TB, folder string) {
+	t.Helper()
+	Require(t)
+	err := sandbox.CheckDisk(folder, 1<<20)
+	if err == nil {
+		return
+	}
+	if _, missing := os.Stat("/dev/loop-control"); os.Getenv("RONDO_REQUIRE_ALL") == "1" && os.Geteuid() == 0 && missing == nil {
+		t.Fatalf("disks of sandboxes are required by RONDO_REQUIRE_ALL=1: %v", err)
+	}
+	t.Skipf("no disks of sandboxes: %v", err)
+}
+
+// SmallDisk mounts a file system of so many MiB, for tests that fill it.
+func SmallDisk(t testing.TB, mib int) (folder string) {
+	t.Helper()
+	RequireDisk(t, t.TempDir())
+	file, folder := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	for _, line := range [][]string{
+		{"truncate", "-s", fmt.Sprintf("%dM", mib), file}, {"mke2fs", "-q", "-F", "-t", "ext4", file}, {"mount", "-o", "loop", file, folder},
+	} {
+		if said, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", line, err, said)
+		}
+	}
+	t.Cleanup(func() {
+		if said, err := exec.Command("umount", "--lazy", folder).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, said)
+		}
+	})
+	return folder
 }

@@ -50,6 +50,7 @@ type Spec struct {
 	Mounts        []sandbox.Mount
 	Timeout       time.Duration
 	Limits        sandbox.Limits
+	Disk          string // as in sandbox.Spec
 	AllowInsecure bool
 	MinIsolation  string // as in sandbox.Spec
 	// Separate keeps the workspace out of the tests' sandbox: it is in one of sandbox.RoleUnderTest, which From is for then, and the tests run
@@ -70,7 +71,7 @@ func (s Spec) sandbox(role sandbox.Role) sandbox.Spec {
 		root = cmp.Or(s.TestsRoot, root)
 	}
 	return sandbox.Spec{
-		Name: s.Name, Role: role, Workdir: s.Workdir, Root: root, Mounts: s.Mounts, Limits: s.Limits,
+		Name: s.Name, Role: role, Workdir: s.Workdir, Root: root, Mounts: s.Mounts, Limits: s.Limits, Disk: s.Disk,
 		AllowInsecure: s.AllowInsecure, MinIsolation: s.MinIsolation,
 	}
 }

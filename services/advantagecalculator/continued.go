@@ -15,6 +15,11 @@ func (d *Decider) begin(tx *projection.Tx, e events.Event) error {
 		return err
 	}
 	for name, task := range opened.Continues.Tasks {
+		for role, baseline := range task.Baselines {
+			if err := projection.Put(tx, ofRoles+role+"/"+name, baseline); err != nil {
+				return err
+			}
+		}
 		if task.Baseline == nil {
 			continue
 		}
@@ -28,15 +33,37 @@ func (d *Decider) begin(tx *projection.Tx, e events.Event) error {
 // Learnt adds the baselines of the run's tasks to what another run takes along. Those of forks stay: their origins are rollouts of this run.
 func (d *Decider) Learnt(v projection.View, to *events.Continued) error {
 	for _, t := range d.cfg.Tasks {
+		task := to.Tasks[t.Name]
 		baseline, ok, err := projection.Get[float64](v, baselines+t.Name)
 		if err != nil {
 			return err
 		}
 		if ok {
-			task := to.Tasks[t.Name]
 			task.Baseline = &baseline
+		}
+		if err := d.learntByRoles(v, t.Name, &task); err != nil {
+			return err
+		}
+		if ok || len(task.Baselines) > 0 {
 			to.Tasks[t.Name] = task
 		}
+	}
+	return nil
+}
+
+func (d *Decider) learntByRoles(v projection.View, name string, task *events.TaskLearnt) error {
+	for _, role := range events.RolesIn(d.cfg, "") {
+		baseline, ok, err := projection.Get[float64](v, ofRoles+role+"/"+name)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if task.Baselines == nil {
+			task.Baselines = map[string]float64{}
+		}
+		task.Baselines[role] = baseline
 	}
 	return nil
 }

@@ -40,16 +40,28 @@ type group struct {
 
 const (
 	openGroups = "group/"
-	whole      = "whole/"    // ids of the open groups whose members all have an outcome
-	baselines  = "baseline/" // by what groups are compared by, of estimators that remember one
+	whole      = "whole/"      // ids of the open groups whose members all have an outcome
+	baselines  = "baseline/"   // by what groups are compared by, of estimators that remember one
+	ofRoles    = "baseline-r/" // the same of a role, whose name comes before it
 )
 
-// baseline is the key of what a group is compared with: forks begin half way, so their task's other groups are no measure for them.
-func (g *group) baseline() string {
-	if g.Origin == nil {
+// baseline is the key of what a role of a group is compared with, "" where there are no roles. Forks begin half way, so their task's other groups are no measure for them.
+func (g *group) baseline(role string) string {
+	switch {
+	case role != "":
+		return ofRoles + role + "/" + g.Task // no environment can be forked
+	case g.Origin == nil:
 		return baselines + g.Task
 	}
 	return fmt.Sprintf("%s%s/%d/%s", baselines, g.Origin.Rollout, g.Origin.Turn, g.Task)
+}
+
+// roles are those of a group; one without a name where there are none.
+func (d *Decider) roles(group string) []string {
+	if roles := events.RolesIn(d.cfg, group); len(roles) > 0 {
+		return roles
+	}
+	return []string{""}
 }
 
 // Apply folds one event.
@@ -110,23 +122,28 @@ func (d *Decider) remember(tx *projection.Tx, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	var compared []float64
-	for _, m := range completed.Members {
-		if !m.Failed {
-			compared = append(compared, m.Shaped)
-		}
-	}
 	g, _, err := projection.Get[group](tx, openGroups+e.Entity)
 	if err != nil {
 		return err
 	}
 	g.Task = completed.Task
-	baseline, _, err := projection.Get[float64](tx, g.baseline())
-	if err != nil {
-		return err
+	for _, role := range d.roles(e.Entity) {
+		var compared []float64
+		for _, m := range completed.Members {
+			if !m.Failed && m.Role == role {
+				compared = append(compared, m.Shaped)
+			}
+		}
+		baseline, _, err := projection.Get[float64](tx, g.baseline(role))
+		if err != nil {
+			return err
+		}
+		_, after := d.estimate.Group(compared, baseline)
+		if err := projection.Put(tx, g.baseline(role), after); err != nil {
+			return err
+		}
 	}
-	_, after := d.estimate.Group(compared, baseline)
-	return projection.Put(tx, g.baseline(), after)
+	return nil
 }
 
 func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) error {
@@ -168,15 +185,16 @@ func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Eve
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		if moved[g.baseline()] {
+		roles := d.roles(g.ID)
+		if moved[g.baseline(roles[0])] {
 			continue
 		}
-		moved[g.baseline()] = d.estimate.Remembers()
-		baseline, _, err := projection.Get[float64](v, g.baseline())
+		moved[g.baseline(roles[0])] = d.estimate.Remembers()
+		completed, err := d.complete(v, g, roles)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
-		fact, err := events.New(d.run, events.GroupCompletedType, g.ID, "0", d.complete(g, baseline))
+		fact, err := events.New(d.run, events.GroupCompletedType, g.ID, "0", completed)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -185,29 +203,48 @@ func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Eve
 	return facts, time.Time{}, nil
 }
 
-func (d *Decider) complete(g group, baseline float64) events.GroupCompleted {
+// complete gives each member its advantage among those of its role: A_i = estimator(r_j of the members j with the role of i). What another role gets on average says nothing
+// of how well this one did, as in SPIRAL's role-conditioned estimation (Liu et al. 2025, arXiv:2506.24119).
+func (d *Decider) complete(v projection.View, g group, roles []string) (events.GroupCompleted, error) {
 	members := make([]events.Member, g.Size)
+	var rewards []float64
+	for i := range members {
+		members[i] = g.Members[events.RolloutID(g.ID, i)]
+		members[i].Role = roles[i%len(roles)]
+		if !members[i].Failed {
+			rewards = append(rewards, members[i].Reward)
+		}
+	}
+	for k, role := range roles {
+		baseline, _, err := projection.Get[float64](v, g.baseline(role))
+		if err != nil {
+			return events.GroupCompleted{}, err
+		}
+		d.compare(g, members, k, len(roles), baseline)
+	}
+	return events.GroupCompleted{Task: g.Task, Estimator: d.cfg.Advantage.Estimator, Members: members, Mean: advantage.Mean(rewards)}, nil
+}
+
+// compare compares the members of one role: each n-th one from a first one on.
+func (d *Decider) compare(g group, members []events.Member, first, n int, baseline float64) {
 	var scored []int
 	var rewards []float64
 	var lengths []advantage.Length
-	for i := range members {
-		id := events.RolloutID(g.ID, i)
-		members[i] = g.Members[id]
+	for i := first; i < len(members); i += n {
 		if !members[i].Failed {
 			scored = append(scored, i)
 			rewards = append(rewards, members[i].Reward)
-			lengths = append(lengths, g.Lengths[id])
+			lengths = append(lengths, g.Lengths[members[i].Rollout])
 		}
 	}
 	compared := shape(d.cfg.Shaping, rewards, lengths)
 	if d.cfg.Advantage.ShuffleRewards {
-		compared = advantage.Shuffle(compared, shuffleSeed(d.cfg.Seed, g.ID))
+		compared = advantage.Shuffle(compared, shuffleSeed(d.cfg.Seed, g.ID+members[first].Role))
 	}
 	advantages, _ := d.estimate.Group(compared, baseline)
 	for k, a := range advantages {
 		members[scored[k]].Shaped, members[scored[k]].Advantage = compared[k], a
 	}
-	return events.GroupCompleted{Task: g.Task, Estimator: d.cfg.Advantage.Estimator, Members: members, Mean: advantage.Mean(rewards)}
 }
 
 // shape takes off what a run's shaping says that long rollouts lose.

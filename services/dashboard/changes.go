@@ -51,7 +51,7 @@ func (s stretch) differs() bool {
 
 // changedBy is the workspace before and behind a turn. ok is false where its tools have not answered, or where it did not run in a sandbox of Rondo's.
 func changedBy(r *events.Rollout, turn int) (s stretch, ok bool) {
-	done, ok := r.Tools[turn]
+	done, ok := r.Tools.Get(turn)
 	if !ok {
 		return s, false
 	}

@@ -241,7 +241,7 @@ func itemOf(e *episode.Episode, from, to int) item {
 	changed, ok := changedBy(&e.Rollout, int(m.Turn))
 	it.Changes = ok && changed.differs()
 	answers := e.Trajectory.Messages[from+1 : to]
-	calls, left := export.PairCalls(export.Calls(m), answers, e.Rollout.Tools[int(m.Turn)].Results)
+	calls, left := export.PairCalls(export.Calls(m), answers, e.Rollout.Tools.Of(int(m.Turn)).Results)
 	for _, c := range calls[:min(len(calls), maxCalls)] {
 		it.Calls = append(it.Calls, callOf(c))
 	}

@@ -31,7 +31,7 @@ func newMemory() *memory.Budget {
 // body reads a request into memory of a share.
 func body(w *stream, r *http.Request, share *memory.Share, most int64) ([]byte, error) {
 	in := &timedBody{from: http.MaxBytesReader(w, r.Body, most), control: w.control, left: bodyTime}
-	text, err := share.Read(r.Context(), in, most)
+	text, err := share.Read(r.Context(), in, 0, most)
 	if err != nil {
 		return nil, unread(err)
 	}

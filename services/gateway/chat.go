@@ -35,6 +35,7 @@ type chatAsk struct {
 	N                   *int              `json:"n"`
 	Logprobs            bool              `json:"logprobs"`
 	TopLogprobs         int               `json:"top_logprobs"`
+	ReturnTokenIDs      bool              `json:"return_token_ids"` // as vLLM has it
 	Stream              bool              `json:"stream"`
 	StreamOptions       struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -58,7 +59,7 @@ func (chatDialect) read(body []byte) (*ask, error) {
 	case c.TopLogprobs > 0:
 		return nil, errors.New("top_logprobs: only the sampled tokens' log-probabilities are kept")
 	}
-	a := &ask{stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs}
+	a := &ask{stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
 	for _, most := range []*int{c.MaxTokens, c.MaxCompletionTokens} {
 		if most != nil {
 			if *most < 1 {
@@ -190,6 +191,8 @@ type (
 		Model   string       `json:"model"`
 		Choices []chatChoice `json:"choices"`
 		Usage   *chatUsage   `json:"usage,omitempty"`
+		// PromptTokenIDs are the whole prompt's, where they were asked for.
+		PromptTokenIDs []int32 `json:"prompt_token_ids,omitempty"`
 	}
 	chatChoice struct {
 		Index        int           `json:"index"`
@@ -197,6 +200,7 @@ type (
 		Delta        *chatMessage  `json:"delta,omitempty"`
 		Logprobs     *chatLogprobs `json:"logprobs"`
 		FinishReason *string       `json:"finish_reason"`
+		TokenIDs     []int32       `json:"token_ids,omitempty"`
 	}
 	chatMessage struct {
 		Role      string     `json:"role,omitempty"`
@@ -250,11 +254,17 @@ func finishReason(n *answer) string {
 }
 
 func logprobsOf(a *ask, n *answer) *chatLogprobs {
-	if !a.logprobs || n.turn.TextOnly || n.texts == nil {
+	texts := n.texts
+	if texts == nil && a.tokenIDs { // some servers give ids alone
+		for _, id := range n.turn.TokenIDs {
+			texts = append(texts, fmt.Sprintf("token_id:%d", id))
+		}
+	}
+	if !a.logprobs || n.turn.TextOnly || texts == nil {
 		return nil
 	}
 	l := &chatLogprobs{Content: []chatLogprob{}}
-	for i, text := range n.texts {
+	for i, text := range texts {
 		l.Content = append(l.Content, chatLogprob{Token: text, Logprob: n.turn.Logprobs[i], TopLogprobs: []string{}})
 	}
 	return l
@@ -267,6 +277,9 @@ func (chatDialect) whole(a *ask, n *answer) any {
 		message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function", Function: chatFunction{c.Name, c.Arguments}})
 	}
 	whole := chatHead(n, "chat.completion", chatChoice{Message: message, Logprobs: logprobsOf(a, n), FinishReason: &reason})
+	if a.tokenIDs && !n.turn.TextOnly {
+		whole.PromptTokenIDs, whole.Choices[0].TokenIDs = n.prompt, n.turn.TokenIDs
+	}
 	whole.Usage = usageOf(n)
 	return whole
 }

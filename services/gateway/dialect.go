@@ -40,6 +40,7 @@ type ask struct {
 	stream       bool
 	usage        bool // at the end of the stream
 	logprobs     bool
+	tokenIDs     bool
 	// body is the request as it came, and requested what it says about sampling.
 	body      []byte
 	requested map[string]any
@@ -57,6 +58,8 @@ type answer struct {
 	reasoning string
 	// texts are those of the sampled tokens; they are as many as the turn's log-probabilities, or none.
 	texts []string
+	// prompt is the whole prompt's tokens.
+	prompt []int32
 	// sampled is whose memory it is.
 	sampled *fleet.Answer
 }

@@ -41,20 +41,20 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		}
 		err = g.state(ctx, t, ro.Run, events.TurnSampledType, ro.ID, id, turn)
 		if err == nil {
-			return newAnswer(ro, turn, sampled.Response), nil
+			return newAnswer(ro, turn, prompt, sampled.Response), nil
 		}
 		again, reload := g.load(ctx, ro.Run, ro.ID, t)
 		if reload != nil || len(again.Turns) == turn.Turn || try >= ro.cfg.Limits.Turns {
 			return nil, refused(err)
 		}
 		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
-			return newAnswer(ro, turn, sampled.Response), nil // it is this one, and only the intake's answer was lost
+			return newAnswer(ro, turn, prompt, sampled.Response), nil // it is this one, and only the intake's answer was lost
 		}
 	}
 }
 
-func newAnswer(ro *rollout, turn events.TurnSampled, response *inference.Response) *answer {
-	n := &answer{id: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), model: ro.cfg.Policy, created: turn.StartedAt, turn: turn}
+func newAnswer(ro *rollout, turn events.TurnSampled, prompt []int32, response *inference.Response) *answer {
+	n := &answer{id: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), model: ro.cfg.Policy, created: turn.StartedAt, turn: turn, prompt: prompt}
 	choice := response.Choices[0]
 	if turn.Reasoning != nil {
 		n.reasoning = turn.Reasoning.Text

@@ -78,6 +78,9 @@ func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 	}
 	group, err := g.group(r.Context(), t, cfg, a)
 	if err != nil {
+		if _, closed := g.log.LastOfType(r.Context(), a.Run, events.RunClosedType, a.Run); closed == nil {
+			return problem(http.StatusConflict, "run_closed", "run %s is closed", a.Run)
+		}
 		return err
 	}
 	ro, err := g.member(r.Context(), t, cfg, a, group)

@@ -25,7 +25,7 @@ func leastPrompt(r *events.Rollout) int {
 			since += len(c.Arguments)
 		}
 	}
-	for _, result := range last.Told(r.Tools[last.Turn].Results) {
+	for _, result := range last.Told(r.Tools.Of(last.Turn).Results) {
 		since += len(result.Content)
 	}
 	for _, m := range told(r, last.Turn) {

@@ -38,8 +38,8 @@ func turn(r *events.Rollout, answer *inference.Response) (events.TurnSampled, er
 func TestNext(t *testing.T) {
 	limits := runfile.Limits{Turns: 2, Tokens: 100, Timeout: runfile.Duration(time.Minute)}
 	calls := []events.ToolCall{{ID: "c"}}
-	waited := map[int]events.ToolsCompleted{0: {Results: []events.ToolResult{{DurationMS: 31000}}}}
-	answered := map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1}}
+	waited := events.ToolAnswers{{Results: []events.ToolResult{{DurationMS: 31000}}}}
+	answered := events.ToolAnswers{{}, {Turn: 1}}
 	for name, c := range map[string]struct {
 		rollout events.Rollout
 		step    action
@@ -69,7 +69,7 @@ func TestNext(t *testing.T) {
 
 func TestRoute(t *testing.T) {
 	calls := events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c"}}}
-	held := &events.Rollout{Turns: []events.TurnSampled{calls}, Tools: map[int]events.ToolsCompleted{0: {Runner: "abc"}}}
+	held := &events.Rollout{Turns: []events.TurnSampled{calls}, Tools: events.ToolAnswers{{Runner: "abc"}}}
 	var none runfile.Needs
 	gpu := runfile.Needs{Labels: []string{"gpu"}}
 	for want, got := range map[string]string{
@@ -121,6 +121,32 @@ func TestDelta(t *testing.T) {
 	}
 }
 
+// TestDeltaOfALongPrompt: a prompt begins a segment wherever one id of it differs from what is known, not only near its end: a server may render early messages anew.
+func TestDeltaOfALongPrompt(t *testing.T) {
+	const turns, perTurn = 50, 100 // and a part of a block
+	r := &events.Rollout{}
+	var all []int32
+	for turn := range turns {
+		ids := make([]int32, perTurn)
+		for i := range ids {
+			ids[i] = int32(turn*perTurn + i)
+		}
+		r.Turns = append(r.Turns, events.TurnSampled{Turn: turn, NewSegment: turn == 0, PromptDelta: ids[:60], TokenIDs: ids[60:]})
+		all = append(all, ids...)
+	}
+	prompt := append(slices.Clone(all), 7, 8, 9)
+	if added, begins := delta(r, prompt); begins || !slices.Equal(added, []int32{7, 8, 9}) {
+		t.Fatalf("the prompt that goes on adds %v, new segment %v", added, begins)
+	}
+	for at := range all {
+		prompt[at] ^= 1
+		if added, begins := delta(r, prompt); !begins || len(added) != len(prompt) {
+			t.Errorf("a prompt that differs at id %d of %d adds %d ids, new segment %v", at, len(all), len(added), begins)
+		}
+		prompt[at] ^= 1
+	}
+}
+
 // episode plays a random one, with summaries now and then; whole holds the tokens of its segments.
 func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -131,7 +157,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 		}
 		return ids
 	}
-	r = &events.Rollout{Run: "r", ID: rollout, Tools: map[int]events.ToolsCompleted{}}
+	r = &events.Rollout{Run: "r", ID: rollout}
 	var history []int32
 	for turn := range 1 + random.IntN(6) {
 		prompt := append(slices.Clone(history), some(1)...)
@@ -149,7 +175,7 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 		}
 		r.Turns = append(r.Turns, sampled)
 		if sampled.Summary == nil {
-			r.Tools[turn] = events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}}
+			r.Tools = r.Tools.With(events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}})
 		}
 		history = append(slices.Clone(prompt), sampled.TokenIDs...)
 		if sampled.NewSegment {

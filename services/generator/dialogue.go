@@ -55,7 +55,7 @@ func (s *dialogue) add(task runfile.TaskSpec, r *events.Rollout, i int) {
 		m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: c.ID, Type: "function", Function: inference.Function{Name: c.Name, Arguments: inference.Arguments(c.Arguments).ForServer()}})
 	}
 	s.messages = append(s.messages, m)
-	for _, result := range turn.Told(r.Tools[turn.Turn].Results) {
+	for _, result := range turn.Told(r.Tools.Of(turn.Turn).Results) {
 		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
 	}
 	s.messages = append(s.messages, told(r, turn.Turn)...)

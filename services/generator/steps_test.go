@@ -39,7 +39,7 @@ func TestNextOfSteps(t *testing.T) {
 		"in the second":    {events.Rollout{Turns: []events.TurnSampled{done, done}, Steps: []events.EndedStep{passed}}, endStep, events.StopFinished},
 		"last was scored":  {events.Rollout{Turns: []events.TurnSampled{done, done}, Steps: []events.EndedStep{passed, last}}, finish, events.StopLength},
 		"turns used up in a step": {
-			events.Rollout{Turns: []events.TurnSampled{asking, asking, asking}, Tools: map[int]events.ToolsCompleted{0: {}}}, endStep, events.StopMaxTurns},
+			events.Rollout{Turns: []events.TurnSampled{asking, asking, asking}, Tools: events.ToolAnswers{{}}}, endStep, events.StopMaxTurns},
 		"turns used up between": {
 			events.Rollout{Turns: []events.TurnSampled{done, done, done}, Steps: []events.EndedStep{ended(events.StopFinished, 3, 1)}}, finish, events.StopMaxTurns},
 		"a turn cut to the context": {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length", ContextLimit: 50}}}, endStep, events.StopContext},
@@ -88,7 +88,7 @@ func TestAgentDeadline(t *testing.T) {
 			}
 		})
 	}
-	over := events.Rollout{Turns: three[:1], Tools: map[int]events.ToolsCompleted{0: {}}}
+	over := events.Rollout{Turns: three[:1], Tools: events.ToolAnswers{{}}}
 	for seconds, want := range map[int]string{59: "", 60: events.StopTimeout} {
 		if step, stop := next(&over, task, runfile.Limits{Turns: 9, Tokens: 9}, begin.Add(time.Duration(seconds)*time.Second)); stop != want || (step == finish) != (want != "") {
 			t.Errorf("after %d s: %d, %q", seconds, step, stop)

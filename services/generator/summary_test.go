@@ -352,7 +352,7 @@ func TestWithheldResults(t *testing.T) {
 		t.Errorf("for the summary it was asked %+v", asked)
 	}
 	checkSegments(t, "r", r, trajectory, sampled)
-	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult || len(r.Tools[0].Results[0].Content) != 400 {
+	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult || len(r.Tools.Of(0).Results[0].Content) != 400 {
 		t.Errorf("the row is %+v", m)
 	}
 }
@@ -404,7 +404,7 @@ func TestKilledBehindASummary(t *testing.T) {
 // TestProgressOfASummary: it stays the generator's, with the input that the generator has.
 func TestProgressOfASummary(t *testing.T) {
 	r := &events.Rollout{Turns: []events.TurnSampled{{ToolCalls: []events.ToolCall{{ID: "c"}}}, {Turn: 1, Content: "so far", Summary: &events.Summary{}, PromptTokens: 90, CompletionTokens: 20}},
-		Tools: map[int]events.ToolsCompleted{0: {}}}
+		Tools: events.ToolAnswers{{}}}
 	if what, stop := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}, r.Started.Deadline); what != sample || r.AwaitsTools() {
 		t.Errorf("behind a summary: step %d with %q", what, stop)
 	}

@@ -68,7 +68,7 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			events.PromptTokens(&row, turn.TokenIDs)
 		}
 		add(row)
-		answered := r.Tools[turn.Turn]
+		answered := r.Tools.Of(turn.Turn)
 		withheld := i+1 < len(r.Turns) && r.Turns[i+1].Summary != nil && r.Turns[i+1].Summary.Withheld
 		for _, result := range turn.Told(answered.Results) {
 			if withheld { // the model has seen no more; the log has it

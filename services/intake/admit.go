@@ -52,6 +52,9 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 	if fact.Type.ExternalOnly() {
 		return s.admitExternal(ctx, m, cfg, fact, payload)
 	}
+	if fact.Type.Kind() == events.CaptureRecordedType.Kind() {
+		return admitCapture(cfg, fact, payload)
+	}
 	switch p := payload.(type) {
 	case *events.QuerySubmitted:
 		return s.admitQuery(ctx, cfg, fact, p)
@@ -67,6 +70,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		return s.admitFork(ctx, cfg, fact, p)
 	case *events.RolloutAnnotated:
 		return s.admitTurn(ctx, fact, p.Turn)
+	case *events.RolloutHinted:
+		return s.admitHinted(ctx, cfg, fact, p)
 	case *events.TeacherScored:
 		return s.admitTeacher(ctx, m, cfg, fact, p)
 	case *events.RolloutObserved:
@@ -156,6 +161,8 @@ func (s *Service) follows(ctx context.Context, fact events.Event, last *events.E
 			return err
 		}
 		return inOrder(fact, &r)
+	case fact.Type.Kind() == events.CaptureRecordedType.Kind():
+		return s.followsCapture(ctx, fact, last)
 	case fact.Type == events.WeightsPromotedType && last != nil:
 		return s.followsJudgement(ctx, fact, *last)
 	case fact.Type == events.RolloutObservedType || fact.Type == events.RolloutRatedType:

@@ -85,3 +85,35 @@ func TestLogprobGaps(t *testing.T) {
 		t.Errorf("on the log: %v", servicetest.IDs(all))
 	}
 }
+
+// TestStaleRollouts: a trainer names rollouts of its batch that it leaves out, each once, and no others.
+func TestStaleRollouts(t *testing.T) {
+	log := house(t)
+	servicetest.OpenRun(t, log, "stale", servicetest.Config("a"))
+	servicetest.Append(t, log, servicetest.Event(t, "stale", events.BatchReadyType, "trainer", events.Ordinal(1),
+		events.BatchReady{Step: 1, Rollouts: []string{"g000001-0", "g000001-1"}}))
+	start(t, log)
+	state := func(stale string) string {
+		return send(t, log, knock{subject: events.IntakeSubject("stale", events.BatchConsumedType, "trainer"), body: `{"step":1,"stale":` + stale + `}`}).Error
+	}
+	for _, wrong := range []string{`["g000002-0"]`, `["g000001-0","g000001-0"]`, `["g000001-0","` + strings.Repeat("g", 200) + `"]`} {
+		if answer := state(wrong); !strings.Contains(answer, "no rollout of the batch or is named twice") || len(answer) > 300 {
+			t.Errorf("%s: %q", wrong, answer)
+		}
+	}
+	if answer := state(`"g000001-0"`); !strings.Contains(answer, "stale") {
+		t.Errorf("a text: %q", answer)
+	}
+	if n := len(servicetest.All(t, log, "stale", events.BatchConsumedType)); n != 0 {
+		t.Fatalf("%d wrong statements are on the log", n)
+	}
+	for _, right := range []string{`[]`, `["g000001-1"]`, `["g000001-1","g000001-0"]`} {
+		if answer := state(right); answer != "" {
+			t.Errorf("%s is refused: %s", right, answer)
+		}
+	}
+	all := servicetest.All(t, log, "stale", events.BatchConsumedType)
+	if len(all) != 3 || len(servicetest.Data[events.BatchConsumed](t, all[2]).Stale) != 2 {
+		t.Errorf("on the log: %v", servicetest.IDs(all))
+	}
+}

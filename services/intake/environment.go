@@ -53,8 +53,43 @@ func (s *Service) admitObserved(ctx context.Context, cfg runfile.RunConfig, fact
 	case p.Failed != "" && (p.Done || p.Reward != 0 || len(p.Components) > 0):
 		return refuse("failed: a rollout that failed has no reward")
 	}
+	if err := admitNext(events.RolesIn(cfg, fact.Entity), p); err != nil {
+		return err
+	}
 	_, err := s.awaited(ctx, fact)
 	return err
+}
+
+// admitNext checks who has the word next.
+func admitNext(roles []string, p *events.RolloutObserved) error {
+	switch {
+	case len(roles) == 0 && (p.Next != "" || p.Held):
+		return refuse("next and held: the run's file names no environment.roles")
+	case p.Next != "" && !slices.Contains(roles, p.Next):
+		return refuse("next %.80q: the roles are %v", p.Next, roles)
+	case p.Next != "" && (p.Held || p.Done || p.Failed != "" || p.Reward != 0 || len(p.Messages) > 0 || len(p.Components) > 0):
+		return refuse("next: what gives the word to %s says nothing else here", p.Next)
+	}
+	return nil
+}
+
+// admitHeld refuses a word that would settle a second time what follows a turn. The opening of a role that is not the first follows from what is settled elsewhere, as does the end
+// of an episode that this role did not end. What fails a rollout settles nothing.
+func (s *Service) admitHeld(ctx context.Context, r *events.Rollout, said *events.RolloutObserved) error {
+	cfg, err := s.log.Config(ctx, r.Run)
+	if err != nil {
+		return err
+	}
+	settles := r.Settles(cfg)
+	switch {
+	case said.Failed != "" || said.Held != settles:
+		return nil
+	case settles:
+		return refuse("held: nothing is settled behind turn %d of rollout %s", said.Turn, r.ID)
+	case r.Passed:
+		return refuse("turn %d: it is settled that another role has the word before rollout %s", said.Turn, r.ID)
+	}
+	return refuse("turn %d: rollout %s is not its episode's first, so its opening is held", said.Turn, r.ID)
 }
 
 // admitRated checks what a reward function says.
@@ -127,12 +162,15 @@ func (s *Service) awaited(ctx context.Context, fact events.Event) (events.Rollou
 	case !r.AwaitsEnvironment() || said.Turn != len(r.Turns)-1:
 		return r, refuse("turn %d: rollout %s waits for the answer to turn %d, or for its model", said.Turn, r.ID, len(r.Turns)-1)
 	}
+	if err := s.admitHeld(ctx, &r, said); err != nil {
+		return r, err
+	}
 	return r, admitAnswers(&r, said)
 }
 
 // admitAnswers refuses answers that are not those to the last turn's calls, in their order: chat templates take no others.
 func admitAnswers(r *events.Rollout, said *events.RolloutObserved) error {
-	if said.Done || said.Failed != "" {
+	if said.Done || said.Failed != "" || said.Next != "" {
 		return nil
 	}
 	var asked, answered []string

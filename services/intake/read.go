@@ -94,7 +94,7 @@ const ownOrdinal = "door-"
 // happensOnce reports whether an entity has at most one fact of the type.
 func happensOnce(t events.Type) bool {
 	switch t {
-	case events.RolloutRatedType, events.RunOpenedType, events.RunClosedType, events.QuerySubmittedType:
+	case events.RolloutRatedType, events.RunOpenedType, events.RunClosedType, events.QuerySubmittedType, events.CaptureRetiredType:
 		return true
 	case events.TurnSampledType, events.WorkspaceCalledType:
 		return false
@@ -114,11 +114,23 @@ func ordinal(m pipeline.Message, t events.Type, payload any) (string, error) {
 	if said, ok := payload.(*events.TeacherScored); ok {
 		return said.Teacher, nil
 	}
+	if said, ok := payload.(*events.RolloutHinted); ok {
+		return said.By, nil
+	}
 	if said, ok := payload.(*events.RolloutObserved); ok {
+		if said.Held {
+			return events.Ordinal(said.Turn+1) + "-held", nil
+		}
 		return events.Ordinal(said.Turn + 1), nil
 	}
 	if said, ok := payload.(*events.WeightsJudged); ok {
 		return said.Ordinal(), nil
+	}
+	if said, ok := payload.(*events.CaptureBegun); ok {
+		return said.Call, nil
+	}
+	if said, ok := payload.(*events.CaptureRecorded); ok {
+		return said.Call, nil
 	}
 	ids := m.Header[events.HeaderMessageID]
 	switch {

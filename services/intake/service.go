@@ -160,28 +160,8 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 	if opened, ok := payload.(*events.RunOpened); ok {
 		return s.open(ctx, fact, opened, m.Time)
 	}
-	if happensOnce(fact.Type) {
-		// What was admitted once is not judged again: deadlines pass, and runs are paused.
-		stored, err := s.log.LastOfType(ctx, fact.Run, fact.Type, fact.Entity)
-		if err == nil && stored.ID == fact.ID {
-			return nil, stored, s.same(fact, stored)
-		}
-		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
-			return nil, stored, err
-		}
-	}
-	switch fact.Type { // known by what they say, not by a message id: what was admitted once is not judged again
-	case events.TurnSampledType, events.TeacherScoredType, events.RolloutObservedType, events.WorkspaceCalledType, events.WeightsJudgedType:
-		stored, found, err := s.onChain(ctx, fact)
-		if err != nil {
-			return nil, stored, err
-		}
-		if found {
-			return nil, stored, s.same(fact, stored)
-		}
-	}
 	if err := s.admit(ctx, m, fact, payload); err != nil {
-		return nil, stored, err
+		return s.admitted(ctx, fact, err)
 	}
 	if fact.Type == events.WorkspaceCalledType {
 		if fact.Route, err = s.callRoute(ctx, fact); err != nil {
@@ -191,16 +171,18 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 	return s.link(ctx, fact)
 }
 
-// onChain looks for a fact that was taken in before.
-func (s *Service) onChain(ctx context.Context, fact events.Event) (events.Event, bool, error) {
+// admitted gives the fact on the log that this one became before: what was admitted once is not judged again. It is looked for behind the judgement,
+// as another delivery of the message may be taken in meanwhile.
+func (s *Service) admitted(ctx context.Context, fact events.Event, cause error) (facts []events.Event, stored events.Event, err error) {
 	last, err := s.log.Last(ctx, fact.Run, fact.Type.Kind(), fact.Entity)
-	if errors.Is(err, eventlog.ErrNotFound) {
-		return events.Event{}, false, nil
-	}
 	if err != nil {
-		return events.Event{}, false, err
+		return nil, stored, cause
 	}
-	return s.known.find(ctx, last, fact.ID)
+	stored, found, err := s.known.find(ctx, last, fact.ID)
+	if err != nil || !found {
+		return nil, stored, cause
+	}
+	return nil, stored, s.same(fact, stored)
 }
 
 // link puts a fact behind the last link of its chain, unless it stands on the chain already: a message that was
@@ -230,7 +212,8 @@ func (s *Service) same(fact, stored events.Event) error {
 	switch {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
-	case happensOnce(fact.Type) || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType || fact.Type == events.WeightsJudgedType:
+	case happensOnce(fact.Type) || fact.Type == events.RolloutHintedType || fact.Type == events.TeacherScoredType || fact.Type == events.RolloutObservedType || fact.Type == events.WeightsJudgedType ||
+		fact.Type == events.CaptureRecordedType:
 		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",

@@ -53,7 +53,7 @@ func (d *Decider) Learnt(v projection.View, to *events.Continued) error {
 		if _, task.Misfit, err = projection.Get[string](v, misfits+t.Name); err != nil {
 			return err
 		}
-		if task != (events.TaskLearnt{}) {
+		if !task.Nothing() {
 			to.Tasks[t.Name] = task
 		}
 	}

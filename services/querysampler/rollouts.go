@@ -45,7 +45,7 @@ func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 			p.underWay++
 		}
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{
-			Group: g.ID, Member: i, Task: g.Task, PolicyVersion: g.PolicyVersion,
+			Group: g.ID, Member: i, Role: events.RoleOf(d.cfg, g.ID, i), Task: g.Task, PolicyVersion: g.PolicyVersion,
 			Seed: rolloutSeed(d.cfg.Seed, n, i), Deadline: deadline.UTC(), Origin: g.Origin,
 		}))
 	}

@@ -89,7 +89,7 @@ func flagsOf(change sandbox.Source, begun map[string]string, r *events.Rollout, 
 	}
 	lost := flagged{}
 	for _, turn := range turns {
-		if why := r.Tools[turn.Turn].Lost; why != "" {
+		if why := r.Tools.Of(turn.Turn).Lost; why != "" {
 			lost.add(runfile.FlagLost, fmt.Sprintf("turn %d: %s", turn.Turn, why))
 		}
 	}

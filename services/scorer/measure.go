@@ -36,7 +36,7 @@ func measureEffort(r *events.Rollout, components map[string]float64) {
 	own := r.Turns[r.Copied:] // what a fork has of its origin was no effort of its own
 	for _, turn := range own {
 		tokens = events.AddTokens(tokens, int64(turn.CompletionTokens))
-		for _, result := range r.Tools[turn.Turn].Results {
+		for _, result := range r.Tools.Of(turn.Turn).Results {
 			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000 // an answer that was known took its time once
 		}
 	}

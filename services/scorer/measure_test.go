@@ -17,9 +17,9 @@ func TestMeasure(t *testing.T) {
 	}
 	r := &events.Rollout{ // a fork with one turn of its origin, of which an answer was known
 		Turns: []events.TurnSampled{{Turn: 0, CompletionTokens: 9000}, {Turn: 1, CompletionTokens: 300}, {Turn: 2, CompletionTokens: 200}}, Copied: 1,
-		Tools: map[int]events.ToolsCompleted{
-			0: {Results: []events.ToolResult{{DurationMS: 9000}}},
-			1: {Results: []events.ToolResult{{DurationMS: 1, OriginalMS: 2500}, {DurationMS: 500}}},
+		Tools: events.ToolAnswers{
+			{Results: []events.ToolResult{{DurationMS: 9000}}},
+			{Turn: 1, Results: []events.ToolResult{{DurationMS: 1, OriginalMS: 2500}, {DurationMS: 500}}},
 		},
 	}
 	snapshot := sandboxtest.Pack(t, map[string]string{"a.py": "if x:\n    y()\nz()\n", "b.py": "same\n", "kept.orig": "x"})

@@ -30,9 +30,8 @@ import (
 // Options of the service.
 type Options struct {
 	// Slots is how many verifiers run at once.
-	Slots          int
-	AllowInsecure  bool
-	ToolchainCache string
+	Slots int
+	tasks.Machine
 	// Keys are shown to judges.
 	Keys fleet.Keys
 	// Snapshots holds unpacked snapshots that verifiers share; nil gives each a copy.
@@ -282,7 +281,7 @@ var build = sync.OnceValue(func() string {
 
 // spec says what to score of a rollout: a workspace, nil for the task's snapshot.
 func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
-	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.ToolchainCache, s.opts.AllowInsecure)
+	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine)
 	if err != nil {
 		return verifier.Spec{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 const rollout = "g000001-0"
@@ -27,7 +28,7 @@ func start(t *testing.T, log *eventlog.Log) {
 	t.Helper()
 	env := servicetest.Env(t, log)
 	servicetest.Start(t, func(ctx context.Context) error {
-		return Run(ctx, env, Options{Slots: 4, ToolchainCache: t.TempDir()})
+		return Run(ctx, env, Options{Slots: 4, Machine: tasks.Machine{ToolchainCache: t.TempDir()}})
 	})
 }
 

@@ -1,10 +1,12 @@
-// Package teacher asks a run's teachers and reference models how likely they find the tokens of scored rollouts.
+// Package teacher asks a run's teachers and reference models how likely they find the tokens of scored rollouts, and those that take hints how likely they find
+// the tokens of their spans with the hint in the context.
 package teacher
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"strings"
 	"time"
@@ -29,7 +31,7 @@ const (
 // teacherHTTP follows no redirects: a server that sends its clients elsewhere would get them to show the key there.
 var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// Service consumes rollout_scored and emits teacher_scored.
+// Service consumes rollout_scored and rollout_hinted, and emits teacher_scored.
 type Service struct {
 	log  *eventlog.Log
 	keys fleet.Keys
@@ -51,10 +53,10 @@ func (s *Service) Effect() pipeline.Effect {
 // Handle asks the next teacher of the run that has not said anything of the rollout, and is called again for the one after it. One that cannot be reached does not
 // keep the others from answering.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-	return s.next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, r events.RolloutScored) error {
-		err := s.ask(ctx, m.Event.Run, t, said, r)
+	return s.next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, w work) error {
+		err := s.ask(ctx, m.Event.Run, t, said, w)
 		var failed *inference.Failure
-		if errors.As(err, &failed) && failed.Permanent || storage.IsUnusable(err) {
+		if errors.As(err, &failed) && failed.Permanent || storage.IsUnusable(err) || errors.Is(err, errHints) {
 			said.Logprobs, said.Failed = nil, clip(err)
 			return nil
 		}
@@ -67,38 +69,74 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 
 // giveUp states of the teachers that have not answered that they never will.
 func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
-	return s.next(ctx, m, func(_ runfile.Teacher, said *events.TeacherScored, _ events.RolloutScored) error {
+	return s.next(ctx, m, func(_ runfile.Teacher, said *events.TeacherScored, _ work) error {
 		said.Failed = clip(fmt.Errorf("given up after %d deliveries: %w", m.Delivered, cause))
 		return nil
 	})
 }
 
+// work is what a message asks for: all tokens of a trajectory, or those of the spans of hints.
+type work struct {
+	trajectory storage.Ref
+	hints      *events.RolloutHinted
+}
+
+// hinter is whose hints the work is about; "" where it is about whole samples.
+func (w work) hinter() string {
+	if w.hints == nil {
+		return ""
+	}
+	return w.hints.By
+}
+
+// workOf reads what a message asks for; false where that is nothing.
+func (s *Service) workOf(ctx context.Context, m pipeline.Message) (w work, ok bool, err error) {
+	scored := m.Event
+	if m.Event.Type == events.RolloutHintedType {
+		hinted, err := events.Data[events.RolloutHinted](m.Event)
+		if err != nil {
+			return w, false, pipeline.Permanent(err)
+		}
+		if len(hinted.Hints) == 0 {
+			return w, false, nil
+		}
+		w.hints = &hinted
+		if scored, err = s.log.LastOfType(ctx, m.Event.Run, events.RolloutScoredType, m.Event.Entity); err != nil {
+			return w, false, err
+		}
+	}
+	verdict, err := events.Data[events.RolloutScored](scored)
+	if err != nil {
+		return w, false, pipeline.Permanent(err)
+	}
+	w.trajectory = verdict.Trajectory
+	return w, !verdict.TextOnly, nil // of texts alone there are no tokens
+}
+
 // next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it comes the wish to be called again.
-func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, events.RolloutScored) error) ([]events.Event, error) {
+func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, work) error) ([]events.Event, error) {
 	cfg, err := s.log.Config(ctx, m.Event.Run)
 	if err != nil || len(cfg.Teachers) == 0 {
 		return nil, err
 	}
-	scored, err := events.Data[events.RolloutScored](m.Event)
-	if err != nil {
-		return nil, pipeline.Permanent(err)
-	}
-	if scored.TextOnly {
-		return nil, nil // there are no tokens
+	w, ok, err := s.workOf(ctx, m)
+	if err != nil || !ok {
+		return nil, err
 	}
 	var wrong error
 	for _, t := range cfg.Teachers {
-		if t.URL == "" {
-			continue // somebody outside states it
+		if t.URL == "" || t.Hints != w.hinter() {
+			continue // somebody outside states it, or it says nothing of this
 		}
-		said := events.TeacherScored{Teacher: t.Name, Trajectory: scored.Trajectory.SHA256, Model: t.Model, Version: t.Version}
+		t = server(t, &cfg, m.Event.Entity)
+		said := events.TeacherScored{Teacher: t.Name, Trajectory: w.trajectory.SHA256, Model: t.Model, Version: t.Version}
 		if _, stated, err := s.behind(ctx, m, said); err != nil || stated {
 			if err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := fill(t, &said, scored); err != nil {
+		if err := fill(t, &said, w); err != nil {
 			wrong = errors.Join(wrong, fmt.Errorf("ask teacher %s about %s: %w", t.Name, m.Event.Entity, err))
 			continue
 		}
@@ -111,6 +149,19 @@ func (s *Service) next(ctx context.Context, m pipeline.Message, fill func(runfil
 	return nil, wrong
 }
 
+// server fills in where a teacher is asked that is the policy itself: one of its servers, the same for all samples of a rollout.
+func server(t runfile.Teacher, cfg *runfile.RunConfig, rollout string) runfile.Teacher {
+	if t.URL != runfile.TeacherPolicy {
+		return t
+	}
+	servers := cfg.Servers()
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(rollout))
+	one := servers[hash.Sum32()%uint32(len(servers))]
+	t.URL, t.Model = one.URL, one.Model
+	return t
+}
+
 // behind links what a teacher says behind the rollout's last fact.
 func (s *Service) behind(ctx context.Context, m pipeline.Message, said events.TeacherScored) (events.Event, bool, error) {
 	fact, err := events.New(m.Event.Run, events.TeacherScoredType, m.Event.Entity, said.Teacher, said)
@@ -120,9 +171,9 @@ func (s *Service) behind(ctx context.Context, m pipeline.Message, said events.Te
 	return s.log.Behind(ctx, fact, m.Time)
 }
 
-// ask has a teacher score each sample of the rollout, and stores what it says.
-func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *events.TeacherScored, r events.RolloutScored) error {
-	data, err := storage.GetBlob(ctx, s.log.Store(), r.Trajectory)
+// ask has a teacher score each sample of the rollout, or each hint's span, and stores what it says.
+func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *events.TeacherScored, w work) error {
+	data, err := storage.GetBlob(ctx, s.log.Store(), w.trajectory)
 	if err != nil {
 		return fmt.Errorf("trajectory: %w", err)
 	}
@@ -130,15 +181,24 @@ func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *
 	if err != nil {
 		return fmt.Errorf("trajectory: %w", err)
 	}
+	prompts, err := w.prompts(trajectory.Samples())
+	if err != nil {
+		return err
+	}
 	client := inference.Client{HTTP: teacherHTTP, APIKey: s.keys.For(run, t.URL)}
 	var all [][]float32
-	for _, sample := range trajectory.Samples() {
-		score, err := scoreOne(ctx, client, t, sample.Tokens)
+	for _, p := range prompts {
+		tokens, err := p.tokens(ctx, client, t)
 		if err != nil {
 			return err
 		}
-		all = append(all, score.Logprobs)
-		said.Tokens += len(score.Logprobs)
+		score, err := scoreOne(ctx, client, t, tokens)
+		if err != nil {
+			return err
+		}
+		values := score.Logprobs[len(score.Logprobs)-p.wanted:]
+		all = append(all, values)
+		said.Tokens += len(values)
 		if score.Model != "" {
 			said.Model = score.Model
 		}

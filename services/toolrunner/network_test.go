@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/egress"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // asks is a call that asks the sandbox's proxy and prints the status and the last line of what it answers.
@@ -33,7 +34,7 @@ func networked(t *testing.T, log *eventlog.Log, run string, task *runfile.Networ
 	env := servicetest.Env(t, log)
 	var done []events.ToolsCompleted
 	for n, path := range paths { // each by a new runner: the rollout moves on
-		s, err := newService(env, Options{Slots: 1, Pool: poolRoute, ToolchainCache: t.TempDir(), Network: opts})
+		s, err := newService(env, Options{Slots: 1, Pool: poolRoute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}, Network: opts})
 		if err != nil {
 			t.Fatal(err)
 		}

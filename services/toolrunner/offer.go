@@ -20,6 +20,7 @@ type offer struct {
 	cpus     int
 	memoryMB int // 0: unknown
 	labels   []string
+	room     func(diskMB int) error
 	// lacks says why a toolchain or container images cannot be had here; nil when they can.
 	lacks func(ctx context.Context, toolchain string) error
 	image func(ctx context.Context) error
@@ -31,7 +32,7 @@ type offer struct {
 func newOffer(opts Options) *offer {
 	return &offer{
 		cpus: runtime.GOMAXPROCS(0), memoryMB: hostMemoryMB(), labels: opts.Labels, told: map[string]bool{},
-		lacks: sandbox.HasToolchain, image: sandbox.HasImages,
+		room: opts.Room, lacks: sandbox.HasToolchain, image: sandbox.HasImages,
 	}
 }
 
@@ -47,6 +48,9 @@ func (o *offer) missing(ctx context.Context, needs runfile.Needs) error {
 	}
 	if o.memoryMB > 0 && needs.MemoryMB > o.memoryMB {
 		return fmt.Errorf("%d MiB of memory: this runner has %d", needs.MemoryMB, o.memoryMB)
+	}
+	if err := o.room(needs.DiskMB); err != nil {
+		return err
 	}
 	for _, label := range needs.Labels {
 		if !slices.Contains(o.labels, label) {

@@ -12,13 +12,14 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // has makes an offer with neither toolchains nor images.
 func has(cpus, memoryMB int, labels ...string) *offer {
 	nothing := errors.New("not here")
 	return &offer{
-		cpus: cpus, memoryMB: memoryMB, labels: labels, told: map[string]bool{},
+		cpus: cpus, memoryMB: memoryMB, labels: labels, told: map[string]bool{}, room: tasks.Machine{}.Room,
 		lacks: func(context.Context, string) error { return nothing }, image: func(context.Context) error { return nothing },
 	}
 }
@@ -37,6 +38,7 @@ func TestOffer(t *testing.T) {
 		"9 CPUs":        {CPUs: 9},
 		"4097 MiB":      {MemoryMB: 4097},
 		"label zone=us": {Labels: []string{"zone=us"}},
+		"1024 MiB":      {DiskMB: 1024},
 		"not here":      {Image: true},
 	} {
 		t.Run(text, func(t *testing.T) {

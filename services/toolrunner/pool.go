@@ -3,6 +3,7 @@ package toolrunner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,7 +44,7 @@ func stateOf(r *events.Rollout) state {
 		return stateAfterCall(n, r.Answers[n-1].Workspace)
 	}
 	for turn := len(r.Turns) - 1; turn >= 0; turn-- {
-		if done, ok := r.Tools[turn]; ok {
+		if done, ok := r.Tools.Get(turn); ok {
 			return stateAfter(turn, done.Workspace)
 		}
 		if laid := r.Laid(turn); laid != nil {
@@ -109,6 +110,9 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 	}
 	way := wayOut(h.gateway, cfg, task, r)
 	sb, index, err := restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
+	for errors.Is(err, sandbox.ErrNoRoom) && h.giveUpIdle() {
+		sb, index, err = restoreParts(ctx, h.store, h.opts, task, r.ID, r.Workspace(), way)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +144,7 @@ func restore(ctx context.Context, store storage.Store, opts Options, task runfil
 
 // restoreParts also gives the index of the change's parts, nil where it is one object.
 func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, *parts.Index, error) {
-	boxes, err := tasks.SandboxesOf(ctx, task, opts.ToolchainCache, opts.AllowInsecure)
+	boxes, err := tasks.SandboxesOf(ctx, task, opts.Machine)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,11 +188,7 @@ func (h *pool) put(b *leased) {
 	h.boxes[b.key] = b
 	var evicted *leased
 	if len(h.boxes) > cmp.Or(h.opts.Capacity, DefaultCapacity) {
-		for _, other := range h.boxes {
-			if evicted == nil || other.idle.Before(evicted.idle) {
-				evicted = other
-			}
-		}
+		evicted = h.longestIdle(func(*leased) bool { return true })
 		delete(h.boxes, evicted.key)
 	}
 	h.mu.Unlock()
@@ -197,6 +197,31 @@ func (h *pool) put(b *leased) {
 			b.end()
 		}
 	}
+}
+
+// longestIdle is of the held boxes that fit the longest idle one, nil for none. The lock is held.
+func (h *pool) longestIdle(fits func(*leased) bool) (found *leased) {
+	for _, b := range h.boxes {
+		if fits(b) && (found == nil || b.idle.Before(found.idle)) {
+			found = b
+		}
+	}
+	return found
+}
+
+// giveUpIdle ends the longest idle box that has a disk of its own, so that its room is free, and reports whether there was one.
+func (h *pool) giveUpIdle() bool {
+	h.mu.Lock()
+	b := h.longestIdle((*leased).OnDisk)
+	if b != nil {
+		delete(h.boxes, b.key)
+	}
+	h.mu.Unlock()
+	if b == nil {
+		return false
+	}
+	b.end()
+	return true
 }
 
 func (h *pool) pop(key string) *leased {

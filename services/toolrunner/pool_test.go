@@ -103,22 +103,22 @@ func TestStateOf(t *testing.T) {
 	with := &events.Rollout{Turns: r.Turns, Steps: []events.EndedStep{{StepFinished: events.StepFinished{Turns: 2}, Verdict: &events.StepScored{Workspace: laid}}}}
 	for _, c := range []struct {
 		r     *events.Rollout
-		tools map[int]events.ToolsCompleted
+		tools events.ToolAnswers
 		want  state
 		now   *storage.Ref
 	}{
 		{r, nil, state{turn: -1}, nil},
-		{r, map[int]events.ToolsCompleted{0: {}}, state{turn: 0}, nil},
-		{r, map[int]events.ToolsCompleted{0: {}, 1: {Turn: 1, Workspace: ref}}, state{turn: 1, workspace: "abc"}, ref},
+		{r, events.ToolAnswers{{}}, state{turn: 0}, nil},
+		{r, events.ToolAnswers{{}, {Turn: 1, Workspace: ref}}, state{turn: 1, workspace: "abc"}, ref},
 		{with, nil, state{turn: 2, laid: true, workspace: "laid"}, laid},
-		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}}, state{turn: 2, laid: true, workspace: "laid"}, laid},
-		{with, map[int]events.ToolsCompleted{1: {Turn: 1, Workspace: ref}, 2: {Turn: 2}}, state{turn: 2}, nil},
+		{with, events.ToolAnswers{{Turn: 1, Workspace: ref}}, state{turn: 2, laid: true, workspace: "laid"}, laid},
+		{with, events.ToolAnswers{{Turn: 1, Workspace: ref}, {Turn: 2}}, state{turn: 2}, nil},
 	} {
 		c.r.Tools = c.tools
 		if got := stateOf(c.r); got != c.want || c.r.Workspace() != c.now {
 			t.Errorf("after %v: %+v, want %+v; workspace %v, want %v", c.tools, got, c.want, c.r.Workspace(), c.now)
 		}
-		if after, err := c.r.WorkspaceAfter(1); c.tools[1].Turn == 1 && (err != nil || after != ref) {
+		if after, err := c.r.WorkspaceAfter(1); c.tools.Of(1).Turn == 1 && (err != nil || after != ref) {
 			t.Errorf("after turn 1 of %v: %v, %v", c.tools, after, err)
 		}
 	}

@@ -70,7 +70,7 @@ func Rerun(ctx context.Context, log *eventlog.Log, opts Options, cfg runfile.Run
 			a.end()
 			a.before = laid
 		}
-		recorded, answered := r.Tools[turn.Turn]
+		recorded, answered := r.Tools.Get(turn.Turn)
 		if !answered {
 			continue
 		}

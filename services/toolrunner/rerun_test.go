@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // recorded runs turns of commands in a real tool runner and gives the rollout as the log has it.
@@ -47,7 +48,7 @@ func repeat(t *testing.T, log *eventlog.Log, r events.Rollout) Repeated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Rerun(t.Context(), log, Options{ToolchainCache: t.TempDir()}, cfg, task, &r)
+	found, err := Rerun(t.Context(), log, Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, cfg, task, &r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	original := recorded(t, log, "r", []string{"cat a.txt", "echo two > a.txt"}, []string{"cat a.txt"})
 	other := servicetest.Blob(t, log.Store(), func() []byte {
 		r := recorded(t, log, "other", []string{"echo three > a.txt"})
-		data, err := storage.GetBlob(t.Context(), log.Store(), *r.Tools[0].Workspace)
+		data, err := storage.GetBlob(t.Context(), log.Store(), *r.Tools.Of(0).Workspace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,10 +152,9 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			r := original
-			r.Tools = map[int]events.ToolsCompleted{0: copied(t, original.Tools[0]), 1: original.Tools[1]}
-			planted := r.Tools[0]
+			planted := copied(t, original.Tools.Of(0))
 			plant(&planted)
-			r.Tools[0] = planted
+			r.Tools = original.Tools.With(planted)
 			if got := places(repeat(t, log, r).Changed); !slices.Equal(got, []string{want}) {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -162,9 +162,9 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 	}
 	for name, w := range map[string]*storage.Ref{"another workspace": &other, "none": nil} {
 		r := original
-		planted := original.Tools[0]
+		planted := original.Tools.Of(0)
 		planted.Workspace = w
-		r.Tools = map[int]events.ToolsCompleted{0: planted, 1: original.Tools[1]}
+		r.Tools = original.Tools.With(planted)
 		// The next turn begins with the recorded workspace, which was planted: it reads other lines and leaves another workspace.
 		if got := places(repeat(t, log, r).Changed); !slices.Contains(got, "0  workspace/a.txt") || !slices.Contains(got, "1 c1-0 content") {
 			t.Errorf("%s: %q", name, got)
@@ -189,7 +189,7 @@ func TestAgainOfLostTurns(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	r := recorded(t, log, "r", []string{"echo two > a.txt"}, []string{"echo three > a.txt; truncate -s 200M x y"}, []string{"cat a.txt"})
-	if r.Tools[1].Lost == "" || r.Tools[0].Lost != "" || *r.Tools[1].Workspace != *r.Tools[0].Workspace {
+	if first, second := r.Tools.Of(0), r.Tools.Of(1); second.Lost == "" || first.Lost != "" || *second.Workspace != *first.Workspace {
 		t.Fatalf("recorded %+v", r.Tools)
 	}
 	if found := repeat(t, log, r); len(found.Changed) > 0 || found.Turns != 3 {

@@ -18,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // counter is a server that counts its calls, and knows an older revision of the protocol.
@@ -98,7 +99,7 @@ func TestToolServers(t *testing.T) {
 	open(t, log, "r", func(cfg *runfile.RunConfig) {
 		cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "counter": counter}))
 		cfg.Tools.Servers = []runfile.ToolServer{{Name: "counter", Command: []string{"sh", "counter"}}, {Name: "wiki", URL: web.URL, Only: []string{"look"}}}
-		if err := ListTools(t.Context(), log.Store(), Options{ToolchainCache: t.TempDir(), Keys: keys}, "r", cfg); err != nil {
+		if err := ListTools(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}, Keys: keys}, "r", cfg); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -207,7 +208,7 @@ func TestServersThatCannotBeListed(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			given := slices.Clone(cfg.Tools.Servers)
-			err := ListTools(t.Context(), log.Store(), Options{ToolchainCache: t.TempDir()}, "r", &cfg)
+			err := ListTools(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, "r", &cfg)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), wikiKey) {
 				t.Errorf("%s: %v", want, err)
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolserver"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/parts"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 // Options of the service.
@@ -37,10 +38,7 @@ type Options struct {
 	Labels []string
 	// Capacity is how many sandboxes the runner holds between turns, at some megabytes each (DefaultCapacity); the longest idle one makes room.
 	Capacity int
-	// AllowInsecure runs tools without isolation where the kernel refuses it.
-	AllowInsecure bool
-	// ToolchainCache is where toolchains keep their warmed caches.
-	ToolchainCache string
+	tasks.Machine
 	// Keys are what servers of tools outside of the sandbox are shown: those that are for their URLs.
 	Keys fleet.Keys
 	// Network is what runs may ask for of the network, and where registries are.

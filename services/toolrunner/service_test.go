@@ -18,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/tasks"
 )
 
 const (
@@ -62,7 +63,7 @@ func answers(t *testing.T, log *eventlog.Log, run string, n int) events.ToolsCom
 func service(t *testing.T, log *eventlog.Log, change func(*Service)) (s *Service, stop func()) {
 	t.Helper()
 	env := servicetest.Env(t, log)
-	s, err := newService(env, Options{Slots: 4, Pool: poolRoute, ToolchainCache: t.TempDir()})
+	s, err := newService(env, Options{Slots: 4, Pool: poolRoute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +164,14 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	}
 }
 
-func newServiceOnly(t *testing.T, log *eventlog.Log) (*Service, pipeline.Env) {
+func newServiceOnly(t *testing.T, log *eventlog.Log, changes ...func(*Options)) (*Service, pipeline.Env) {
 	t.Helper()
 	env := servicetest.Env(t, log)
-	s, err := newService(env, Options{Slots: 1, Pool: poolRoute, ToolchainCache: t.TempDir()})
+	opts := Options{Slots: 1, Pool: poolRoute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}}
+	for _, change := range changes {
+		change(&opts)
+	}
+	s, err := newService(env, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +181,12 @@ func newServiceOnly(t *testing.T, log *eventlog.Log) (*Service, pipeline.Env) {
 
 func handle(t *testing.T, s *Service, log *eventlog.Log) []events.Event {
 	t.Helper()
-	sampled := servicetest.All(t, log, "r", events.TurnSampledType)
+	return handleOf(t, s, log, "r")
+}
+
+func handleOf(t *testing.T, s *Service, log *eventlog.Log, run string) []events.Event {
+	t.Helper()
+	sampled := servicetest.All(t, log, run, events.TurnSampledType)
 	last := sampled[len(sampled)-1]
 	facts, err := s.Handle(t.Context(), pipeline.Message{Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
 	if err != nil {

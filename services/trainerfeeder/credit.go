@@ -32,7 +32,26 @@ func (d *Decider) bases(members []*trained) []float64 {
 		}
 	}
 	if normalise, ok := advantage.Batchwise(d.cfg.Advantage.Estimator, d.cfg.Advantage.Params); ok && !d.feed.Export() {
-		return normalise(bases, sampled)
+		return d.byRole(members, bases, sampled, normalise)
+	}
+	return bases
+}
+
+// byRole normalises the advantages of each role among themselves.
+func (d *Decider) byRole(members []*trained, bases []float64, sampled []int, normalise func([]float64, []int) []float64) []float64 {
+	places := map[string][]int{}
+	for i, m := range members {
+		role := events.RoleOf(d.cfg, events.GroupOf(m.Rollout), m.Index)
+		places[role] = append(places[role], i)
+	}
+	for _, at := range places {
+		values, counts := make([]float64, len(at)), make([]int, len(at))
+		for k, i := range at {
+			values[k], counts[k] = bases[i], sampled[i]
+		}
+		for k, v := range normalise(values, counts) {
+			bases[at[k]] = v
+		}
 	}
 	return bases
 }

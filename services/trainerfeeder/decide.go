@@ -136,7 +136,7 @@ func (d *Decider) compose(groups []pending, s state) events.BatchReady {
 		rewards += float64(g.Mean * float64(g.compared()))
 		scored += g.compared()
 		for _, m := range g.Members {
-			if why := d.mask(m); why == "" {
+			if why := d.mask(g, m); why == "" {
 				ready.Rollouts = append(ready.Rollouts, m.Rollout)
 			} else {
 				if ready.Masked == nil {

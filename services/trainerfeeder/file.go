@@ -45,6 +45,7 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 		all = append(all, ranks[r].members...)
 	}
 	d.credit(all)
+	shortenHints(all)
 	whole := storage.Counts{}
 	for r := range ranks {
 		ranks[r].fill()
@@ -57,7 +58,8 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 	for r := range ranks {
 		batch := &ranks[r].Batch
 		batch.Run, batch.Feed, batch.Step, batch.Rank, batch.Ranks, batch.Whole = d.run, d.feed.Name, ready.Step, r, len(ranks), whole
-		batch.Teachers = d.feed.Teachers
+		batch.Roles = events.RolesIn(d.cfg, "")
+		batch.Teachers, batch.Hinter, batch.Hinted = d.feed.Teachers, d.feed.Hints, d.cfg.Hinted(d.feed)
 		for i := range batch.Samples {
 			ready.Tokens += int64(len(batch.Samples[i].Tokens))
 		}
@@ -120,17 +122,25 @@ func (d *Decider) load(ctx context.Context, v projection.View, ready events.Batc
 			return nil, fmt.Errorf("group %s is not waiting", id)
 		}
 		for _, m := range g.Members {
-			if d.mask(m) != "" {
+			if d.mask(g, m) != "" {
 				continue
 			}
 			t := &trained{member: m}
 			if t.remarks, _, err = projection.Get[remarks](v, remarked+m.Rollout); err != nil {
 				return nil, err
 			}
+			var said *events.RolloutHinted
+			if m.Hints != nil {
+				stated, _, err := projection.Get[events.RolloutHinted](v, hinted+m.Rollout)
+				if err != nil {
+					return nil, err
+				}
+				said = &stated
+			}
 			groups[i] = append(groups[i], t)
 			work.Go(func() error {
 				var err error
-				t.samples, err = d.samples(ctx, m, version)
+				t.samples, err = d.samples(ctx, m, said, version)
 				return err
 			})
 		}
@@ -139,7 +149,7 @@ func (d *Decider) load(ctx context.Context, v projection.View, ready events.Batc
 }
 
 // samples reads one member's trajectory; every sample of it carries the member's reward.
-func (d *Decider) samples(ctx context.Context, m member, version int64) ([]storage.Sample, error) {
+func (d *Decider) samples(ctx context.Context, m member, said *events.RolloutHinted, version int64) ([]storage.Sample, error) {
 	data, err := storage.GetBlob(ctx, d.store, m.Trajectory)
 	if err != nil {
 		return nil, fmt.Errorf("trajectory of %s: %w", m.Rollout, err)
@@ -152,9 +162,13 @@ func (d *Decider) samples(ctx context.Context, m member, version int64) ([]stora
 	for i := range samples {
 		s := &samples[i]
 		s.Run, s.Group, s.Rollout, s.DispatchVersion = d.run, events.GroupOf(m.Rollout), m.Rollout, m.Version
+		s.Role = events.RoleOf(d.cfg, s.Group, m.Index)
 		s.Reward, s.RewardComponents = number32(m.Reward), m.Components
 		s.Staleness, s.Temperature = int32(min(version-m.Version, math.MaxInt32)), number32(d.cfg.Sampling.Temperature)
 		d.flag(s, version)
 	}
-	return samples, d.teach(ctx, m, samples)
+	if err := hint(said, samples); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Rollout, err)
+	}
+	return samples, d.teach(ctx, m, said, samples)
 }

@@ -19,10 +19,38 @@ const (
 	maskReward      = "min_reward"
 	maskTruncated   = "truncated"
 	maskTooLong     = "max_tokens"
+	maskEpisode     = "whole_episodes"
 )
 
-// mask says why a scored member is not trained on, "" for one that is.
-func (d *Decider) mask(m member) string {
+// mask says why a scored member of a group is not trained on, "" for one that is.
+func (d *Decider) mask(g pending, m member) string {
+	why := d.maskAlone(m)
+	if why == "" && d.filters.WholeEpisodes && !d.wholeEpisode(g, m) {
+		return maskEpisode
+	}
+	return why
+}
+
+// wholeEpisode reports whether all roles of a member's episode are trained on. A role that the environment never asked has nothing to train on, and is no loss.
+func (d *Decider) wholeEpisode(g pending, m member) bool {
+	roles := len(events.RolesIn(d.cfg, g.ID))
+	if roles == 0 {
+		return true
+	}
+	trained := 0
+	for _, o := range g.Members {
+		if o.Index/roles != m.Index/roles {
+			continue
+		}
+		if why := d.maskAlone(o); why == "" || why == maskTextOnly && o.Unasked {
+			trained++
+		}
+	}
+	return trained == roles
+}
+
+// maskAlone is mask without what becomes of the other roles of the episode.
+func (d *Decider) maskAlone(m member) string {
 	if why := d.maskSampled(m); why != "" {
 		return why
 	}
@@ -54,7 +82,7 @@ func (d *Decider) maskSampled(m member) string {
 // trainedTokens are the tokens of the members that are trained on.
 func (d *Decider) trainedTokens(g pending) (tokens int64) {
 	for _, m := range g.Members {
-		if d.mask(m) == "" {
+		if d.mask(g, m) == "" {
 			tokens = events.AddTokens(tokens, m.Tokens)
 		}
 	}
@@ -122,7 +150,7 @@ func (d *Decider) filter(g pending) (name, detail string) {
 func (d *Decider) untrainable(g pending) (why string, ok bool) {
 	reasons := map[string]bool{}
 	for _, m := range g.Members {
-		reason := d.mask(m)
+		reason := d.mask(g, m)
 		if reason == "" {
 			return "", false
 		}
@@ -134,10 +162,10 @@ func (d *Decider) untrainable(g pending) (why string, ok bool) {
 	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true
 }
 
-// allEqual reports whether the compared members have the same reward. A length penalty tells any rewards apart, so what was scored counts; in
+// allEqual reports whether the compared members of each role have the same reward, and the first of these. A length penalty tells any rewards apart, so what was scored counts; in
 // runs of the first rules it was what was shaped.
 func (d *Decider) allEqual(g pending) (reward float64, ok bool) {
-	seen := false
+	seen := map[string]float64{}
 	for _, m := range g.Members {
 		if !m.Compared {
 			continue
@@ -146,10 +174,14 @@ func (d *Decider) allEqual(g pending) (reward float64, ok bool) {
 		if d.cfg.Rules < 1 {
 			own = m.Shaped
 		}
-		if seen && own != reward {
+		role := events.RoleOf(d.cfg, g.ID, m.Index)
+		if first, ok := seen[role]; ok && own != first {
 			return 0, false
 		}
-		reward, seen = own, true
+		if len(seen) == 0 {
+			reward = own
+		}
+		seen[role] = own
 	}
 	return reward, true
 }

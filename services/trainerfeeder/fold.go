@@ -110,7 +110,7 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		}
 		return change(tx, episodes+e.Entity, func(r *episode) {
 			r.Progress.Apply(e)
-			r.Stop, r.Tokens, r.Misfit = finished.StopReason, int64(finished.Tokens), finished.Misfit()
+			r.Stop, r.Tokens, r.Misfit, r.Unasked = finished.StopReason, int64(finished.Tokens), finished.Misfit(), finished.Turns == 0 && !finished.Misfit()
 			r.Oldest, r.Unknown = min(r.Version, finished.MinVersion), finished.UnknownVersions > 0
 		})
 	case events.RolloutScoredType:
@@ -134,6 +134,8 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		return applyInvalidated(tx, e)
 	case events.RolloutAnnotatedType:
 		return applyAnnotated(tx, e)
+	case events.RolloutHintedType:
+		return d.applyHinted(tx, e)
 	case events.TeacherScoredType:
 		return d.applyTeacher(tx, e)
 	}
@@ -172,7 +174,7 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 		return err
 	}
 	g := pending{ID: e.Entity, Mean: completed.Mean, Completed: e.Seq, Until: d.until(e)}
-	for _, m := range completed.Members {
+	for i, m := range completed.Members {
 		r, _, err := projection.Get[episode](tx, episodes+m.Rollout)
 		if err != nil {
 			return err
@@ -191,7 +193,7 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 		}
 		g.DispatchVersion, g.Oldest = min(g.DispatchVersion, r.Version), min(g.Oldest, r.Oldest)
 		r.Invalid = r.Invalidated
-		g.Members = append(g.Members, member{Rollout: m.Rollout, Compared: !m.Failed, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
+		g.Members = append(g.Members, member{Rollout: m.Rollout, Index: i, Compared: !m.Failed, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
 	}
 	if err := noteChange(tx, e); err != nil || g.compared() == 0 {
 		// Where every member failed or was invalidated there is nothing to train, and nothing to drop.
@@ -296,7 +298,7 @@ func forgetAll(tx *projection.Tx, g pending) error {
 
 // forget removes a rollout that will not be batched any more.
 func forget(tx *projection.Tx, rollout string) error {
-	return errors.Join(tx.Delete(episodes+rollout), tx.Delete(remarked+rollout))
+	return errors.Join(tx.Delete(episodes+rollout), tx.Delete(remarked+rollout), tx.Delete(hinted+rollout))
 }
 
 // countMember counts a member of an open group, for a feed that waits for them.

@@ -29,7 +29,10 @@ type outcome struct {
 	Components map[string]float64 `json:"components,omitempty"`
 	TextOnly   bool               `json:"text_only,omitempty"`
 	Invalid    bool               `json:"invalid,omitempty"`
-	Misfit     bool               `json:"misfit,omitempty"` // not even its first prompt fitted into the server's context
+	Unasked    bool               `json:"unasked,omitempty"` // its environment never gave it the word
+	Misfit     bool               `json:"misfit,omitempty"`  // not even its first prompt fitted into the server's context
+	// Hints is how many hints the feed's hinter has stated of it, nil as long as it has said nothing.
+	Hints *int `json:"hints,omitempty"`
 	// Teachers are what the feed's teachers have said of it, by name: where their log-probabilities are, nil for one that has failed.
 	Teachers map[string]*storage.Ref `json:"teachers,omitempty"`
 }
@@ -43,6 +46,7 @@ type episode struct {
 // member is one scored rollout of a pending group.
 type member struct {
 	Rollout string `json:"rollout"`
+	Index   int    `json:"index,omitempty"` // within its group
 	// Compared: the group was completed with it. One that was invalidated before has no advantage.
 	Compared  bool    `json:"compared"`
 	Reward    float64 `json:"reward"`
@@ -99,4 +103,5 @@ const (
 	placeOf  = "place/" // group id → its key among the waiting
 	flights  = "flight/"
 	remarked = "remarks/" // by rollout
+	hinted   = "hints/"   // what the feed's hinter has stated, by rollout
 )

@@ -14,9 +14,9 @@ import (
 // maskTeacher begins why a member is not trained on of which a teacher has said nothing.
 const maskTeacher = "no log-probabilities of teacher "
 
-// until is when the feed stops to wait for what its teachers say of a group that is complete now.
+// until is when the feed stops to wait for what its teachers and its hinter say of a group that is complete now.
 func (d *Decider) until(completed events.Event) (until time.Time) {
-	if len(d.feed.Teachers) > 0 {
+	if d.feed.Awaits() {
 		until = completed.Time.Add(d.feed.TeacherWaits()).UTC()
 	}
 	return until
@@ -34,6 +34,11 @@ func (d *Decider) applyTeacher(tx *projection.Tx, e events.Event) error {
 		}
 		o.Teachers[said.Teacher] = said.Logprobs
 	}
+	return keepOutcome(tx, e, keep)
+}
+
+// keepOutcome notes what is said of a rollout that may still be batched.
+func keepOutcome(tx *projection.Tx, e events.Event, keep func(*outcome)) error {
 	if err := change(tx, episodes+e.Entity, func(r *episode) { keep(&r.outcome) }); err != nil {
 		return err
 	}
@@ -53,37 +58,46 @@ func (d *Decider) applyTeacher(tx *projection.Tx, e events.Event) error {
 	})
 }
 
-// untaught names the first of the feed's teachers whose log-probabilities of a member are not there, "" where all are.
+// untaught names the first of the feed's teachers whose log-probabilities of a member are not there, "" where all are. A teacher that takes hints masks nobody:
+// without what it says a rollout is trained on as it is.
 func (d *Decider) untaught(m member) string {
 	for _, name := range d.feed.Teachers {
-		if m.Teachers[name] == nil {
+		if m.Teachers[name] == nil && d.cfg.Teacher(name).Hints == "" {
 			return name
 		}
 	}
 	return ""
 }
 
-// awaitsTeachers reports whether a teacher may still say something of a member that is trained on then. Nobody asks one about a run that is closed.
+// awaitsTeachers reports whether a teacher, or the hinter, may still say something of a member that is trained on then. Nobody asks one about a run that is closed.
 func (d *Decider) awaitsTeachers(g pending, s state, now time.Time) bool {
 	if s.Closed || !now.Before(g.Until) {
 		return false
 	}
 	return slices.ContainsFunc(g.Members, func(m member) bool {
-		return d.maskSampled(m) == "" && slices.ContainsFunc(d.feed.Teachers, func(name string) bool {
+		return d.maskSampled(m) == "" && (d.feed.Hints != "" && m.Hints == nil || slices.ContainsFunc(d.feed.Teachers, func(name string) bool {
 			_, said := m.Teachers[name]
-			return !said
-		})
+			asked := d.cfg.Teacher(name).Hints == "" || m.Hints != nil && *m.Hints > 0
+			return asked && !said
+		}))
 	})
 }
 
 // teach gives a member's samples what the feed's teachers say of their tokens.
-func (d *Decider) teach(ctx context.Context, m member, samples []storage.Sample) error {
+func (d *Decider) teach(ctx context.Context, m member, said *events.RolloutHinted, samples []storage.Sample) error {
 	lengths := make([]int, len(samples))
 	for i := range samples {
 		lengths[i] = len(samples[i].Tokens)
 	}
 	for _, name := range d.feed.Teachers {
-		data, err := storage.GetBlob(ctx, d.store, *m.Teachers[name])
+		ref := m.Teachers[name]
+		if d.cfg.Teacher(name).Hints != "" {
+			if err := d.teachSpans(ctx, ref, said, samples); err != nil {
+				return fmt.Errorf("teacher %s of %s: %w", name, m.Rollout, err)
+			}
+			continue
+		}
+		data, err := storage.GetBlob(ctx, d.store, *ref)
 		var said [][]float32
 		if err == nil {
 			said, err = events.UnpackLogprobs(data, lengths)

@@ -54,7 +54,7 @@ func borrow(gitDir, commit string) (b *borrowed, err error) {
 		return nil, err
 	}
 	config := fmt.Sprintf(ownConfig, 0)
-	if len(commit) == 64 {
+	if len(strings.TrimSuffix(commit, "^")) == 64 {
 		config = fmt.Sprintf(ownConfig, 1) + "[extensions]\n\tobjectFormat = sha256\n"
 	}
 	dir, err := os.MkdirTemp("", "rondo-import-")

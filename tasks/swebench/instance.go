@@ -37,6 +37,10 @@ type Instance struct {
 	TestCommand string `json:"test_cmd" yaml:"test_cmd"`
 	// Image is a container image with the repository in workdir and what its tests need.
 	Image string `json:"docker_image" yaml:"docker_image"`
+	// Hidden are paths in the image that would show the tests: the task has an image without them. Protected are files of the workspace that run them.
+	Hidden, Protected []string `json:"-" yaml:"-"`
+	// Set names the data set; "" is swebench.
+	Set string `json:"-" yaml:"-"`
 }
 
 // Names is a list of tests, or one in JSON inside of a text, as data sets have it.
@@ -189,7 +193,7 @@ func readText(fsys fs.FS, name string) (string, error) {
 var (
 	validID     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	validRepo   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	validCommit = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+	validCommit = regexp.MustCompile(`^[0-9a-f]{7,64}\^?$`) // or the one before it
 	validImage  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
 	plainWord   = regexp.MustCompile(`^[A-Za-z0-9._/:@%+=,-]+$`)
 	patchedTest = regexp.MustCompile(`(?m)^\+\+\+ b/([^\t\r\n]+)`)

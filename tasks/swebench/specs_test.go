@@ -57,7 +57,7 @@ func TestPublishedRow(t *testing.T) {
 	if err != nil || len(loaded) != 1 {
 		t.Fatalf("%d tasks, %v", len(loaded), err)
 	}
-	if report := tasks.Lint(t.Context(), loaded[0], tasks.LintOptions{Repeats: 1, CacheDir: cacheDir(t)}); !report.OK {
+	if report := tasks.Lint(t.Context(), loaded[0], tasks.LintOptions{Repeats: 1, Machine: tasks.Machine{ToolchainCache: cacheDir(t)}}); !report.OK {
 		t.Errorf("%+v", report)
 	}
 }

@@ -68,7 +68,7 @@ func TestInstances(t *testing.T) {
 			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir || len(task.Protected) != 2 {
 				t.Errorf("%v, workdir %s, protected %q", err, task.Workdir, task.Protected)
 			}
-			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1, CacheDir: cacheDir(t)})
+			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1, Machine: tasks.Machine{ToolchainCache: cacheDir(t)}})
 			if report.Verdict != tasks.VerdictWarnings || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "in process") {
 				t.Errorf("%+v", report)
 			}
@@ -119,6 +119,13 @@ func TestCommit(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(into, "tests/deep/run.sh")); err != nil || info.Mode().Perm()&0o100 == 0 {
 		t.Errorf("%v, %v", info, err)
+	}
+	before := filepath.Join(t.TempDir(), "before")
+	if err := checkOut(t.Context(), repo, run("rev-parse", "HEAD")+"^", before); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(before, "a.txt")); err != nil || string(text) != "$Format:%H$" {
+		t.Errorf("before the last commit: %q, %v", text, err)
 	}
 	if _, err := os.Stat(filepath.Join(into, ".git")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf(".git: %v", err)

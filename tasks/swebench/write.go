@@ -1,6 +1,7 @@
 package swebench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+	"github.com/rondo-rl/rondo/tasks/taskfolder"
 )
 
 // workdir is where SWE-bench's images have the repository.
@@ -39,28 +41,18 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 	if err != nil {
 		return err
 	}
-	folder := filepath.Join(dir, i.ID)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(folder))
+	return taskfolder.Make(dir, i.ID, func(folder string) error {
+		for name, text := range files {
+			name = filepath.Join(folder, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+				return err
+			}
 		}
-	}()
-	for name, text := range files {
-		name = filepath.Join(folder, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
-			return err
+		if source == "" {
+			return nil // the image has it
 		}
-	}
-	if source == "" {
-		return nil // the image has it
-	}
-	return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
+		return checkOut(ctx, source, i.BaseCommit, filepath.Join(folder, "environment/repo"))
+	})
 }
 
 // files are the task's files but the repository, which is among them or else in the image.
@@ -80,6 +72,9 @@ func (i Instance) files(repository bool) (map[string]string, error) {
 	files := map[string]string{
 		"task.toml": settings, "instruction.md": i.Problem + "\n", "tests/" + grade.File: string(grading), "tests/test.sh": i.script(), "tests/test.patch": i.TestPatch,
 	}
+	if len(i.Hidden) > 0 && !repository {
+		files["environment/Dockerfile"] = "FROM " + i.Image + "\nRUN rm -rf " + strings.Join(i.Hidden, " ") + "\n"
+	}
 	if i.Patch != "" {
 		files["solution/gold.patch"] = i.Patch
 		files["solution/solve.sh"] = "#!/bin/sh\nexec git apply --whitespace=nowarn /solution/gold.patch\n"
@@ -94,6 +89,10 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 		rondo["snapshot"] = "environment/repo"
 	}
 	switch {
+	case len(i.Hidden) > 0: // a repository of its own needs no image, and without one the image is built
+		if !repository {
+			rondo["image"] = true
+		}
 	case i.Image != "":
 		rondo["image"], environment["docker_image"] = true, i.Image
 	case parser == "gotest":
@@ -101,7 +100,7 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 	}
 	text, err := toml.Marshal(map[string]any{
 		"schema_version": "1.4",
-		"task":           map[string]any{"name": "swebench/" + i.ID},
+		"task":           map[string]any{"name": cmp.Or(i.Set, "swebench") + "/" + i.ID},
 		"metadata":       map[string]any{"repo": i.Repo, "base_commit": i.BaseCommit, "rondo": rondo},
 		"environment":    environment,
 		"verifier":       map[string]any{"timeout_sec": 1800.0}, // SWE-bench's
@@ -130,7 +129,7 @@ var patchedFile = regexp.MustCompile(`(?m)^(?:\+\+\+ b|--- a)/([^\t\r\n]+)`)
 // protected are the patterns of the files that hold the instance's tests: what its patch of the tests touches, and where the tests that are graded stand,
 // with the packages that Python imports on the way.
 func (i Instance) protected(parser string) []string {
-	found := touched(i.TestPatch)
+	found := append(touched(i.TestPatch), i.Protected...)
 	for _, name := range slices.Concat(i.FailToPass, i.PassToPass) {
 		switch parser {
 		case "pytest":

@@ -75,7 +75,7 @@ func TestImportsPointOneWay(t *testing.T) {
 // helpers are the packages that tests of every layer may import. Only tests and other helpers import them.
 var helpers = []string{
 	"cli/clitest", "events/natstest", "index/segmenttest", "inference/probe/probetest", "inference/tokenstest", "pipeline/decidertest", "sandbox/sandboxtest", "services/servicetest",
-	"storage/storagetest", "tests/collector", "tests/plane", "tests/program", "tests/smalldisk",
+	"storage/storagetest", "tests/collector", "tests/composefile", "tests/plane", "tests/program", "tests/smalldisk",
 }
 
 // wholes are folders with tests of the whole program.

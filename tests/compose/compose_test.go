@@ -4,6 +4,7 @@ package compose_test
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +24,20 @@ const (
 	patience = 25 * time.Minute
 )
 
-// TestComposeUp: the shipped files, unchanged, on a real engine: the demo learns, although containers are killed and everything
-// is taken down and up again meanwhile; each service does its part and no other's; and the run's log holds what Rondo promises of it.
+// TestComposeUp: the shipped files, unchanged, on a real engine.
 func TestComposeUp(t *testing.T) {
 	needEngine(t)
 	cache := cacheDir(t)
 	useCompose(t, cache)
 	standInImages(t, cache)
+	t.Cleanup(func() { exec.Command("docker", "image", "rm", "rondo:local", "rondo-runner:local").Run() })
+	t.Run("one server", oneServer)
+	t.Run("three servers", threeServers)
+}
+
+// oneServer: the demo learns, although containers are killed and everything is taken down and up again meanwhile; each service does its part and no
+// other's; and the run's log holds what Rondo promises of it.
+func oneServer(t *testing.T) {
 	s := newStack(t, map[string]string{"RONDO_DEMO_STEPS": fmt.Sprint(steps), "RONDO_PUBLISH": publish})
 	up := []string{"--profile", "demo", "up", "--detach", "--wait", "--wait-timeout", "600"}
 	s.compose(append(up, "--build")...)
@@ -57,10 +65,7 @@ func TestComposeUp(t *testing.T) {
 	s.gateway()
 	s.scraped()
 
-	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
-	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {
-		t.Errorf("the demo ended with exit code %d", code)
-	}
+	s.demoEnds()
 	if log := s.compose("logs", "--no-log-prefix", "demo"); !strings.Contains(log, fmt.Sprintf("step  %d/%d", steps, steps)) || !strings.Contains(log, "The reward went from") {
 		t.Errorf("the demo's log shows no learning:\n%s", log)
 	}
@@ -70,6 +75,15 @@ func TestComposeUp(t *testing.T) {
 	s.eventually(2*time.Minute, "the demo ends again", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
 	if again := s.show(run); again.State != "closed" || len(again.Rewards) != steps {
 		t.Errorf("after another up the run is %s with the rewards %v", again.State, again.Rewards)
+	}
+}
+
+// demoEnds waits for it.
+func (s *stack) demoEnds() {
+	s.t.Helper()
+	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
+	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {
+		s.t.Errorf("the demo ended with exit code %d", code)
 	}
 }
 
@@ -101,6 +115,12 @@ func (s *stack) checkRun() {
 	if last-first < learnt {
 		s.t.Errorf("the reward went from %.3f to %.3f: nothing is learnt", first, last)
 	}
+	s.promises()
+}
+
+// promises holds the run to what Rondo promises of its log.
+func (s *stack) promises() {
+	s.t.Helper()
 	if out, err := s.rondo("audit", run); err != nil {
 		s.t.Errorf("%v\n%s", err, out)
 	}

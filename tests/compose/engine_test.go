@@ -107,7 +107,8 @@ func output(c *exec.Cmd) (string, error) {
 	c.Stderr = &complaints
 	out, err := c.Output()
 	if err != nil {
-		err = fmt.Errorf("%s: %w\n%s%s", strings.Join(c.Args, " "), err, out, complaints.String())
+		// What was printed comes last: a build's error stands at its end.
+		err = fmt.Errorf("%s: %w\n%s%s", strings.Join(c.Args, " "), err, complaints.String(), out)
 	}
 	return strings.TrimSpace(string(out)), err
 }

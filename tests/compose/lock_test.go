@@ -34,7 +34,7 @@ func (s *stack) connect(keys string) (nc *nats.Conn, refused chan error) {
 		s.t.Fatal(err)
 	}
 	refused = make(chan error, 100)
-	nc, err = nats.Connect("nats://"+publish+":4222", nats.UserCredentials(creds), nats.RootCAs(filepath.Join(keys, "ca.crt")), nats.CustomInboxPrefix(prefix),
+	nc, err = nats.Connect(s.log, nats.UserCredentials(creds), nats.RootCAs(filepath.Join(keys, "ca.crt")), nats.CustomInboxPrefix(prefix),
 		nats.Timeout(30*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
 	if err != nil {
 		s.t.Fatalf("with the keys in %s: %v", keys, err)
@@ -108,7 +108,7 @@ func (s *stack) strangers() {
 	s.t.Helper()
 	ca := filepath.Join(s.keysOf(topology.Admin), "ca.crt")
 	for _, options := range [][]nats.Option{nil, {nats.UserInfo("rondo", "change-me-log")}} {
-		if nc, err := nats.Connect("nats://"+publish+":4222", append(options, nats.RootCAs(ca), nats.Timeout(30*time.Second))...); err == nil {
+		if nc, err := nats.Connect(s.log, append(options, nats.RootCAs(ca), nats.Timeout(30*time.Second))...); err == nil {
 			nc.Close()
 			s.t.Errorf("the log lets strangers in")
 		}

@@ -17,6 +17,8 @@ type stack struct {
 	t   *testing.T
 	dir string
 	env []string
+	// log is where its NATS servers are reached from outside of the containers.
+	log string
 }
 
 // newStack copies what a clone of the repository would have, with an .env that was filled in as its example says.
@@ -47,7 +49,7 @@ func newStack(t *testing.T, settings map[string]string) *stack {
 	}
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
-		name, _, _ := strings.Cut(line, "=")
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "#"), "=")
 		if value, ok := settings[name]; ok {
 			lines[i] = name + "=" + value
 			delete(settings, name)
@@ -61,7 +63,7 @@ func newStack(t *testing.T, settings map[string]string) *stack {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "COMPOSE_")
 	})
-	s := &stack{t: t, dir: dir, env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=rondo-test-%d", os.Getpid()))}
+	s := &stack{t: t, dir: dir, log: "nats://" + publish + ":4222", env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=rondo-test-%d", os.Getpid()))}
 	t.Cleanup(s.remove)
 	return s
 }
@@ -75,7 +77,6 @@ func (s *stack) remove() {
 	if _, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile", "observability", "down", "--volumes", "--remove-orphans", "--timeout", "10")); err != nil {
 		s.t.Errorf("take everything down: %v", err)
 	}
-	exec.Command("docker", "image", "rm", "rondo:local", "rondo-runner:local").Run()
 	project := s.env[len(s.env)-1][len("COMPOSE_PROJECT_NAME="):]
 	for _, kind := range []string{"container", "volume", "network"} {
 		list := docker(kind, "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,19 +62,18 @@ func TestOneTraceOfARollout(t *testing.T) {
 		return complete(spans, &r, parts)
 	})
 	first := spans[0].Trace
-	batches := 0
-	for _, s := range c.Spans() {
-		if s.Name == "batch trainer" && s.Parent == "" {
-			for _, link := range s.Links {
-				if strings.HasPrefix(link, first+"/") {
-					batches++
-				}
+	program.Eventually(t, func() error { // the batch's span may come behind the rollout's
+		batches := 0
+		for _, s := range c.Spans() {
+			if s.Name == "batch trainer" && s.Parent == "" && slices.ContainsFunc(s.Links, func(link string) bool { return strings.HasPrefix(link, first+"/") }) {
+				batches++
 			}
 		}
-	}
-	if batches != 1 {
-		t.Errorf("%d batches have a link to rollout %s", batches, rollout)
-	}
+		if batches != 1 {
+			return fmt.Errorf("%d batches have a link to rollout %s", batches, rollout)
+		}
+		return nil
+	})
 	noTexts(t, c, log, &r)
 	for _, p := range processes {
 		if text := p.String(); strings.Count(text, "trace collector unavailable") > 1 {
@@ -151,7 +151,7 @@ func noTexts(t *testing.T, c *collector.Collector, log *eventlog.Log, r *events.
 		for _, call := range turn.ToolCalls {
 			texts = append(texts, call.Arguments)
 		}
-		for _, result := range r.Tools[turn.Turn].Results {
+		for _, result := range r.Tools.Of(turn.Turn).Results {
 			texts = append(texts, result.Content)
 		}
 	}

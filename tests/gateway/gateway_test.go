@@ -115,6 +115,45 @@ func TestExactContinuation(t *testing.T) {
 	p.prove(0)
 }
 
+// TestTokensForAHarness: a harness that asks for token ids has those of the log, and one that begins in a closed run learns that it is closed.
+func TestTokensForAHarness(t *testing.T) {
+	b := newBackend(t, counts)
+	p := newPlane(t, b.url, nil)
+	m := p.start(map[string]any{"size": 1})
+	talk := []message{user("a")}
+	for turn := range 2 {
+		var got struct {
+			Prompt  []int32 `json:"prompt_token_ids"`
+			Choices []struct {
+				Message  message `json:"message"`
+				Tokens   []int32 `json:"token_ids"`
+				Logprobs struct {
+					Content []struct{ Logprob float32 } `json:"content"`
+				} `json:"logprobs"`
+			} `json:"choices"`
+		}
+		p.post(m.chat(), map[string]any{"messages": talk, "return_token_ids": true, "logprobs": true}, http.StatusOK, &got)
+		said := p.rollout(m).Turns[turn]
+		if !slices.Equal(got.Prompt, promptOf(b.seen()[turn])) || !slices.Equal(got.Choices[0].Tokens, said.TokenIDs) || len(said.TokenIDs) == 0 {
+			t.Errorf("turn %d has the tokens %v and %v", turn, got.Prompt, got.Choices[0].Tokens)
+		}
+		for i, entry := range got.Choices[0].Logprobs.Content {
+			if entry.Logprob != said.Logprobs[i] {
+				t.Errorf("turn %d: log-probability %d is %g, recorded as %g", turn, i, entry.Logprob, said.Logprobs[i])
+			}
+		}
+		talk = append(talk, got.Choices[0].Message, user("b"))
+	}
+	if plain := p.post(m.chat(), map[string]any{"messages": talk}, http.StatusOK, nil); strings.Contains(string(plain.body), "token_ids") {
+		t.Errorf("nobody asked for token ids: %s", plain.body)
+	}
+	p.finish(m, 1)
+	servicetest.CloseRun(t, p.log, "r")
+	if over := p.post("/rollouts", map[string]any{"run": "r", "task": "theirs"}, http.StatusConflict, nil); !strings.Contains(string(over.body), `"run_closed"`) {
+		t.Errorf("a closed run answers %s", over.body)
+	}
+}
+
 // TestBranches: a harness that tries again, forgets, and works on two things at once.
 func TestBranches(t *testing.T) {
 	b := newBackend(t, counts)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,6 +37,8 @@ type Mill struct {
 	// Dir is for what deciders have folded; Instance names the process.
 	Dir, Instance string
 	Logger        *slog.Logger
+	// Only names the services that run here; nil are all of them.
+	Only []string
 	// Repeat, if set, says of an input whether it comes again although its events are on the log.
 	Repeat func(m pipeline.Message) bool
 }
@@ -49,6 +52,9 @@ func (p *Mill) Run(ctx context.Context, runs ...string) error {
 		topology.DeadLetters: deadletters.Run,
 		topology.Generator:   p.effect(topology.Generator, events.RolloutStartedType, p.generate), topology.Scorer: p.effect(topology.Scorer, events.RolloutFinishedType, p.score),
 	} {
+		if p.Only != nil && !slices.Contains(p.Only, name) {
+			continue
+		}
 		work.Go(func() error {
 			if err := service(ctx, env); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -17,9 +17,11 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/servicetest"
+	"github.com/rondo-rl/rondo/services/teacher"
 	"github.com/rondo-rl/rondo/storage"
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
@@ -39,7 +41,7 @@ func newPlane(t *testing.T, cfg runfile.RunConfig) *plane {
 	}
 	planes.Start(t, p.log, "r", cfg, func(ctx context.Context, env pipeline.Env) error {
 		return generator.Run(ctx, env, servicetest.Fleet(t, env, nil), generator.DefaultOptions())
-	})
+	}, func(ctx context.Context, env pipeline.Env) error { return teacher.Run(ctx, env, fleet.Keys{}) })
 	return p
 }
 

@@ -88,7 +88,7 @@ func commandDocuments(t *testing.T) []string {
 		t.Fatalf("guide %v: %v", guide, err)
 	}
 	list := []string{filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")}
-	return append(append(list, guide...), filepath.Join(root, "docs/benchmarks.md"))
+	return append(append(list, guide...), filepath.Join(root, "docs/benchmarks.md"), filepath.Join(root, "docs/scale.md"))
 }
 
 // checkCommand runs a command of a document, or checks that its command and flags exist.
@@ -157,8 +157,20 @@ func checkOther(t *testing.T, args []string) {
 	t.Helper()
 	line := strings.Join(args, " ")
 	switch {
+	case args[0] == "docker" && args[1] == "build":
+		if !strings.Contains(read(t, filepath.Join(root, "Dockerfile")), " AS "+args[3]+"\n") {
+			t.Errorf("Dockerfile has no target %s", args[3])
+		}
 	case args[0] == "docker":
 		checkCompose(t, args)
+	case args[0] == "echo": // tests/compose adds the files so, and runs the commands that follow
+		for file := range strings.SplitSeq(strings.TrimPrefix(args[1], "COMPOSE_FILE="), ":") {
+			read(t, filepath.Join(root, file))
+		}
+	case args[0] == "sbatch": // tests/slurm runs the script
+		read(t, filepath.Join(root, args[len(args)-1]))
+	case args[0] == "helm" || args[0] == "kubectl" || args[0] == "deploy/helm/secrets":
+		checkKubernetes(t, args)
 	case args[0] == "cp":
 		read(t, filepath.Join(root, args[1]))
 	case args[0] == "pip":
@@ -212,7 +224,12 @@ func TestTaskfile(t *testing.T) {
 // checkCompose checks profiles, and what is run in the command line's container.
 func checkCompose(t *testing.T, args []string) {
 	t.Helper()
-	file := read(t, filepath.Join(root, "compose.yaml"))
+	file := read(t, filepath.Join(root, "compose.yaml")) + read(t, filepath.Join(root, "compose.cluster.yaml"))
+	if args[2] == "kill" || args[2] == "start" {
+		if !strings.Contains(file, "\n  "+args[3]+":\n") {
+			t.Errorf("compose.cluster.yaml has no service %s", args[3])
+		}
+	}
 	if i := slices.Index(args, "--profile"); i > 0 && !strings.Contains(file, "profiles: ["+args[i+1]+"]") {
 		t.Errorf("compose.yaml has no profile %s", args[i+1])
 	}

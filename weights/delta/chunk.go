@@ -45,8 +45,8 @@ type codec struct {
 
 	old, new []byte
 	frame    []byte
-	words    []uint32 // memory of changed
-	changed  []uint32 // the words that changed
+	marks    []byte   // a bit for each unit: whether it changed
+	changed  []uint32 // the units that changed
 	codes    []byte   // of differences: see encodeSparse
 	streams  [5][]byte
 	planes   []byte
@@ -109,47 +109,25 @@ func (c *codec) encodeFull(new []byte, w int, digest Digest) []byte {
 	return c.frame
 }
 
-// scan notes the words of eight bytes that changed, and counts the units that did.
+// scan marks the units that changed, and counts them.
 func (c *codec) scan(old, new []byte, w int) (units int) {
-	old = old[:len(new)]
-	words := (len(new) + 7) / 8
-	if cap(c.words) < words+4 {
-		c.words = make([]uint32, words+4)
+	c.marks = buffer(&c.marks, (len(new)/w+7)/8)
+	if w == 2 {
+		markPairs(old, new, c.marks)
+	} else {
+		markUnits(old, new, c.marks, w)
 	}
-	list, k, i := c.words[:words+4], 0, 0
-	for ; i+32 <= len(new); i += 32 {
-		o, n, word := old[i:i+32:i+32], new[i:i+32:i+32], uint32(i>>3)
-		x0, x1, x2, x3 := le64(o)^le64(n), le64(o[8:])^le64(n[8:]), le64(o[16:])^le64(n[16:]), le64(o[24:])^le64(n[24:])
-		if x0|x1|x2|x3 == 0 {
-			continue
-		}
-		// Which of the four it is cannot be foreseen: so there is no branch.
-		list[k] = word
-		k += one(x0)
-		list[k] = word + 1
-		k += one(x1)
-		list[k] = word + 2
-		k += one(x2)
-		list[k] = word + 3
-		k += one(x3)
-	}
-	for ; i < len(new); i += 8 {
-		list[k] = uint32(i >> 3)
-		k += one(wordAt(old, i>>3) ^ wordAt(new, i>>3))
-	}
-	c.changed = list[:k]
-	tops := topBits(w)
-	for _, word := range c.changed {
-		units += bits.OnesCount64(changedUnits(wordAt(old, int(word))^wordAt(new, int(word)), tops))
+	for i := 0; 8*i < len(c.marks); i++ {
+		units += bits.OnesCount64(wordAt(c.marks, i))
 	}
 	return units
 }
 
-// unrelated reports whether so many bits of the changed words differ that the new bytes pack better than differences: unrelated bf16 differ in 37 % of their bits.
+// unrelated reports whether so many bits differ that the new bytes pack better than differences: unrelated bf16 differ in 37 % of their bits.
 func (c *codec) unrelated(old, new []byte) bool {
 	changedBits := 0
-	for _, word := range c.changed {
-		changedBits += bits.OnesCount64(wordAt(old, int(word)) ^ wordAt(new, int(word)))
+	for i := 0; 8*i < len(new); i++ {
+		changedBits += bits.OnesCount64(wordAt(old, i) ^ wordAt(new, i))
 	}
 	return changedBits*10 > 3*8*len(new)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 )
 
 // A sparse chunk is a count, a shift (0 or 8), and five streams: gaps between changed units (shifted, 255 means: 255 and more follows), the gaps' low bytes
@@ -33,52 +32,81 @@ func (c *codec) encodeSparse(old, new []byte, w, count int) {
 	}
 }
 
-// negative marks the code of a difference below 0; the rest of a code is the four bits of the magnitude.
-const negative = 0x80
+const (
+	// negative marks the code of a difference below 0; the rest of a code is the four bits of the magnitude.
+	negative = 0x80
+	// escaped is the code of magnitudes that have none of their own.
+	escaped = 15
+)
 
 // collect fills the streams of gaps and escapes, and a code for each difference.
 func (c *codec) collect(old, new []byte, w, count int, shift uint) {
-	unit, tops := uint(8*w), topBits(w)
-	unitShift, wordShift := (3+log2(w))&63, (3-log2(w))&63
-	highs := buffer(&c.streams[streamHighs], count+len(new)/w/255+1)
-	lows := buffer(&c.streams[streamLows], count)
-	codes := buffer(&c.codes, count)
-	escapes := c.streams[streamEscapes][:0]
-	next, high, i := uint(0), 0, 0
-	for _, word := range c.changed {
-		a, b := wordAt(old, int(word)), wordAt(new, int(word))
-		for left := changedUnits(a^b, tops); left != 0; left &= left - 1 {
-			low := uint(bits.TrailingZeros64(left)) + 1 - unit
-			position := uint(word)<<wordShift + low>>unitShift
-			gap := position - next
-			next = position + 1
-			if shift > 0 {
-				lows[i] = byte(gap)
-				gap >>= 8
-			}
-			for ; gap >= 255; gap -= 255 {
-				highs[high] = 255
-				high++
-			}
-			highs[high] = byte(gap)
-			high++
-			difference := int64((b>>(low&63)-a>>(low&63))<<((64-unit)&63)) >> ((64 - unit) & 63)
-			sign := difference >> 63
-			magnitude := uint64((difference^sign)-sign) - 1
-			if magnitude >= 15 {
-				var escape [8]byte
-				binary.LittleEndian.PutUint64(escape[:], magnitude-15)
-				escapes = append(escapes, escape[:w]...)
-				magnitude = 15
-			}
-			codes[i] = byte(sign)&negative | byte(magnitude)
-			i++
+	c.changed = list(&c.changed, c.marks, count)
+	c.collectGaps(len(new)/w, shift)
+	c.codes = buffer(&c.codes, count)
+	c.streams[streamEscapes] = c.streams[streamEscapes][:0]
+	if w == 2 {
+		c.collectPairs(old, new)
+		return
+	}
+	unused := uint(64 - 8*w)
+	for i, unit := range c.changed {
+		at := int(unit) * w
+		difference := int64((load(new[at:], w)-load(old[at:], w))<<(unused&63)) >> (unused & 63)
+		sign := difference >> 63
+		magnitude := uint64((difference^sign)-sign) - 1
+		c.codes[i] = byte(sign)&negative | byte(min(magnitude, escaped))
+		if magnitude >= escaped {
+			c.escape(magnitude, w)
 		}
+	}
+}
+
+// collectPairs is collect for units of two bytes.
+func (c *codec) collectPairs(old, new []byte) {
+	codes := c.codes[:len(c.changed)]
+	for i, unit := range c.changed {
+		at := 2 * int(unit)
+		difference := int16(binary.LittleEndian.Uint16(new[at:]) - binary.LittleEndian.Uint16(old[at:]))
+		sign := difference >> 15
+		magnitude := uint16((difference^sign)-sign) - 1
+		codes[i] = byte(sign)&negative | byte(min(magnitude, escaped))
+		if magnitude >= escaped {
+			c.escape(uint64(magnitude), 2)
+		}
+	}
+}
+
+// escape notes a magnitude that has no code of its own.
+func (c *codec) escape(magnitude uint64, w int) {
+	var escape [8]byte
+	binary.LittleEndian.PutUint64(escape[:], magnitude-escaped)
+	c.streams[streamEscapes] = append(c.streams[streamEscapes], escape[:w]...)
+}
+
+// collectGaps fills the streams of the gaps between the changed ones of so many units.
+func (c *codec) collectGaps(units int, shift uint) {
+	highs := buffer(&c.streams[streamHighs], len(c.changed)+units/255+1)
+	lows := buffer(&c.streams[streamLows], len(c.changed))
+	next, high := uint32(0), 0
+	for i, unit := range c.changed {
+		gap := unit - next
+		next = unit + 1
+		if shift > 0 {
+			lows[i] = byte(gap)
+			gap >>= 8
+		}
+		for ; gap >= 255; gap -= 255 {
+			highs[high] = 255
+			high++
+		}
+		highs[high] = byte(gap)
+		high++
 	}
 	if shift == 0 {
 		lows = lows[:0]
 	}
-	c.streams[streamHighs], c.streams[streamLows], c.streams[streamEscapes] = highs[:high], lows, escapes
+	c.streams[streamHighs], c.streams[streamLows] = highs[:high], lows
 }
 
 // packCodes makes the streams of signs and magnitudes of the codes, eight at a time.

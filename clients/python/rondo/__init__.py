@@ -11,11 +11,12 @@
 from .batch import Batch, open_batch
 from .client import AsyncClient
 from .columns import Ragged, Spans
-from .errors import ConnectError, Damaged, DoorError, Failed, GatewayError, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
+from .errors import ConnectError, Damaged, Failed, GatewayError, IntakeError, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap
 from .harness import Executed, Rollout, Sandbox, Verdict, rollout
+from .hints import Hint, HintSpan
 from .intake import Answer
 from .sync import Client, Feed
 from .token_columns import SamplingMask, TokenColumn
@@ -25,6 +26,8 @@ from .versions import Version
 
 __version__ = "0.1.0"
 
+DoorError = IntakeError  # its earlier name
+
 __all__ = [
     "Answer",
     "AsyncClient",
@@ -33,11 +36,13 @@ __all__ = [
     "Client",
     "ConnectError",
     "Damaged",
-    "DoorError",
     "Executed",
     "Failed",
     "Feed",
     "GatewayError",
+    "Hint",
+    "HintSpan",
+    "IntakeError",
     "LogprobGap",
     "Message",
     "NotFound",

@@ -13,6 +13,9 @@ import pyarrow as pa
 from .columns import Array, Ragged, Spans, dense, ragged, spans
 from .errors import Damaged
 from .gap import LogprobGap, logprob_gap
+from .hints import HintSpan
+from .hints import mask as hint_mask
+from .hints import read as read_hints
 from .objects import Store
 from .token_columns import SamplingMask, TokenColumn, read_column, read_mask
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "open_batch"]
 
 #: Versions of the file's columns that this package reads.
-SCHEMA_VERSIONS = ("2", "3", "4")
+SCHEMA_VERSIONS = ("2", "3", "4", "5", "6")
 
 _TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
 
@@ -103,6 +106,12 @@ class Batch:
         return self._ragged("advantages")
 
     @property
+    def roles(self) -> list[str]:
+        """Role of each sample's rollout in its episode, "" where episodes have one rollout."""
+        found: list[str] = self._record.column("role").to_pylist() if "roles" in self.metadata else [""] * len(self)
+        return found
+
+    @property
     def teachers(self) -> list[str]:
         """Names of the teachers, or reference models, whose log-probabilities the feed demands; empty for most."""
         return [name for name in self.metadata.get("teachers", "").split(",") if name]
@@ -110,10 +119,41 @@ class Batch:
     def teacher_logprobs(self, teacher: str) -> Ragged:
         """Natural log-probability of each token under a teacher, at temperature 1, sampled or not; 0 for the first of each sample: float32.
 
-        KeyError for a teacher that the feed does not demand.
+        KeyError for a teacher that the feed does not demand, and for one that takes hints.
         """
-        if teacher not in self.teachers:
-            raise KeyError(f"the batch has log-probabilities of the teachers {self.teachers}, not of {teacher!r}")
+        whole = [name for name in self.teachers if name not in self.hinted_teachers]
+        if teacher not in whole:
+            raise KeyError(f"the batch has log-probabilities of the teachers {whole}, not of {teacher!r}")
+        return self._ragged(f"logprobs_{teacher}")
+
+    @property
+    def hinter(self) -> str:
+        """Who has stated the hints, empty where the feed takes none."""
+        return self.metadata.get("hints", "")
+
+    @cached_property
+    def hints(self) -> list[list[HintSpan]]:
+        """The hints of each sample, in the order of their spans."""
+        texts: list[str] = self._record.column("hints").to_pylist() if self.hinter else [""] * len(self)
+        return read_hints(texts, self.offsets)
+
+    @cached_property
+    def hint_mask(self) -> Ragged:
+        """True where a hint is about the token: bool."""
+        return hint_mask(self.hints, self.offsets)
+
+    @property
+    def hinted_teachers(self) -> list[str]:
+        """Names of the teachers that take the hints."""
+        return [name for name in self.metadata.get("hinted", "").split(",") if name]
+
+    def hinted_logprobs(self, teacher: str) -> Ragged:
+        """Natural log-probability of each token under a teacher with the hint in its context, at temperature 1: float32.
+
+        NaN for all tokens that no hint is about, and where the teacher has said nothing. KeyError for a teacher that takes no hints.
+        """
+        if teacher not in self.hinted_teachers:
+            raise KeyError(f"the teachers {self.hinted_teachers} of the batch take hints, not {teacher!r}")
         return self._ragged(f"logprobs_{teacher}")
 
     @property
@@ -201,6 +241,15 @@ class Batch:
         found: npt.NDArray[np.int32] = self.column("rollout_sampled")
         return found
 
+    def stale(self, version: int, limit: int) -> list[str]:
+        """Ids of the rollouts that were dispatched more than `limit` versions before `version`, for `Feed.consumed`.
+
+        A trainer that drops samples by their age does the same: TRL's `max_staleness` by `model_version`, for one.
+        """
+        old = self.column("dispatch_version") < version - limit
+        ids: list[str] = self._record.column("rollout_id").filter(pa.array(old)).unique().to_pylist()
+        return ids
+
     def logprob_gap(self, logprobs: Any, *, version: int, shifted: bool = False) -> LogprobGap | None:
         """How far the trainer's log-probabilities are from the sampler's; give it to `Feed.consumed`. Computed in float64.
 
@@ -285,6 +334,8 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None, *, store: St
         teachers = [name for name in metadata.get("teachers", "").split(",") if name]
         if "token_columns" in metadata and "token_columns" not in record.schema.names:
             raise Damaged("column token_columns is missing")
+        if metadata.get("hints") and "hints" not in record.schema.names:
+            raise Damaged("column hints is missing")
         _check(record, {**_TOKEN_COLUMNS, **{f"logprobs_{name}": pa.float32() for name in teachers}})
         return Batch(record, metadata, ready or {}, store)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:

@@ -6,12 +6,14 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from . import outside, publishing, teaching, traffic, versions
+import pyarrow as pa
+
+from . import hints, outside, publishing, teaching, traffic, versions
 from .access import Access
 from .connection import Connection, within
 from .endpoint import find
@@ -119,7 +121,7 @@ class AsyncClient:
 
         run.paused and run.resumed, for example, are about the run itself: state("mine", "run.paused", "mine", {"reason": "…"}).
         The same id is one fact, however often it is stated; without one every call states another.
-        DoorError when it is refused; TimeoutError when the outcome is unknown.
+        IntakeError when it is refused; TimeoutError when the outcome is unknown.
         """
         await self.open()
         return await within(self.intake.state(run, type, entity, data, id=id), self.timeout, f"state {type} of {entity}")
@@ -240,6 +242,21 @@ class AsyncClient:
                 if not fact.data.get("text_only"):
                     yield fact.entity
 
+    async def trajectory(self, run: str, rollout: str) -> pa.Table:
+        """The messages of a rollout that has its reward, with their tokens (schemas/arrow.md names the columns). NotFound before that."""
+        await self.open()
+        return (await within(hints.trajectory(self._opened_plane, run, rollout), self.timeout, f"read rollout {rollout}"))[1]
+
+    async def hint(self, run: str, rollout: str, by: str, given: Iterable[hints.Hint]) -> Answer:
+        """State where a rollout that has its reward went wrong, as hints; none says that nothing was found.
+
+        by: the name by which a feed or a teacher of the run takes hints. given: up to 16, about tokens of their own each.
+        The same may be stated again; others of the same name are a IntakeError. NotFound before the reward. ValueError for tokens that a turn
+        has not sampled.
+        """
+        await self.open()
+        return await within(hints.state(self._opened_plane, run, rollout, by, given), self.timeout, f"give hints about rollout {rollout}")
+
     async def teach(
         self,
         run: str,
@@ -247,6 +264,7 @@ class AsyncClient:
         teacher: str,
         score: teaching.Score,
         *,
+        tokenize: hints.Tokenize | None = None,
         model: str = "",
         version: str = "",
         timeout: float | None = None,
@@ -254,13 +272,17 @@ class AsyncClient:
         """State how likely a teacher of the run, one that has no url, finds each token of a rollout that has its reward.
 
         score: is called with the token ids of each sample of the rollout, int32 [S], in a thread, and gives their natural
-        log-probabilities at temperature 1: [S], of which the first does not count, or [S - 1] without it.
+        log-probabilities at temperature 1: [S], of which the first does not count, or [S - 1] without it. For a teacher that takes hints
+        these are, for each hint, the sample up to the end of its span with the hint inserted, and only what is said of the span counts.
+        tokenize: makes the tokens of hints that have none.
         model, version: what the model and its weights are called; for the record.
-        The same may be stated again; other values of the same teacher are a DoorError. NotFound before the reward.
+        The same may be stated again; other values of the same teacher are a IntakeError. NotFound before the reward.
         timeout: seconds; None waits, since a model takes as long as it takes.
         """
         await self.open()
-        work = teaching.teach(self._opened_plane, run, rollout, teacher, score, model, version)
+        teachers = (await self._kept(run)).get("teachers") or []
+        hinter = next((t.get("hints", "") for t in teachers if t["name"] == teacher), "")
+        work = teaching.teach(self._opened_plane, run, rollout, teacher, hinter, score, tokenize, model, version)
         return await within(work, timeout, f"teach rollout {rollout}")
 
     async def _user(self, run: str, session: str, consent: bool) -> None:
@@ -313,6 +335,7 @@ class AsyncClient:
         policy_version: int = 0,
         stop_reason: str = "finished",
         failure: str = "",
+        failure_class: str = "internal",
         session: str = "",
         consent: bool = False,
     ) -> str:
@@ -320,11 +343,11 @@ class AsyncClient:
 
         messages: the conversation with its tokens, see Message. reward: None leaves the score to the task's verifier or to
         record_feedback. policy_version: of the run when the rollout began. failure: what went wrong, in place of messages and
-        reward. session, consent: of the user whose session it is, in runs that take traffic; see takes, and NotTaken. A group
+        reward, and failure_class what kind of failure that is, a word that the books count by. session, consent: of the user whose session it is, in runs that take traffic; see takes, and NotTaken. A group
         completes when all of its members, counted from 0, are handed in. The same call may be repeated.
         """
         await self._user(run, session, consent)
-        trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure)
+        trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure, failure_class)
         opening = outside.open_group(self._opened_plane, run, group, task, size, policy_version, session, consent)
         opened = await within(opening, self.timeout, f"open group {group}")
         work = outside.bring(self._opened_plane, run, opened, member, task, trajectory)

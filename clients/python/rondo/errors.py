@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectError", "Damaged", "DoorError", "Failed", "GatewayError", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
+__all__ = ["ConnectError", "Damaged", "Failed", "GatewayError", "IntakeError", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
 
 
 class RondoError(Exception):
@@ -33,16 +33,16 @@ class Damaged(RondoError):
     """An object's bytes are not those that the log names, or are no valid file."""
 
 
-class DoorError(RondoError):
-    """The intake refused a fact. Stating it again unchanged is of no use."""
-
-
 class GatewayError(RondoError):
     """The gateway refused a request, or gave no answer: status is that of HTTP, 0 for no answer, and code names the reason."""
 
     def __init__(self, message: str, status: int, code: str) -> None:
         super().__init__(message)
         self.status, self.code = status, code
+
+
+class IntakeError(RondoError):
+    """The intake refused a fact. Stating it again unchanged is of no use."""
 
 
 class WeightsRejected(RondoError):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any
@@ -138,13 +138,17 @@ class AsyncFeed:
         """Name of the policy that the run trains, once the feed is open."""
         return str(self._config["policy"])
 
-    async def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None) -> None:
+    async def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None, stale: Sequence[str] = ()) -> None:
         """State that a step was taken: the feed may go on. It waits until the fact is on the log.
 
         logprob_gap: what `batch.logprob_gap` computed, None for nothing. It may be stated later, by a second call for the same step.
+        stale: ids of rollouts of the batch that the trainer leaves out as too old, as `batch.stale` names them. The run's books count
+        them as stale, not as trained. They may be stated later, too, all at once; IntakeError for one that is not in the batch.
         """
         await self.open()
-        more = {"logprob_gap": logprob_gap._asdict()} if logprob_gap else {}
+        more: dict[str, Any] = {"logprob_gap": logprob_gap._asdict()} if logprob_gap else {}
+        if stale:
+            more["stale"] = list(stale)
         await self._state("batch.consumed", "step", _step(batch), **more)
 
     async def checkpointed(self, batch: Batch | int) -> None:

@@ -44,7 +44,7 @@ ROLLOUTS = pa.schema(
         "invalidated": pa.bool_(),
         "step": pa.int64(),  # of the batch of the run's first feed that holds it
         "masked": pa.string(),  # why that batch does not train on it
-        "dropped": pa.string(),  # why the first feed dropped its group: stale or the name of a filter
+        "dropped": pa.string(),  # why the first feed dropped its group, or its trainer the rollout: stale or the name of a filter
     }
 )
 
@@ -241,6 +241,10 @@ def rollouts(facts: Mapping[str, list[Fact]], feed: str) -> pa.Table:
                 update(rows, name, step=fact.data["step"], dropped=None)
             for name, why in (fact.data.get("masked") or {}).items():
                 update(rows, name, masked=why, dropped=None)
+    for fact in facts["batch.consumed"]:
+        if fact.entity == feed:
+            for name in fact.data.get("stale") or ():
+                update(rows, name, dropped="stale")
     return pa.Table.from_pylist(list(rows.values()), ROLLOUTS)
 
 

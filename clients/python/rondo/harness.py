@@ -11,11 +11,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .checkout import checkout
 from .errors import Failed, GatewayError
 
 __all__ = ["Executed", "Rollout", "Sandbox", "Verdict", "rollout"]
@@ -131,6 +133,16 @@ class Sandbox:
         """Replace a file's content, at most 4 MiB, and make the folders above it."""
         data = content.encode() if isinstance(content, str) else content
         self._gateway.ask(f"{self._path}/write", {"path": path, "base64": base64.b64encode(data).decode(), "mode": mode}, named=True)
+
+    def checkout(self, *, leave: Sequence[str] = ()) -> AbstractContextManager[Path]:
+        """A copy of the workspace in a folder of this machine, for harnesses that edit files where they run.
+
+        The folder is a Git repository of one commit. At the end of the block the files that it changed, made or removed are changed in
+        the sandbox, too, and the folder is gone; a block that raises changes nothing. Not copied, in either direction: `.git` of the
+        workspace, and what `leave` names: patterns for names at the top, such as settings that the harness would otherwise obey. Links
+        that lead out are not fetched. Failed for a workspace that has over 64 MiB packed, or 1 GiB, or 100,000 entries.
+        """
+        return checkout(self, leave)
 
 
 class Rollout:

@@ -14,7 +14,7 @@ import nats
 from nats.aio.msg import Msg
 
 from .connection import Connection, Link
-from .errors import DoorError, PermissionDenied, RondoError
+from .errors import IntakeError, PermissionDenied, RondoError
 from .objects import Store, put_blob
 
 __all__ = ["Answer", "Intake"]
@@ -43,7 +43,7 @@ class Intake:
     async def state(self, run: str, type: str, entity: str, data: Mapping[str, Any], *, id: str | None = None) -> Answer:
         """State a fact, and repeat it until the intake answers. The same id is one fact, however often it is stated.
 
-        DoorError when the intake refuses it.
+        IntakeError when the intake refuses it.
         """
         if not _TYPE.fullmatch(type):
             raise ValueError(f"event type {type!r}: want KIND.NAME, as in run.paused")
@@ -62,7 +62,7 @@ class Intake:
             await asyncio.sleep(min(wait / 1000, 60))
             told = await self._ask(subject, body, headers)
         if error := told.get("error"):
-            raise DoorError(f"{type} of {entity}: {error}")
+            raise IntakeError(f"{type} of {entity}: {error}")
         return Answer(str(told.get("id", "")), int(told.get("sequence", 0)))
 
     async def _ask(self, subject: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from .errors import DoorError
+from .errors import IntakeError
 from .facts import subject
 from .objects import Ref, put_named
 from .plane import Plane
@@ -47,7 +47,7 @@ async def bring(plane: Plane, run: str, group: str, member: int, task: str, traj
     data = b"" if trajectory.failure else await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
     await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",))
     if trajectory.failure:
-        failed = {"stage": "harness", "class": "internal", "message": trajectory.failure[:1000]}
+        failed = {"stage": "harness", "class": trajectory.failure_class, "message": trajectory.failure[:1000]}
         await _once(plane, run, "rollout.failed", rollout, failed)
         return rollout
     ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
@@ -81,4 +81,4 @@ async def _once(plane: Plane, run: str, type: str, entity: str, data: Mapping[st
         return
     for name in same:
         if known.data.get(name) != data[name]:
-            raise DoorError(f"{type} of {entity} was stated before with {name} {known.data.get(name)}, not {data[name]}")
+            raise IntakeError(f"{type} of {entity} was stated before with {name} {known.data.get(name)}, not {data[name]}")

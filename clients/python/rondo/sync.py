@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from .batch import Batch
 from .client import AsyncClient
 from .feed import AsyncFeed
 from .gap import LogprobGap
+from .hints import Hint, Tokenize
 from .intake import Answer
 from .loop import LoopThread
 from .teaching import Score
@@ -132,11 +135,29 @@ class Client:
         while True:
             yield self.loop.run(_following(rollouts))
 
+    def trajectory(self, run: str, rollout: str) -> pa.Table:
+        """See AsyncClient.trajectory."""
+        return self.loop.run(self.asynchronous.trajectory(run, rollout))
+
+    def hint(self, run: str, rollout: str, by: str, given: Iterable[Hint]) -> Answer:
+        """See AsyncClient.hint."""
+        return self.loop.run(self.asynchronous.hint(run, rollout, by, given))
+
     def teach(
-        self, run: str, rollout: str, teacher: str, score: Score, *, model: str = "", version: str = "", timeout: float | None = None
+        self,
+        run: str,
+        rollout: str,
+        teacher: str,
+        score: Score,
+        *,
+        tokenize: Tokenize | None = None,
+        model: str = "",
+        version: str = "",
+        timeout: float | None = None,
     ) -> Answer:
         """See AsyncClient.teach."""
-        return self.loop.run(self.asynchronous.teach(run, rollout, teacher, score, model=model, version=version, timeout=timeout))
+        call = self.asynchronous.teach(run, rollout, teacher, score, tokenize=tokenize, model=model, version=version, timeout=timeout)
+        return self.loop.run(call)
 
     def publish_group(
         self,
@@ -169,6 +190,7 @@ class Client:
         policy_version: int = 0,
         stop_reason: str = "finished",
         failure: str = "",
+        failure_class: str = "internal",
         session: str = "",
         consent: bool = False,
     ) -> str:
@@ -185,6 +207,7 @@ class Client:
             policy_version=policy_version,
             stop_reason=stop_reason,
             failure=failure,
+            failure_class=failure_class,
             session=session,
             consent=consent,
         )
@@ -303,9 +326,9 @@ class Feed:
         """Name of the policy that the run trains."""
         return self.asynchronous.policy
 
-    def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None) -> None:
+    def consumed(self, batch: Batch | int, *, logprob_gap: LogprobGap | None = None, stale: Sequence[str] = ()) -> None:
         """See AsyncFeed.consumed."""
-        self.client.loop.run(self.asynchronous.consumed(batch, logprob_gap=logprob_gap))
+        self.client.loop.run(self.asynchronous.consumed(batch, logprob_gap=logprob_gap, stale=stale))
 
     def checkpointed(self, batch: Batch | int) -> None:
         """See AsyncFeed.checkpointed."""

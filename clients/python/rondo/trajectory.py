@@ -21,7 +21,7 @@ class Message:
     the others not, unless loss_mask says otherwise.
     """
 
-    #: system, user, assistant or tool.
+    #: system, user, assistant or tool; prompt: no message, but the tokens of a prompt that begins a new segment.
     role: str
     content: str = ""
     #: Token ids, T of them; none for a message whose tokens another one carries.
@@ -58,6 +58,8 @@ class Trajectory:
     #: finished, or the limit that it ran into: max_turns, max_tokens, length, timeout.
     stop_reason: str = "finished"
     failure: str = ""
+    #: What kind of failure it is, a word that the books count by.
+    failure_class: str = "internal"
 
 
 _INT32S, _FLOAT32S, _BOOLS = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.bool_())

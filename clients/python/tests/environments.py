@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 from collections.abc import Generator, Sequence
@@ -57,6 +58,54 @@ def countdown(task: env.Task) -> Generator[str, env.Action, float]:
     return 1.0
 
 
+class TicTacToe:
+    """A game of two. Another worker goes on from its state."""
+
+    def reset(self, task: env.Task) -> env.Next:
+        self.board = "." * 9
+        Guess.note(Guess(), "reset")
+        return env.Next("x", self.shown("x"))
+
+    def shown(self, role: str) -> str:
+        return f"You play {role}. Say a free field, 0 to 8. {self.board}"
+
+    def save(self) -> Any:
+        return self.board
+
+    def load(self, task: env.Task, state: Any) -> None:
+        self.board = state
+        Guess.note(Guess(), "load")
+
+    def step(self, action: env.Action) -> env.Next | env.End:
+        role, other = action.role, "o" if action.role == "x" else "x"
+        at = int(action.content)
+        Guess.note(Guess(), f"step {9 - self.board.count('.') + 1}")
+        if self.board[at] != ".":
+            return env.End({role: -1.0, other: 0.0}, {role: {"moves": 0.0}})
+        self.board = self.board[:at] + role + self.board[at + 1 :]
+        if any(all(self.board[i] == role for i in line) for line in LINES):
+            return env.End({role: 1.0, other: -1.0}, {role: {"moves": float(self.board.count(role))}})
+        return env.Next(other, self.shown(other)) if "." in self.board else env.End()
+
+
+LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def tictactoe(task: env.Task) -> Generator[env.Next, env.Action, env.End]:
+    """The same as a generator: another worker gives it the recorded turns again."""
+    game = TicTacToe()
+    action = yield game.reset(task)
+    while isinstance(then := game.step(action), env.Next):
+        action = yield then
+    return then
+
+
+def any_free(messages: Sequence[Any]) -> str:
+    """A model that plays tic-tac-toe by chance."""
+    board = str(messages[-1]["content"]).split()[-1]
+    return str(random.choice([i for i, field in enumerate(board) if field == "."]))
+
+
 def bisect(messages: Sequence[Any]) -> str:
     """A model that plays Guess well."""
     low, high, guess = 0, 15, 7
@@ -74,7 +123,7 @@ def main() -> None:
     """A worker of its own process."""
     dir, run, name, file, die = sys.argv[1:]
     Guess.journal, Guess.die = Path(file), int(die)
-    env.serve(run, environment={"guess": Guess, "countdown": countdown}[name], dir=dir, slots=1)
+    env.serve(run, environment={"guess": Guess, "countdown": countdown, "game": TicTacToe, "generated": tictactoe}[name], dir=dir, slots=1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
 import pyarrow as pa
@@ -120,3 +122,19 @@ def taught(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rond
         for row in samples:
             row[f"logprobs_{name}"] = [-t * scale for t in range(len(row["tokens"]))]
     return rondo.open_batch(file(samples, schema, schema_version="3", teachers="reference,big-2", **metadata))
+
+
+def hinted(samples: list[dict[str, Any]] | None = None, **metadata: str) -> rondo.Batch:
+    """The batch with the judge's hints: about tokens 2 and 3 of the first row and token 6 of the last, of which the teacher says -t / 2."""
+    samples = rows() if samples is None else samples
+    schema = SCHEMA.append(pa.field("hints", pa.string()))
+    for name in ("reference", "own"):
+        schema = schema.append(pa.field(f"logprobs_{name}", pa.list_(pa.float32())))
+    for i, row in enumerate(samples):
+        spans = [(0, 2, 2, 1)] if i == 0 else [(1, 6, 1, 4)] if i == len(samples) - 1 else []
+        given = [{"turn": n, "start": s, "length": m, "at": at, "text": "Look first.", "tokens": [9] if i else []} for n, s, m, at in spans]
+        row["hints"] = json.dumps(given) if given else ""
+        row["logprobs_reference"] = [-t / 4 for t in range(len(row["tokens"]))]
+        row["logprobs_own"] = [-t / 2 if any(s <= t < s + m for _, s, m, _ in spans) else math.nan for t in range(len(row["tokens"]))]
+    told = {"schema_version": "5", "teachers": "reference,own", "hints": "judge", "hinted": "own", **metadata}
+    return rondo.open_batch(file(samples, schema, **told))

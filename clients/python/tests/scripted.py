@@ -1,4 +1,4 @@
-"""A model server that says what a script says, in OpenAI's chat completions, without token ids; and a plane whose gateway asks it."""
+"""A model server that says what a script says, with token ids or without; and a plane whose gateway asks it."""
 
 from __future__ import annotations
 
@@ -28,26 +28,37 @@ feeds: [{{name: trainer, groups_per_batch: 1}}]
 """
 
 
-def said(script: Script, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """A completion."""
+def tokens(messages: list[dict[str, Any]]) -> list[int]:
+    """The token ids of a conversation: bytes of its messages, so that one that goes on begins like the one before."""
+    spoken = [[m["role"], m.get("content") or "", [c["function"]["name"] for c in m.get("tool_calls") or []]] for m in messages]
+    return list("".join(json.dumps(s) + "\n" for s in spoken).encode())
+
+
+def said(script: Script, messages: list[dict[str, Any]], exact: bool = False) -> dict[str, Any]:
+    """A completion; an exact one has its token ids and log-probabilities, as vLLM gives them."""
     says = script(messages)
     message: dict[str, Any] = {"role": "assistant", "content": says if isinstance(says, str) else ""}
     if not isinstance(says, str):
         call = {"name": says[0], "arguments": json.dumps(says[1])}
         message["tool_calls"] = [{"id": f"call_{len(messages)}", "type": "function", "function": call}]
-    choice = {"index": 0, "message": message, "finish_reason": "stop" if isinstance(says, str) else "tool_calls"}
-    usage = {"prompt_tokens": 8, "completion_tokens": 4, "total_tokens": 12}
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice], "usage": usage}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop" if isinstance(says, str) else "tool_calls"}
+    answer: dict[str, Any] = {"id": "c", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice]}
+    prompt, completion = 8, 4
+    if exact:
+        answer["prompt_token_ids"], choice["token_ids"] = tokens(messages), tokens([message])
+        choice["logprobs"] = {"content": [{"token": f"token_id:{i}", "logprob": -0.5, "top_logprobs": []} for i in tokens([message])]}
+        prompt, completion = len(tokens(messages)), len(tokens([message]))
+    return {**answer, "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}
 
 
 @contextmanager
-def model(script: Script) -> Iterator[str]:
-    """The base URL of a server whose model follows a script."""
+def model(script: Script, exact: bool = False) -> Iterator[str]:
+    """The base URL of a server whose model follows a script, with token ids where it is exact."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # noqa: N802
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(said(script, asked["messages"])).encode()
+            body = json.dumps(said(script, asked["messages"], exact)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

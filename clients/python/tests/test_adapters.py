@@ -22,7 +22,7 @@ from rondo.adapters.skyrl import to_skyrl, to_skyrl_generator
 from rondo.adapters.slime import to_slime
 from rondo.adapters.tinker import to_tinker
 from rondo.adapters.trl import to_trl, to_trl_samples
-from rondo.adapters.verl import keep_advantages, to_verl
+from rondo.adapters.verl import keep_advantages, to_verl, to_verl_trajectories
 
 from . import handmade
 
@@ -54,6 +54,22 @@ def test_verl_pads_prompts_on_the_left_and_responses_on_the_right(batch: rondo.B
     assert told["rm_scores"] == told["advantages"] and "rm_scores" not in to_verl(batch)
     assert lists(to_verl(whole(), scores="rewards"))["rm_scores"] == [[0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
     assert told["uid"] == ["g000001", "g000001", "g000002", "g000002"]
+
+
+def test_trajectories_of_verl_have_no_padding(batch: rondo.Batch) -> None:
+    torch = pytest.importorskip("torch")
+    rows = to_verl_trajectories(batch, scores="advantages")
+    assert rows[0]["prompts"].dtype == rows[0]["loss_mask"].dtype == torch.int64 and rows[0]["rm_scores"].dtype == torch.float32
+    told = [lists(row) for row in rows]
+    assert [row["prompts"] for row in told] == [[100, 101], [200, 201], [300], [400, 401, 402, 403]]
+    assert [row["responses"] for row in told] == [[102, 103, 104, 105, 106], [202], [301, 302], [404, 405, 406]]
+    assert told[0]["response_mask"] == told[0]["loss_mask"] == [1, 1, 0, 1, 1]
+    assert told[0]["rollout_log_probs"] == [-3 / 8, -4 / 8, 0, -6 / 8, -7 / 8] and told[0]["rm_scores"] == [0.5, 0.5, 0, 0.5, 0.5]
+    assert told[3]["input_ids"] == [400, 401, 402, 403, 404, 405, 406] and told[3]["position_ids"] == [0, 1, 2, 3, 4, 5, 6]
+    assert [row["uid"] for row in told] == ["g000001", "g000001", "g000002", "g000002"]
+    assert [row["num_turns"] for row in told] == [2, 1, 1, 1]
+    assert told[1]["extra_fields"] == {"rollout_id": "g000001-1", "reward": 0}
+    assert [row["rm_scores"].tolist() for row in to_verl_trajectories(whole(), scores="rewards")] == [[0, 0, 0, 0, 1], [0]]
 
 
 def test_trl_takes_prompts_and_completions_or_samples(batch: rondo.Batch) -> None:

@@ -53,14 +53,14 @@ def evaluate(plane: Plane, client: rondo.Client, url: str, tasks: list[dict[str,
     return plane.open_run(client, **given)
 
 
-def outcomes(client: rondo.Client, run: str, type: str) -> list[dict[str, Any]]:
-    """The facts of a type, by rollout."""
+def outcomes(client: rondo.Client, run: str, type: str, kind: str = "rollout") -> list[dict[str, Any]]:
+    """The facts of a type, by rollout or by another kind of entity."""
 
     async def read() -> list[dict[str, Any]]:
         await client.asynchronous.open()
         found, sequence = [], 1
-        while (fact := await client.asynchronous.log.next(run, f"rondo.v1.{run}.rollout.*.{type}", sequence)) is not None:
-            found.append({"rollout": fact.entity, **fact.data})
+        while (fact := await client.asynchronous.log.next(run, f"rondo.v1.{run}.{kind}.*.{type}", sequence)) is not None:
+            found.append({kind: fact.entity, **fact.data})
             sequence = fact.sequence + 1
         return found
 
@@ -195,7 +195,7 @@ class Broken(Guess):
         (lambda: "x" * (1 << 20) + "x", "step: ValueError: the environment says 1048577 bytes at once"),
         (lambda: threading.Event().wait(), "takes longer than 0.5 s"),
         (lambda: 7, "not with int"),
-        (lambda: "", "intake: DoorError"),
+        (lambda: "", "intake: IntakeError"),
     ],
 )
 def test_a_broken_environment_is_no_reward_of_0(plane: Plane, client: rondo.Client, bisecting: str, how: Callable[[], Any], why: str) -> None:
@@ -365,7 +365,7 @@ def test_what_no_environment_may_say(plane: Plane, client: rondo.Client, bisecti
     rollout = outcomes(client, run, "started")[0]["rollout"]
 
     def refused(why: str, type: str, **said: Any) -> None:
-        with pytest.raises(rondo.DoorError, match=why):
+        with pytest.raises(rondo.IntakeError, match=why):
             client.state(run, f"rollout.{type}", rollout, said)
 
     def user(text: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -252,3 +253,21 @@ def test_a_plane_whose_objects_are_in_a_bucket(binary: str, bucket: str, tmp_pat
         assert not (plane.dir / "objects").exists()
     finally:
         plane.stop()
+
+
+def test_what_a_trainer_leaves_out_is_stale_in_the_books(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    bring(client, run, 1, 2)
+    with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
+        batch = next(feed)
+        version = int(batch["dispatch_version"].max())
+        assert batch.stale(version + 4, 4) == [], "as old as allowed"
+        every = batch.stale(version + 5, 4)
+        assert sorted(every) == sorted(set(batch["rollout_id"].tolist())) == sorted(batch.ready["rollouts"])
+        with pytest.raises(rondo.IntakeError, match="no rollout of the batch"):
+            feed.consumed(batch, stale=["g000099-0"])
+        feed.consumed(batch, stale=every[:1])
+        feed.consumed(batch)  # a second word on it takes nothing back
+    (books,) = json.loads(plane.command("run", "show", run, "--json"))["feeds"]
+    assert (books["trained"], books["stale"], books["in_flight"]) == (3, 1, 0)
+    plane.command("audit", run)

@@ -107,4 +107,8 @@ def test_what_became_of_rollouts() -> None:
     assert (rows["g1-2"]["forfeit"], rows["g1-2"]["masked"], rows["g1-2"]["step"]) == ("tampered", "forfeit", None)
     assert rows["g1-0"]["step"] == 1 and rows["g1-0"]["dropped"] is None
     assert rows["g2-0"]["dropped"] == "stale"
+    for feed in ("trainer", "other"):
+        facts["batch.consumed"].append(fact("batch.consumed", feed, step=1, stale=["g1-0"] if feed == "trainer" else ["g1-3"]))
+    rows = {row["rollout"]: row for row in frames.rollouts(facts, "trainer").to_pylist()}
+    assert (rows["g1-0"]["dropped"], rows["g1-0"]["step"]) == ("stale", 1) and rows["g1-3"]["dropped"] is None
     assert rows["g1-0"]["started_at"].microsecond == 123456

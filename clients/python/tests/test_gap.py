@@ -182,7 +182,7 @@ def test_a_trainer_states_it_and_the_run_pauses(client: rondo.Client, plane: Pla
         feed.consumed(batch, logprob_gap=good)  # said again it is the same fact
         batch = next(feed)
         feed.consumed(batch, logprob_gap=batch.logprob_gap(batch.sampler_logprobs.values - 2.0, version=9))  # there are none of version 9
-        with pytest.raises(rondo.DoorError, match="the batch has only 12 sampled tokens"):
+        with pytest.raises(rondo.IntakeError, match="the batch has only 12 sampled tokens"):
             feed.consumed(batch, logprob_gap=good._replace(tokens=99))
     assert [(g["step"], g["tokens"]) for g in shown()["logprob_gaps"]] == [(1, 12)]
     assert shown()["logprob_gaps"][0]["mean_abs"] == pytest.approx(0.0625)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,41 @@ def test_rollout(live: tuple[Plane, str]) -> None:
         with pytest.raises(rondo.GatewayError) as over:
             r.sandbox.exec("true")
         assert over.value.code == "rollout_over"
+
+
+def test_checkout(live: tuple[Plane, str]) -> None:
+    """What the block changes in the copy is changed in the sandbox, and nothing else; a block that raises changes nothing."""
+    plane, url = live
+    with model(lambda _: "I edit files.") as served:
+        open_run(plane, "copied", served)
+        with rondo.rollout("copied", "shell-slugify", gateway=url, dir=plane.dir) as r:
+            r.sandbox.exec("mkdir -p a/.git .tool; touch a/.git/config .tool/settings; echo one >a/gone; ln -s gone a/link; echo x >a/run")
+            r.sandbox.exec("ln -s /etc a/out")
+            before = r.sandbox.exec("stat -c '%n %Y %a' *.sh").stdout
+            say(r, "Mend it.")
+            with r.sandbox.checkout(leave=[".tool"]) as folder:
+                assert (folder / ".git/HEAD").exists() and not (folder / ".tool").exists() and not (folder / "a/.git").exists()
+                assert subprocess.run(["git", "status", "--short"], cwd=folder, capture_output=True, text=True, check=True).stdout == ""
+                mended = (folder / "lib/shorten.sh").read_text().replace('-ge "$limit"', '-gt "$limit"')
+                (folder / "lib/shorten.sh").write_text(mended)
+                (folder / "a/gone").unlink()
+                (folder / "a/link").unlink()
+                (folder / "a/link").symlink_to("run")
+                (folder / "a/run").chmod(0o755)
+                (folder / "new").mkdir()
+                (folder / "new/b.bin").write_bytes(b"\x00\xff")
+                (folder / ".tool").write_text("of the tool")
+            assert not folder.exists()
+            assert r.sandbox.exec("test -x a/run -a -f .tool/settings -a -f a/.git/config").exit_code == 0
+            there = r.sandbox.exec("readlink a/link a/out && od -An -tx1 new/b.bin")
+            assert (there.stdout, there.exit_code) == ("run\n/etc\n 00 ff\n", 0)
+            assert r.sandbox.exec("test -e a/gone || test -e .git").exit_code == 1
+            assert r.sandbox.exec("stat -c '%n %Y %a' *.sh").stdout == before
+            with pytest.raises(FileNotFoundError), r.sandbox.checkout() as folder:  # noqa: PT012
+                for _ in range(2):
+                    (folder / "test.sh").unlink()
+            assert r.sandbox.exec(["sh", "test.sh"]).exit_code == 0
+        assert r.verdict().reward == 1
 
 
 def test_unmended_and_failed(live: tuple[Plane, str]) -> None:

@@ -17,7 +17,7 @@ def test_one_id_is_one_fact(client: rondo.Client, plane: Plane) -> None:
     assert client.state(run, "run.paused", run, {"reason": "noon"}, id="pause-1") == first
     assert client.resume(run).sequence > first.sequence
     assert client.pause(run, "night").sequence > client.state(run, "run.paused", run, {"reason": "noon"}, id="pause-1").sequence
-    with pytest.raises(rondo.DoorError, match="was used for another"):
+    with pytest.raises(rondo.IntakeError, match="was used for another"):
         client.state(run, "run.paused", run, {"reason": "midnight"}, id="pause-1")
 
 
@@ -32,7 +32,7 @@ def test_what_the_door_refuses_it_says(client: rondo.Client, plane: Plane) -> No
         (run, "no.such", "thing", {}, "unknown event type"),
     ]
     for where, type, entity, data, why in refused:
-        with pytest.raises(rondo.DoorError, match=why):
+        with pytest.raises(rondo.IntakeError, match=why):
             client.state(where, type, entity, data)
 
 
@@ -57,7 +57,7 @@ def test_a_large_body_travels_as_a_reference(client: rondo.Client, plane: Plane)
     digest = "ab" * 32
     task = {"snapshot": {"ref": "blobs/x", "sha256": digest, "size": 1}, "instruction": "y" * 1000}
     before = set((plane.dir / "objects/blobs").rglob("*"))
-    with pytest.raises(rondo.DoorError):  # these tasks are not valid; what matters is that the body was read
+    with pytest.raises(rondo.IntakeError):  # these tasks are not valid; what matters is that the body was read
         client.state("large", "run.opened", "large", {"config": {**config, "tasks": [{"name": f"t{i}", **task} for i in range(200)]}})
     assert any(p.is_file() and p.stat().st_size > 128 << 10 for p in set((plane.dir / "objects/blobs").rglob("*")) - before)
 
@@ -82,7 +82,10 @@ def test_remarks_and_invalidations_reach_the_batch(client: rondo.Client, plane: 
             )
         client.annotate(run, "xlate-1", turn=0, start=1, length=1, reward=0.5, text="too late", values={"lag": 2.0})
         client.invalidate(run, "xlate-0", "it saw the answer")
-        client.publish_trajectory(run, group="late", member=2, size=size, task="mend", messages=[], failure="out of disk")
+        why = {"failure": "out of disk", "failure_class": "storage"}
+        client.publish_trajectory(run, group="late", member=2, size=size, task="mend", messages=[], **why)  # type: ignore[arg-type]
+        failed = client.loop.run(client.asynchronous.log.last(run, f"rondo.v1.{run}.rollout.xlate-2.failed"))
+        assert failed is not None and (failed.data["class"], failed.data["message"]) == ("storage", "out of disk")
         batch = next(feed)
     assert batch["rollout_id"].tolist() == ["xlate-1"]
     assert batch.ready["masked"] == {"xlate-0": "invalidated"}
@@ -103,7 +106,7 @@ def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plan
     client.record_feedback(run, ids[2], "follow_up", reward=0.25, text="not quite")
     with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
         assert next(feed).rewards.tolist() == [1, 0, 0.25]
-    with pytest.raises(rondo.DoorError, match="a score needs one"):
+    with pytest.raises(rondo.IntakeError, match="a score needs one"):
         client.record_feedback(run, ids[2], "score")
 
 
@@ -128,8 +131,8 @@ def test_only_users_who_agreed_leave_the_process(client: rondo.Client, plane: Pl
             client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session=session, consent=consent)
     with pytest.raises(rondo.NotTaken, match="no users' traffic"):
         client.submit_query(plain, "Mend it.", task="t", session="anna", consent=True)
-    with pytest.raises(rondo.DoorError, match="no endpoint"):  # this one did reach the door
+    with pytest.raises(rondo.IntakeError, match="no endpoint"):  # this one did reach the door
         client.submit_query(run, "Mend it.", task="t", session="anna", consent=True)
-    with pytest.raises(rondo.DoorError, match="not agreed"):  # and is refused there, too, when it is stated by hand
+    with pytest.raises(rondo.IntakeError, match="not agreed"):  # and is refused there, too, when it is stated by hand
         client.state(run, "group.opened", "xg", {"task": "t", "size": 1, "policy_version": 0, "session": "anna"})
     client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session="anna", consent=True)

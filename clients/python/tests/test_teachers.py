@@ -14,7 +14,8 @@ from rondo.adapters.prime_rl import to_prime_rl, to_prime_rl_samples
 from rondo.adapters.slime import to_slime
 from rondo.adapters.trl import to_trl
 from rondo.adapters.verl import to_verl
-from rondo.teaching import packed, samples
+from rondo.hints import table
+from rondo.teaching import packed
 
 from . import handmade
 
@@ -96,7 +97,7 @@ def test_what_a_model_says_becomes_an_object() -> None:
         with pytest.raises(ValueError, match=why):
             packed(tokens, wrong)
     with pytest.raises(rondo.Damaged):
-        samples(b"nothing")
+        table(b"nothing")
 
 
 def test_a_teacher_outside_reaches_the_batch(client: rondo.Client, plane: Any) -> None:
@@ -112,9 +113,9 @@ def test_a_teacher_outside_reaches_the_batch(client: rondo.Client, plane: Any) -
         rollout = client.publish_trajectory(run, group="a", member=member, size=2, task="mend", messages=messages, reward=float(member))
         for _ in range(2):  # once more, as after a lost answer
             client.teach(run, rollout, "big", score, model="large", version="7")
-        with pytest.raises(rondo.DoorError, match="other content"):
+        with pytest.raises(rondo.IntakeError, match="other content"):
             client.teach(run, rollout, "big", lambda ids: score(ids) * 2)
-    with pytest.raises(rondo.DoorError, match="no teacher of that name"):
+    with pytest.raises(rondo.IntakeError, match="no teacher of that name"):
         client.teach(run, "xa-0", "small", score)
     with pytest.raises(rondo.NotFound):
         client.teach(run, "xb-0", "big", score)

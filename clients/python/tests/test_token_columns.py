@@ -17,7 +17,7 @@ import rondo
 from rondo.adapters.prime_rl import to_prime_rl, to_prime_rl_samples
 from rondo.adapters.skyrl import to_skyrl_generator
 from rondo.adapters.slime import to_slime
-from rondo.adapters.verl import to_verl
+from rondo.adapters.verl import to_verl, to_verl_trajectories
 from rondo.objects import Store, open_store, put_blob
 
 from . import handmade
@@ -102,6 +102,7 @@ def test_adapters_pass_experts_and_masks_on(store: Store) -> None:
     verl = to_verl(batch, experts=True)
     for ids, present, rows, want in zip(verl["input_ids"], verl["attention_mask"].bool(), verl["routed_experts"], every, strict=True):
         assert rows[present].tolist() == want and not rows[~present].any() and len(ids) == len(rows)
+    assert [row["routed_experts"].tolist() for row in to_verl_trajectories(batch, scores="advantages", experts=True)] == every
 
 
 def test_what_is_not_known_is_not_replayed(store: Store) -> None:

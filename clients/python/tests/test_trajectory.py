@@ -61,7 +61,7 @@ def test_a_group_may_be_handed_in_again(client: rondo.Client, plane: Plane) -> N
     with rondo.Feed(run, "trainer", client=client, timeout=30) as feed:
         batch = next(feed)
     assert batch["rollout_id"].tolist() == ["xg1-0", "xg1-1", "xg2-0", "xg2-1"]
-    with pytest.raises(rondo.DoorError, match="stated before with size 2, not 3"):
+    with pytest.raises(rondo.IntakeError, match="stated before with size 2, not 3"):
         bring(client, run, 1, 1, size=3)
     plane.command("audit", run)
 

@@ -62,14 +62,14 @@ func hostname(name string) string {
 	return clean
 }
 
-// makeScratch mounts the one writable, size-limited tmpfs and shows its folders in their places, the workspace after
-// the usual ones, as it may lie inside one of them.
+// makeScratch mounts the one writable, size-limited file system, a tmpfs or a disk of the sandbox's own, and shows its folders in their places,
+// the workspace after the usual ones, as it may lie inside one of them.
 func makeScratch(boot wire.Boot) error {
 	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return err
 	}
 	if err := mountScratch(boot); err != nil {
-		return fmt.Errorf("mount the writable tmpfs: %w", err)
+		return fmt.Errorf("mount what can be written: %w", err)
 	}
 	for _, folder := range writable {
 		if err := show(folder.target, folder.mode); err != nil {
@@ -93,7 +93,7 @@ func ScratchOptions(diskBytes int64) string {
 }
 
 func mountScratch(boot wire.Boot) error {
-	if !boot.Shared() {
+	if !boot.Scratch {
 		return unix.Mount("tmpfs", scratch, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, ScratchOptions(boot.DiskBytes))
 	}
 	fd := boot.Files[wire.ScratchFile]
@@ -117,7 +117,7 @@ func showWorkspace(boot wire.Boot) error {
 	return nil
 }
 
-// show makes a folder on the scratch tmpfs and binds it to its place.
+// show makes a folder on the scratch file system and binds it to its place.
 func show(target string, mode fs.FileMode) error {
 	source := scratchPath(target)
 	if err := os.Mkdir(source, 0o755); errors.Is(err, fs.ErrExist) {
@@ -161,7 +161,7 @@ func makeDevices() error {
 	return nil
 }
 
-// overlay shows a writable view of a read-only tree, its changes on the scratch tmpfs. Where the kernel has no overlay for
+// overlay shows a writable view of a read-only tree, its changes on the scratch file system. Where the kernel has no overlay for
 // ordinary users the tree is copied, which costs its size in memory.
 func overlay(index int, v view) error {
 	layers := fmt.Sprintf("%s/.overlay-%d", scratch, index)

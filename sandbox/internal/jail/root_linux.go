@@ -46,7 +46,7 @@ var (
 
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// Writable folders besides the workspace; all lie on the one size-limited tmpfs.
+// Writable folders besides the workspace; all lie on the one size-limited file system.
 var writable = []struct {
 	target string
 	mode   fs.FileMode
@@ -67,7 +67,7 @@ const (
 	// One inode per 4 KiB of disk lets a tree of tiny files fill the disk before it runs out of inodes.
 	bytesPerInode = 4096
 	maxEtcFile    = 1 << 20
-	// scratch is where the writable tmpfs lies until its folders are mounted in their places.
+	// scratch is where the writable file system lies until its folders are mounted in their places.
 	scratch = "/.scratch"
 	// base is where the new root is first mounted: any folder that every system has, as it is hidden for an instant only.
 	base = "/usr"

@@ -82,8 +82,10 @@ type Boot struct {
 	LinkEnv, Withheld map[string]string `json:",omitempty"`
 	// Proxy asks for a socket that listens at ProxyAddress inside and is handed to the owner. The last of Files is the way to hand it over.
 	Proxy bool `json:",omitempty"`
-	// Files are the descriptors that came ahead of this: those of a workspace that the owner has mounted over a snapshot which others
-	// use, too, and the socket of a link or of the proxy. Either can be missing.
+	// Scratch says that the owner has mounted what the sandbox can write: the first of Files.
+	Scratch bool `json:",omitempty"`
+	// Files are the descriptors that came ahead of this: those of what the owner has mounted, with a workspace over a snapshot which others
+	// use, too, or without, and the socket of a link or of the proxy. Any can be missing.
 	Files []int `json:"-"`
 }
 
@@ -108,7 +110,7 @@ const ReportFD = 9
 // ControlFD is the socket, which the init process inherits.
 const ControlFD = 3
 
-// What Boot.Files hold: two detached mounts, of the writable tmpfs and of the workspace, and the file that describes the workspace's base.
+// Places in Boot.Files: two detached mounts, first the writable file system and then the workspace, and the file that describes the workspace's base.
 const (
 	ScratchFile = iota
 	WorkspaceFile

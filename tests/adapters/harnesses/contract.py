@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "clients/python"), str(ROOT / "examples/harnesses")]
+sys.path[:0] = [str(ROOT / "clients/python"), str(ROOT / "examples/harnesses"), str(ROOT / "tests/adapters")]
 # mini-swe-agent asks on a terminal for a configuration where it finds none, and litellm fetches prices.
 os.environ |= {"MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
+from mended import binary  # noqa: E402
 from tests.scripted import MEND, gateway, model, open_run  # noqa: E402
 
 #: What the model says to a conversation by the number of its own answers in it: a call, or the last word.
@@ -24,17 +23,6 @@ SCRIPTS: dict[str, list[str | tuple[str, dict[str, Any]]]] = {
     "openai_agents": [("bash", {"command": MEND}), "It is mended."],
     "smol_agents": [("bash", {"command": MEND}), ("final_answer", {"answer": "It is mended."})],
 }
-
-
-def binary(folder: Path) -> str:
-    """The program rondo, with the first process of its sandboxes beside it."""
-    if given := os.environ.get("RONDO_BINARY"):
-        return given
-    if shutil.which("go") is None:
-        sys.exit("there is no go command to build rondo with, and no RONDO_BINARY")
-    for name in ("rondo", "rondo-sandbox-init"):
-        subprocess.run(["go", "build", "-o", str(folder / name), f"./cmd/{name}"], cwd=ROOT, check=True)
-    return str(folder / "rondo")
 
 
 def main() -> None:

@@ -1,13 +1,18 @@
-"""rondo.env.openenv against OpenEnv's own server and client: episodes over its sockets, at once, repeated, and with the server killed."""
+"""rondo.env.openenv against OpenEnv's own server and client: episodes over its sockets, at once, repeated, and with the server killed.
+
+A live plane samples the last ones; OpenEnv's own class takes what it has recorded.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import re
 import socket
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,8 @@ from openenv.core.generic_client import GenericEnvClient
 from rondo import env
 from rondo.env.environment import Adapted, adapted
 from rondo.env.openenv import OpenEnv
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
 
@@ -76,13 +83,15 @@ def server(port: int) -> Iterator[Any]:
     )
     process.start()
     try:
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             except OSError:
                 assert process.is_alive(), "the server has ended"
                 time.sleep(0.1)
+        else:
+            raise AssertionError("the server does not listen within 5 minutes")
         yield process
     finally:
         process.kill()
@@ -200,12 +209,14 @@ def a_killed_server_fails_the_episode_and_not_the_next(port: int, process: Any) 
         )
 
 
+def shown() -> list[str]:
+    """The guide's lines: an environment, and a trace of its rollouts."""
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    return [block for block in blocks if "rondo.env.openenv" in block]
+
+
 def the_guide_s_lines_run(port: int) -> None:
-    [code] = [
-        block
-        for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-        if "rondo.env.openenv" in block
-    ]
+    code, _ = shown()
     given: dict[str, Any] = {}
     serve, env.serve = env.serve, lambda run, **options: given.update(options)  # type: ignore[assignment]
     try:
@@ -215,6 +226,76 @@ def the_guide_s_lines_run(port: int) -> None:
     assert played(
         adapted(given["environment"])(), env.Task("a", "", {}, seed=4), ["4"]
     )[-1] == ("Right.", 1.0, True)
+
+
+def halved(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A model that halves what is left of the numbers up to 15."""
+    low, high = 0, 15
+    for guess, answer in zip(messages[1::2], messages[2::2], strict=True):
+        if answer["content"] == "Higher.":
+            low = int(guess["content"]) + 1
+        else:
+            high = int(guess["content"]) - 1
+    return str((low + high) // 2)
+
+
+def a_killed_server_fails_the_rollout_and_its_task_is_played_again(port: int) -> None:
+    """The rollout is the machine's failure and no reward of 0; the next one of the task has its reward, and is OpenEnv's training trace."""
+    from mended import binary
+    from tests.conftest import Plane
+    from tests.model import serving
+    from tests.test_env import outcomes, serve, task
+
+    import rondo
+
+    with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
+        running, killed = [servers.enter_context(server(port))], []
+
+        def says(messages: Sequence[Mapping[str, Any]]) -> str:
+            if len(messages) == 3 and not killed:  # in the middle of the first episode
+                running[0].kill()
+                running[0].join()
+                killed.append(running[0].exitcode)
+                running.append(servers.enter_context(server(port)))
+            return halved(messages)
+
+        plane = Plane(binary(Path(name)), Path(name, "plane"))
+        plane.start()
+        try:
+            with serving(says) as url, rondo.Client(plane.dir) as client:
+                given: dict[str, Any] = {"external": False, "feeds": [], "staleness": {"max": 0}, "system_prompt": "", "group_size": 1}
+                given |= {"epochs": 2, "in_flight": 1, "endpoint": url, "environment": {"name": "game"}}
+                run = plane.open_run(client, tasks=[task("eleven", reset={"number": 11})], **given)
+                play = OpenEnv(
+                    lambda _: GenericEnvClient(base_url=f"http://127.0.0.1:{port}"),
+                    say=lambda seen: str(seen["text"]),
+                    act=lambda text: {"number": int(text)},
+                )
+                serve(plane, run, environment=play)
+                [failed], [scored] = outcomes(client, run, "failed"), outcomes(client, run, "scored")
+                assert "lost in the middle of the episode" in failed["message"], failed
+                assert killed == [-9] and failed["stage"] == "environment" and "reward" not in failed, failed
+                assert scored["rollout"] != failed["rollout"] and scored["reward"] == 1.0 - 0.25, scored
+                lines: dict[str, Any] = {}
+                code = shown()[1].replace("/srv/rondo", str(plane.dir))
+                exec(code.replace('"game"', repr(run)).replace('"g000001-0"', repr(scored["rollout"])), lines)
+                trace = lines["trace"]
+                sampled = [turn for turn in outcomes(client, run, "turn_sampled.*") if turn["rollout"] == scored["rollout"]]
+            plane.command("audit", run)
+        finally:
+            plane.stop()
+        assert len(trace.turns) == len(sampled) == 2, trace
+        for turn, fact in zip(trace.turns, sampled, strict=True):
+            said = turn.response["choices"][0]
+            assert (said["message"]["content"], said["finish_reason"]) == (fact["content"], fact["finish_reason"])
+            assert len(turn.request["messages"]) == 1 + 2 * fact["turn"] and turn.metadata["turn"] == fact["turn"]
+            assert bytes(turn.completion_token_ids).decode().startswith(fact["content"])
+            assert turn.loss_mask == [0] * len(turn.prompt_token_ids) + [1] * len(turn.completion_token_ids)
+            assert len(turn.per_token_logps) == len(turn.completion_token_ids) and max(turn.per_token_logps) < 0
+        first, second = trace.turns
+        whole = first.prompt_token_ids + first.completion_token_ids
+        assert second.prompt_token_ids[: len(whole)] == whole and b"Higher." in bytes(second.prompt_token_ids[len(whole) :])
+        assert type(trace).model_validate_json(trace.model_dump_json()) == trace
 
 
 if __name__ == "__main__":
@@ -232,3 +313,5 @@ if __name__ == "__main__":
             print(f"{check.__name__} ok", flush=True)
         a_killed_server_fails_the_episode_and_not_the_next(at, served)
         print("a_killed_server_fails_the_episode_and_not_the_next ok", flush=True)
+    a_killed_server_fails_the_rollout_and_its_task_is_played_again(at)
+    print("a_killed_server_fails_the_rollout_and_its_task_is_played_again ok", flush=True)

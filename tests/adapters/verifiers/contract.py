@@ -10,6 +10,7 @@ from typing import Any
 
 from verifiers import v1 as vf
 
+import served
 from rondo.env.rating import Rollout
 from rondo.env.verifiers import Tasks
 
@@ -178,3 +179,4 @@ if __name__ == "__main__":
     for check in checks:
         check()
         print(f"{check.__name__} ok", flush=True)
+    served.checks()

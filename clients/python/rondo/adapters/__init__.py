@@ -16,13 +16,15 @@ here, and loss and gradient are those of a plain reference. Versions are the one
 | `tinker` | Tinker | 0.38.0 | one datum for each sample, shifted by one |
 | `atropos` | Atropos | 0.4.0 | lists by group, -100 where not sampled |
 
+`hints` is for any of them: the loss at the tokens that hints are about.
+
 The advantages of a batch are final. A trainer that computes them again from rewards loses the run's estimator, and one that takes each
 sample for a rollout counts a rollout that was split as often as it has samples. So where rewards are asked for in such a trainer's
 layout (`to_verl(scores="rewards")`, `to_areal_rollouts`, `to_skyrl_generator`), a batch with split rollouts is refused.
 
 | trainer | how it is told to keep the advantages |
 |---|---|
-| verl | `keep_advantages` as estimator, `to_verl(scores="advantages")` |
+| verl | `keep_advantages` as estimator, `to_verl(scores="advantages")`; its V1 trainer: `rondo.verl` |
 | TRL | GRPOTrainer: give `to_trl` to `compute_loss`; asynchronous: samples carry them |
 | prime-rl, Tinker | micro-batches, samples and data carry them |
 | slime | `--advantage-estimator grpo`, and no normalisation of rewards: `rewards` are the advantages |

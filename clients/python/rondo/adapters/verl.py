@@ -7,6 +7,8 @@ as it has samples. So there are no `rm_scores` unless they are asked for. To tra
     from verl.trainer.ppo.core_algos import register_adv_est
     register_adv_est("rondo")(keep_advantages)  # and algorithm.adv_estimator=rondo in verl's settings
     DataProto.from_single_dict(to_verl(batch, scores="advantages"))
+
+verl's V1 trainer takes trajectories from TransferQueue: `rondo.verl` puts there what `to_verl_trajectories` gives.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from ..batch import Batch
 from .layout import cut, left_padded, tensors, whole_experts, whole_rollouts
 
-__all__ = ["keep_advantages", "to_verl"]
+__all__ = ["keep_advantages", "to_verl", "to_verl_trajectories"]
 
 
 def to_verl(
@@ -72,6 +74,32 @@ def to_verl(
     elif scores is not None:
         raise ValueError(f"scores is {scores!r}: use 'advantages', 'rewards' or None")
     return tensors(told)
+
+
+def to_verl_trajectories(batch: Batch, *, scores: Literal["advantages", "rewards"], experts: bool = False) -> list[dict[str, Any]]:
+    """The fields of a trajectory of verl's V1 trainer for each sample of P prompt and R response tokens; torch tensors without padding.
+
+    prompts int64 [P]; responses, response_mask, loss_mask (1: sampled) int64 [R]; rollout_log_probs, rm_scores float32 [R]; input_ids,
+    position_ids int64 [P + R]. uid: the group; num_turns: the model's; extra_fields: the rollout's id and its reward.
+    scores and experts (routed_experts, int16 [P + R, layers, top_k]) are as for `to_verl`.
+    """
+    given = to_verl(batch, scores=scores, experts=experts)
+    given["loss_mask"] = given["response_mask"]
+    width = given["prompts"].shape[1]
+    names, turns = batch.table.column("rollout_id").to_pylist(), list(batch.token_turns.rows())
+    rows = []
+    for i, (before, length) in enumerate(zip(batch["prompt_length"].tolist(), batch.lengths.tolist(), strict=True)):
+        prompt, response, whole = slice(width - before, width), slice(length - before), slice(width - before, width - before + length)
+        parts = {
+            "prompts": prompt,
+            **dict.fromkeys(("responses", "response_mask", "loss_mask", "rollout_log_probs", "rm_scores"), response),
+            **dict.fromkeys(("input_ids", "position_ids", *(["routed_experts"] if experts else [])), whole),
+        }
+        row: dict[str, Any] = {name: given[name][i, part].clone() for name, part in parts.items()}
+        row["uid"], row["num_turns"] = given["uid"][i], len(np.unique(turns[i][turns[i] >= 0]))
+        row["extra_fields"] = {"rollout_id": names[i], "reward": float(batch.rewards[i])}
+        rows.append(row)
+    return rows
 
 
 def _experts(batch: Batch, shape: tuple[int, ...]) -> Any:

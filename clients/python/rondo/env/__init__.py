@@ -11,7 +11,9 @@ Your code runs in this process, never in the plane. Start as many as you like: e
 """
 
 from .environment import Action, Answer, Call, Environment, Step, Task
+from .partner import Partner, PartnerError
 from .rating import Rollout
+from .roles import End, Next
 from .worker import serve, work
 
-__all__ = ["Action", "Answer", "Call", "Environment", "Rollout", "Step", "Task", "serve", "work"]
+__all__ = ["Action", "Answer", "Call", "End", "Environment", "Next", "Partner", "PartnerError", "Rollout", "Step", "Task", "serve", "work"]

@@ -58,6 +58,8 @@ class Action:
     reasoning: str = ""
     #: stop, tool_calls or length.
     finish_reason: str = ""
+    #: Whose turn it is, where an episode has several roles.
+    role: str = ""
 
 
 @dataclass

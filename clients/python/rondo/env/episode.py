@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from ..errors import DoorError
+from ..errors import IntakeError
 from ..facts import Fact
 from ..plane import Plane
 from .environment import Action, Adapted, Call, Task
 from .rating import failure
+from .record import Record
 from .thread import Thread
 
-__all__ = ["Stage", "play"]
+__all__ = ["GRACE", "Stage", "action_of", "play", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -35,20 +36,17 @@ class Stage:
 #: Seconds behind a rollout's deadline for which a step is still waited for: clocks differ.
 GRACE = 5.0
 
-#: Facts behind which nothing of an environment is awaited.
-_OVER = ("rollout.finished", "rollout.scored", "rollout.failed")
-
 
 async def play(stage: Stage, started: Fact, make: Callable[[], Adapted]) -> None:
     """Answer a rollout's turns until it is over. What goes wrong in the environment is stated: the rollout fails, and has no reward of 0."""
-    record = _Record(stage.plane, stage.run, started)
+    record = Record(stage.plane, stage.run, started.entity, started)
     await record.read()
     if record.over:
         return
-    episode = _Episode(stage, _task(stage, started), record)
+    episode = _Episode(stage, task_of(stage, started), record)
     try:
         await episode.play(make)
-    except DoorError as refused:
+    except IntakeError as refused:
         await record.read()
         if not record.over and not record.grown:  # refused for what it says, and not since somebody else was faster
             await episode.fail(failure("intake", refused))
@@ -56,57 +54,15 @@ async def play(stage: Stage, started: Fact, make: Callable[[], Adapted]) -> None
         episode.end()
 
 
-def _task(stage: Stage, started: Fact) -> Task:
+def task_of(stage: Stage, started: Fact) -> Task:
+    """The task of a rollout's episode."""
     name = str(started.data["task"])
     task = stage.tasks.get(name, {})
     return Task(name, str(task.get("instruction", "")), task.get("data") or {}, int(started.data["seed"]), stage.run, started.entity)
 
 
-class _Record:
-    """What the log has of a rollout."""
-
-    def __init__(self, plane: Plane, run: str, started: Fact) -> None:
-        self._plane, self._run, self._from = plane, run, started.sequence + 1
-        self._subject = f"rondo.v1.{run}.rollout.{started.entity}.>"
-        deadline = str(started.data["deadline"])
-        self._deadline = datetime.fromisoformat(deadline[:19] + ("+00:00" if deadline.endswith("Z") else deadline[-6:]))
-        self.turns: list[Fact] = []
-        self.observed: list[Fact] = []
-        self.stated = 0  # observations of this worker, which are in `observed` when they have been read
-        self.over = False
-
-    def left(self) -> float:
-        """Seconds until the plane ends the rollout."""
-        return (self._deadline - datetime.now(timezone.utc)).total_seconds()
-
-    @property
-    def grown(self) -> bool:
-        """Whether somebody else has answered what this worker was about to answer."""
-        return len(self.observed) > self.stated
-
-    async def read(self) -> None:
-        """Take in what is there."""
-        while (fact := await self._plane.log.next(self._run, self._subject, self._from)) is not None:
-            self._take(fact)
-
-    async def more(self) -> AsyncGenerator[Fact, None]:
-        """What comes."""
-        async with aclosing(self._plane.log.follow(self._run, self._subject, self._from)) as facts:
-            async for fact in facts:
-                self._take(fact)
-                yield fact
-
-    def _take(self, fact: Fact) -> None:
-        self._from = fact.sequence + 1
-        if fact.type == "rollout.turn_sampled":
-            self.turns.append(fact)
-        elif fact.type == "rollout.observed":
-            self.observed.append(fact)
-        self.over = self.over or fact.type in _OVER
-
-
 class _Episode:
-    def __init__(self, stage: Stage, task: Task, record: _Record) -> None:
+    def __init__(self, stage: Stage, task: Task, record: Record) -> None:
         self._stage, self._task, self._record = stage, task, record
         self._thread = Thread(f"episode {task.rollout}")
         self._environment: Adapted | None = None
@@ -136,7 +92,7 @@ class _Episode:
             return False
         if len(record.turns) < self._record.stated:
             return True
-        action = _action(record.turns[-1])
+        action = action_of(record.turns[-1])
         return await self._say("step", action.turn, lambda e: e.step(action))
 
     async def _say(self, what: str, turn: int, speak: Callable[[Adapted], dict[str, Any]]) -> bool:
@@ -204,18 +160,19 @@ class _Episode:
     def _again(self, environment: Adapted, number: int) -> dict[str, Any]:
         if number == 0:
             return environment.reset(self._task)
-        return environment.step(_action(self._record.turns[number - 1]))
+        return environment.step(action_of(self._record.turns[number - 1]))
 
     def end(self) -> None:
         """Close the environment, behind what it does now."""
         self._thread.end(None if self._environment is None or self._broken else self._environment.close)
 
 
-def _action(turn: Fact) -> Action:
+def action_of(turn: Fact, role: str = "") -> Action:
+    """What the model did in a turn."""
     data = turn.data
     calls = tuple(Call(str(c["id"]), str(c["name"]), str(c["arguments"])) for c in data.get("tool_calls") or [])
     thoughts = (data.get("reasoning") or {}).get("text", "")
-    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""))
+    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role)
 
 
 def _same(said: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:

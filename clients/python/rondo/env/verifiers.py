@@ -12,7 +12,7 @@ from typing import Any
 
 from .rating import Rollout
 
-__all__ = ["Tasks"]
+__all__ = ["STOPS", "Tasks", "parts"]
 
 
 class Tasks:
@@ -60,11 +60,16 @@ class Tasks:
         task = self._type(data, self._config)
         trace = _trace(task, rollout)
         asyncio.run(task.score(trace))
-        parts = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
-        parts |= {name: value for name, value in trace.metrics.items() if value is not None}
-        if "reward" in parts:
-            raise ValueError('a reward or metric of the task has the name "reward", which is that of their sum')
-        return {"reward": trace.reward, **parts}
+        return parts(trace)
+
+
+def parts(trace: Any) -> dict[str, float]:
+    """The reward of a trace that was scored, and its parts."""
+    known = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
+    known |= {name: value for name, value in trace.metrics.items() if value is not None}
+    if "reward" in known:
+        raise ValueError('a reward or metric of the task has the name "reward", which is that of their sum')
+    return {"reward": trace.reward, **known}
 
 
 def _check(task: Any) -> None:
@@ -84,8 +89,8 @@ def _check(task: Any) -> None:
             raise ValueError(f"{of}: {signal.__name__} asks for a runtime")
 
 
-#: What verifiers calls the limits that end a rollout.
-_LIMITS = {"max_turns": "max_turns", "max_tokens": "max_total_tokens", "context": "max_input_tokens", "length": "max_output_tokens"}
+#: The limits that end a rollout by what Rondo calls them, and what verifiers does.
+STOPS = {"max_turns": "max_turns", "max_tokens": "max_total_tokens", "context": "max_input_tokens", "length": "max_output_tokens"}
 
 
 def _trace(task: Any, rollout: Rollout) -> Any:
@@ -102,7 +107,7 @@ def _trace(task: Any, rollout: Rollout) -> Any:
         nodes=nodes,
         is_completed=True,
         ok=True,
-        stop_condition=_LIMITS.get(rollout.stop_reason),
+        stop_condition=STOPS.get(rollout.stop_reason),
         is_timeout=rollout.stop_reason == "timeout",
     )
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from ..client import AsyncClient
 from ..connection import end
-from ..errors import DoorError
+from ..errors import IntakeError
 from ..facts import Fact, subject
 from .environment import adapted
 from .episode import Stage, play
 from .lease import EPISODES, RATINGS, Lease, take
 from .rating import Rater, Reward, rate
+from .roles import maker, play_roles
 
 __all__ = ["serve", "work"]
 
@@ -59,8 +60,13 @@ async def work(
     if environment is not None:
         if not config.get("environment"):
             raise ValueError(f"run {run} has no environment: its run file names one as environment: {{name: …}}")
-        make, stage = adapted(environment), Stage(plane, run, tasks, worker, step_timeout)
-        jobs.append((EPISODES, lambda fact: play(stage, fact, make)))
+        stage, roles = Stage(plane, run, tasks, worker, step_timeout), config["environment"].get("roles")
+        if roles:
+            make_roles = maker(environment)
+            jobs.append((EPISODES, lambda fact: play_roles(stage, roles, fact, make_roles)))
+        else:
+            make = adapted(environment)
+            jobs.append((EPISODES, lambda fact: play(stage, fact, make)))
     if reward is not None:
         name = (config.get("scorer") or {}).get("function")
         if not name:
@@ -94,7 +100,7 @@ async def _do(client: AsyncClient, run: str, lease: Lease, handle: Callable[[Fac
             fact = await client.log.next(run, lease.subject, lease.sequence)
             if fact is not None and fact.sequence == lease.sequence:
                 await handle(fact)
-        except DoorError as refused:
+        except IntakeError as refused:
             log.warning("%s", refused)  # the plane goes on without it: the rollout ends at its deadline, if nobody says more
             await lease.done()
         except Exception as problem:  # the plane or the store fails: what fails in the user's code is stated
