@@ -151,6 +151,9 @@ func TestRacingWriters(t *testing.T) {
 func TestRacingWritersWhileLeadersChange(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.Cluster(t, 3)
+	if err := cluster.Log(t).EnsureStreams(t.Context()); err != nil { // as in TestRememberedEventsOfAnotherStream
+		t.Fatal(err)
+	}
 	for name, chains := range map[string]int{"one chain": 1, "32 chains": 32} {
 		t.Run(name, func(t *testing.T) {
 			const enough = 6
