@@ -163,7 +163,7 @@ func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch 
 // ready leaves the lock shared. To unpack takes the lock alone, and whoever does not get it at once looks again: who has it may be
 // unpacking, and whoever uses the snapshot shares the lock for as long as a rollout lasts.
 func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch Fetch, lock *os.File) error {
-	for end := time.Now().Add(unpackTime); time.Now().Before(end); {
+	for unpacked, paused := 0, time.Duration(0); unpacked <= mostUnpacked && paused <= mostPaused; {
 		if err := flock(ctx, lock, unix.LOCK_SH); err != nil {
 			return err
 		}
@@ -177,6 +177,7 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 		switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case errors.Is(err, unix.EWOULDBLOCK): // and the shared lock is given up
 			time.Sleep(lockPause)
+			paused += lockPause
 			continue
 		case err != nil:
 			return err
@@ -185,6 +186,7 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 			if err := s.unpack(ctx, digest, fetch); err != nil {
 				return err
 			}
+			unpacked++
 		}
 		u.whole = true
 	}
@@ -192,9 +194,10 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 }
 
 const (
-	// unpackTime bounds the tries to unpack a snapshot that others damage, hold or throw away.
-	unpackTime = time.Minute
-	lockPause  = 10 * time.Millisecond
+	// mostUnpacked and mostPaused bound the tries to unpack a snapshot that others damage, hold or throw away. To unpack a large one takes as long as it takes.
+	mostUnpacked = 3
+	mostPaused   = time.Minute
+	lockPause    = 10 * time.Millisecond
 )
 
 // look compares the unpacked tree with what was written down of it.

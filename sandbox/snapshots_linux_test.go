@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
@@ -300,4 +302,40 @@ func TestSnapshotsInAFolder(t *testing.T) {
 	if _, err := open(1<<30).Use(t.Context(), "../x", lie); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("a digest that is a path: %v", err)
 	}
+}
+
+// TestSlowSnapshot: a snapshot whose unpacking takes an hour is ready then, for who unpacks it and for another process that waits.
+func TestSlowSnapshot(t *testing.T) {
+	t.Parallel()
+	needOverlay(t)
+	dir := t.TempDir()
+	data := sandboxtest.Pack(t, map[string]string{"a": "b"})
+	sum := sha256.Sum256(data)
+	synctest.Test(t, func(t *testing.T) {
+		var fetched atomic.Int64
+		slow := func(context.Context) (io.ReadCloser, error) {
+			fetched.Add(1)
+			time.Sleep(time.Hour)
+			return sandbox.Bytes(data).Open()
+		}
+		var users sync.WaitGroup
+		for range 2 {
+			s, err := sandbox.OpenSnapshots(dir, sandbox.RoleAgent, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			users.Go(func() {
+				used, err := s.Use(t.Context(), hex.EncodeToString(sum[:]), slow)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				used.Release()
+			})
+		}
+		users.Wait()
+		if fetched.Load() != 1 {
+			t.Errorf("fetched %d times", fetched.Load())
+		}
+	})
 }
