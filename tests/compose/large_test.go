@@ -37,11 +37,11 @@ with rondo.Client(nats=nats, store=store, ca=ca, creds=creds, timeout=300) as cl
 const containerMemory = 1 << 30
 
 // TestLargeCheckpoint: a checkpoint of RONDO_LARGE_CHECKPOINT GiB passes through containers of 1 GiB: it is uploaded by the Python client, verified by the publisher, fetched
-// and mirrored; then one of its files changes, and goes up and comes down as a delta. On disk are at most 3.2 times its bytes.
+// and mirrored; then one of its files changes, and goes up and comes down as a delta. On disk are at most 2.3 times its bytes.
 func TestLargeCheckpoint(t *testing.T) {
 	var gib int64
 	if _, err := fmt.Sscan(os.Getenv("RONDO_LARGE_CHECKPOINT"), &gib); err != nil || gib < 1 {
-		t.Skip("takes many minutes and 3.2 times the bytes on disk: set RONDO_LARGE_CHECKPOINT to a number of GiB, such as 20, beside RONDO_DOCKER=1")
+		t.Skip("takes many minutes and 2.3 times the bytes on disk: set RONDO_LARGE_CHECKPOINT to a number of GiB, such as 20, beside RONDO_DOCKER=1")
 	}
 	needEngine(t)
 	cache := cacheDir(t)

@@ -45,13 +45,11 @@ type codec struct {
 
 	old, new []byte
 	frame    []byte
-	marks    []byte   // a bit for each unit: whether it changed
-	changed  []uint32 // the units that changed
-	codes    []byte   // of differences: see encodeSparse
-	streams  [5][]byte
-	planes   []byte
-	frame2   []byte // differences before they become planes
-	packed   []byte
+	changes
+	streams [5][]byte
+	planes  []byte
+	frame2  []byte // differences before they become planes
+	packed  []byte
 }
 
 func newCodec() (*codec, error) {
@@ -87,19 +85,19 @@ func (c *codec) head(mode byte, digest Digest) {
 
 // encode makes the frame of a chunk, nil when nothing changed. whole allows to store the new bytes in place of differences.
 func (c *codec) encode(old, new []byte, w int, digest Digest, whole bool) []byte {
-	units := c.scan(old, new, w)
-	switch {
-	case units == 0:
-		return nil
-	case units <= len(new)/w/4+8: // where more changed, positions cost more than zeros in their places
-		c.head(sparse, digest)
-		c.encodeSparse(old, new, w, units)
-	case whole && c.unrelated(old, new):
-		return c.encodeFull(new, w, digest)
-	default:
-		c.head(dense, digest)
-		c.encodePlanes(c.differences(old, new, w), w)
+	c.begin(len(new) / w)
+	if !c.collect(old, new, w) {
+		return c.encodeDense(old, new, w, digest, whole)
 	}
+	return c.encodeSparse(len(new)/w, w, digest)
+}
+
+func (c *codec) encodeDense(old, new []byte, w int, digest Digest, whole bool) []byte {
+	if whole && c.unrelated(old, new) {
+		return c.encodeFull(new, w, digest)
+	}
+	c.head(dense, digest)
+	c.encodePlanes(c.differences(old, new, w), w)
 	return c.frame
 }
 
@@ -107,20 +105,6 @@ func (c *codec) encodeFull(new []byte, w int, digest Digest) []byte {
 	c.head(full, digest)
 	c.encodePlanes(new, w)
 	return c.frame
-}
-
-// scan marks the units that changed, and counts them.
-func (c *codec) scan(old, new []byte, w int) (units int) {
-	c.marks = buffer(&c.marks, (len(new)/w+7)/8)
-	if w == 2 {
-		markPairs(old, new, c.marks)
-	} else {
-		markUnits(old, new, c.marks, w)
-	}
-	for i := 0; 8*i < len(c.marks); i++ {
-		units += bits.OnesCount64(wordAt(c.marks, i))
-	}
-	return units
 }
 
 // unrelated reports whether so many bits differ that the new bytes pack better than differences: unrelated bf16 differ in 37 % of their bits.

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rondo-rl/rondo/weights/safetensors"
@@ -157,26 +159,88 @@ func tensorDigest(ctx context.Context, f *safetensors.File, t *safetensors.Tenso
 	return digestOfAll(digests), nil
 }
 
+// pieceSize is the number of bytes that are read at once of a file on the disk. They stay in a core's cache until they are compared.
+const pieceSize = 512 << 10
+
 // encodeChunk reads a chunk of both checkpoints and makes its frame.
 func encodeChunk(c *codec, t *written, i int) ([]byte, error) {
-	n, at := t.chunkSize(i), int64(i)*ChunkSize
-	c.new = buffer(&c.new, n)
-	if err := readAt(t.next, c.new, t.Offset+at); err != nil {
-		return nil, fmt.Errorf("file %s: %w", t.File, err)
-	}
-	t.new[i] = digestOf(c.new)
+	n, w := t.chunkSize(i), width(t.Dtype)
 	if t.From == "" {
-		return c.encodeFull(c.new, width(t.Dtype), t.new[i]), nil
+		c.new = buffer(&c.new, n)
+		if err := t.readNew(c.new, i, 0); err != nil {
+			return nil, err
+		}
+		t.new[i] = digestOf(c.new)
+		return c.encodeFull(c.new, w, t.new[i]), nil
 	}
-	c.old = buffer(&c.old, n)
-	if err := readAt(t.base, c.old, t.baseOffset+at); err != nil {
-		return nil, fmt.Errorf("the base's file %s: %w", t.base.Name, err)
+	piece := n // other files may ask a server for each piece
+	if onDisk(t.next) && onDisk(t.base) {
+		piece = min(pieceSize, n)
 	}
-	frame := c.encode(c.old, c.new, width(t.Dtype), t.new[i], true)
-	if t.old[i] = t.new[i]; frame != nil {
-		t.old[i] = digestOf(c.old)
+	if fits, err := c.collectChunk(t, i, piece); err != nil {
+		return nil, err
+	} else if fits {
+		return c.encodeSparse(n/w, w, t.new[i]), nil
 	}
-	return frame, nil
+	if piece < n {
+		if err := c.read(t, i, 0, n); err != nil {
+			return nil, err
+		}
+	}
+	t.old[i], t.new[i] = digestOf(c.old), digestOf(c.new)
+	return c.encodeDense(c.old, c.new, w, t.new[i], true), nil
+}
+
+func onDisk(f *safetensors.File) bool {
+	_, ok := f.ReaderAt.(*os.File)
+	return ok
+}
+
+// collectChunk collects what changed in a chunk, and its digests. It reports whether a sparse chunk can hold that.
+func (c *codec) collectChunk(t *written, i, piece int) (bool, error) {
+	n, w := t.chunkSize(i), width(t.Dtype)
+	var old, new xxh3.Hasher128
+	c.begin(n / w)
+	for at := 0; at < n; at += piece {
+		if err := c.read(t, i, at, min(piece, n-at)); err != nil {
+			return false, err
+		}
+		unchanged := c.count == 0
+		if !c.collect(c.old, c.new, w) {
+			return false, nil
+		}
+		if unchanged && c.count > 0 {
+			old = new // up to here
+		}
+		if c.count > 0 {
+			_, _ = old.Write(c.old) // a hash takes everything
+		}
+		_, _ = new.Write(c.new)
+	}
+	t.new[i] = new.Sum128().Bytes()
+	if t.old[i] = t.new[i]; c.count > 0 {
+		t.old[i] = old.Sum128().Bytes()
+	}
+	return true, nil
+}
+
+// read reads bytes of a chunk of both checkpoints.
+func (c *codec) read(t *written, chunk, at, n int) error {
+	c.old, c.new = buffer(&c.old, n), buffer(&c.new, n)
+	if err := t.readNew(c.new, chunk, at); err != nil {
+		return err
+	}
+	if err := readAt(t.base, c.old, t.baseOffset+int64(chunk)*ChunkSize+int64(at)); err != nil {
+		return fmt.Errorf("the base's file %s: %w", t.base.Name, err)
+	}
+	return nil
+}
+
+func (t *written) readNew(data []byte, chunk, at int) error {
+	if err := readAt(t.next, data, t.Offset+int64(chunk)*ChunkSize+int64(at)); err != nil {
+		return fmt.Errorf("file %s: %w", t.File, err)
+	}
+	return nil
 }
 
 // work is one chunk on its way to the writer.

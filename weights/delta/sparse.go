@@ -18,110 +18,46 @@ const (
 	streamEscapes
 )
 
-// encodeSparse appends the differences of a chunk in which count units changed to the frame, after scan.
-func (c *codec) encodeSparse(old, new []byte, w, count int) {
-	shift := uint(0)
-	if len(new)/w/count >= 160 {
-		shift = 8
+// encodeSparse makes the frame of a chunk of so many units of what was collected, nil when that is nothing.
+func (c *codec) encodeSparse(units, w int, digest Digest) []byte {
+	if c.count == 0 {
+		return nil
 	}
-	c.collect(old, new, w, count, shift)
-	c.packCodes(count)
-	c.frame = append(binary.AppendUvarint(c.frame, uint64(count)), byte(shift))
+	if w == 2 {
+		c.endPairs()
+	}
+	shift := byte(0)
+	if units/c.count >= 160 {
+		shift = 8
+		c.splitGaps()
+	}
+	c.head(sparse, digest)
+	c.frame = append(binary.AppendUvarint(c.frame, uint64(c.count)), shift)
 	for i, stream := range c.streams {
 		c.pack(stream, i != streamSigns) // signs are noise
 	}
+	return c.frame
 }
 
-const (
-	// negative marks the code of a difference below 0; the rest of a code is the four bits of the magnitude.
-	negative = 0x80
-	// escaped is the code of magnitudes that have none of their own.
-	escaped = 15
-)
-
-// collect fills the streams of gaps and escapes, and a code for each difference.
-func (c *codec) collect(old, new []byte, w, count int, shift uint) {
-	c.changed = list(&c.changed, c.marks, count)
-	c.collectGaps(len(new)/w, shift)
-	c.codes = buffer(&c.codes, count)
-	c.streams[streamEscapes] = c.streams[streamEscapes][:0]
-	if w == 2 {
-		c.collectPairs(old, new)
-		return
-	}
-	unused := uint(64 - 8*w)
-	for i, unit := range c.changed {
-		at := int(unit) * w
-		difference := int64((load(new[at:], w)-load(old[at:], w))<<(unused&63)) >> (unused & 63)
-		sign := difference >> 63
-		magnitude := uint64((difference^sign)-sign) - 1
-		c.codes[i] = byte(sign)&negative | byte(min(magnitude, escaped))
-		if magnitude >= escaped {
-			c.escape(magnitude, w)
+// splitGaps makes the streams of gaps that are shifted of the one that is not.
+func (c *codec) splitGaps() {
+	gaps := c.streams[streamHighs]
+	lows := buffer(&c.streams[streamLows], c.count)
+	gap, high, low := 0, 0, 0
+	for _, b := range gaps {
+		if gap += int(b); b == 255 {
+			continue
 		}
-	}
-}
-
-// collectPairs is collect for units of two bytes.
-func (c *codec) collectPairs(old, new []byte) {
-	codes := c.codes[:len(c.changed)]
-	for i, unit := range c.changed {
-		at := 2 * int(unit)
-		difference := int16(binary.LittleEndian.Uint16(new[at:]) - binary.LittleEndian.Uint16(old[at:]))
-		sign := difference >> 15
-		magnitude := uint16((difference^sign)-sign) - 1
-		codes[i] = byte(sign)&negative | byte(min(magnitude, escaped))
-		if magnitude >= escaped {
-			c.escape(uint64(magnitude), 2)
-		}
-	}
-}
-
-// escape notes a magnitude that has no code of its own.
-func (c *codec) escape(magnitude uint64, w int) {
-	var escape [8]byte
-	binary.LittleEndian.PutUint64(escape[:], magnitude-escaped)
-	c.streams[streamEscapes] = append(c.streams[streamEscapes], escape[:w]...)
-}
-
-// collectGaps fills the streams of the gaps between the changed ones of so many units.
-func (c *codec) collectGaps(units int, shift uint) {
-	highs := buffer(&c.streams[streamHighs], len(c.changed)+units/255+1)
-	lows := buffer(&c.streams[streamLows], len(c.changed))
-	next, high := uint32(0), 0
-	for i, unit := range c.changed {
-		gap := unit - next
-		next = unit + 1
-		if shift > 0 {
-			lows[i] = byte(gap)
-			gap >>= 8
-		}
-		for ; gap >= 255; gap -= 255 {
-			highs[high] = 255
+		lows[low] = byte(gap)
+		low++
+		for gap >>= 8; gap >= 255; gap -= 255 {
+			gaps[high] = 255
 			high++
 		}
-		highs[high] = byte(gap)
-		high++
+		gaps[high] = byte(gap)
+		gap, high = 0, high+1
 	}
-	if shift == 0 {
-		lows = lows[:0]
-	}
-	c.streams[streamHighs], c.streams[streamLows] = highs[:high], lows
-}
-
-// packCodes makes the streams of signs and magnitudes of the codes, eight at a time.
-func (c *codec) packCodes(count int) {
-	codes := c.codes[:count]
-	signs, magnitudes := buffer(&c.streams[streamSigns], (count+7)/8), buffer(&c.streams[streamMagnitudes], (count+7)/8*4)
-	for i := range signs {
-		eight := wordAt(codes, i)
-		signs[i] = byte(eight >> 7 & 0x0101010101010101 * 0x0102040810204080 >> 56) // the top bit of each byte
-		nibbles := eight & 0x0f0f0f0f0f0f0f0f
-		nibbles = (nibbles | nibbles>>4) & 0x00ff00ff00ff00ff
-		nibbles = (nibbles | nibbles>>8) & 0x0000ffff0000ffff
-		binary.LittleEndian.PutUint32(magnitudes[4*i:], uint32(nibbles|nibbles>>16))
-	}
-	c.streams[streamSigns], c.streams[streamMagnitudes] = signs, magnitudes[:(count+1)/2]
+	c.streams[streamHighs], c.streams[streamLows] = gaps[:high], lows
 }
 
 func zeroed(b *[]byte, n int) []byte {

@@ -25,62 +25,35 @@ func topBits(w int) uint64 {
 // changedUnits has the top bit of each unit of x that is not 0.
 func changedUnits(x, tops uint64) uint64 { return ((x &^ tops) + ^tops | x) & tops }
 
-// pairs has the top bits of units of two bytes, and a product with gather brings the bits of four words together.
 const (
-	pairs  = 0x8000800080008000
-	gather = 1<<48 | 1<<33 | 1<<18 | 1<<3
+	// pairs has the top bits of units of two bytes, and ones their lowest bits.
+	pairs = 0x8000800080008000
+	ones  = 0x0001000100010001
+	// gather brings the lowest bits of such units together, at the top of a product, and gatherNibbles the lowest four bits of each.
+	gather        = 1<<48 | 1<<33 | 1<<18 | 1<<3
+	gatherNibbles = 1<<48 | 1<<36 | 1<<24 | 1<<12
 )
 
-// markPairs sets the bits of the units of two bytes that changed, sixteen at a time: which of them did cannot be foreseen, so there is no branch for each.
-func markPairs(old, new, marks []byte) {
-	i := 0
-	for ; i+32 <= len(new) && i+32 <= len(old) && i>>4+2 <= len(marks); i += 32 {
-		o, n := old[i:i+32:i+32], new[i:i+32:i+32]
-		x0, x1, x2, x3 := le64(o)^le64(n), le64(o[8:])^le64(n[8:]), le64(o[16:])^le64(n[16:]), le64(o[24:])^le64(n[24:])
-		four := uint64(0)
-		if x0|x1|x2|x3 != 0 {
-			four = changedUnits(x0, pairs)>>15 | changedUnits(x1, pairs)>>11 | changedUnits(x2, pairs)>>7 | changedUnits(x3, pairs)>>3
-		}
-		binary.LittleEndian.PutUint16(marks[i>>4:i>>4+2:i>>4+2], uint16(four*gather>>48))
-	}
-	markUnits(old[i:], new[i:], marks[i>>4:], 2)
-}
-
-// markUnits is markPairs for units of any width.
-func markUnits(old, new, marks []byte, w int) {
-	clear(marks)
+// markUnits has a bit for each of the 64 units of w bytes that changed.
+func markUnits(old, new []byte, w int) (marks uint64) {
 	tops := topBits(w)
-	for i := 0; 8*i < len(new); i++ {
+	for i := range 8 * w {
 		for left := changedUnits(wordAt(old, i)^wordAt(new, i), tops); left != 0; left &= left - 1 {
-			unit := (8*i + bits.TrailingZeros64(left)/8) / w
-			marks[unit>>3] |= 1 << (unit & 7)
+			marks |= 1 << ((8*i + bits.TrailingZeros64(left)/8) / w)
 		}
 	}
+	return marks
 }
 
-// list gives the numbers of the marked units, of which there are count, in memory that is used again.
-func list(into *[]uint32, marks []byte, count int) []uint32 {
-	if cap(*into) < count+4 {
-		*into = make([]uint32, count+4)
+// markPairs is markUnits for units of two bytes. Which of them changed cannot be foreseen, so there is no branch for each.
+func markPairs(old, new *[128]byte) (marks uint64) {
+	for i := 0; i < 128; i += 32 {
+		o, n := old[i:i+32:i+32], new[i:i+32:i+32]
+		four := changedUnits(le64(o)^le64(n), pairs)>>15 | changedUnits(le64(o[8:])^le64(n[8:]), pairs)>>11
+		four |= changedUnits(le64(o[16:])^le64(n[16:]), pairs)>>7 | changedUnits(le64(o[24:])^le64(n[24:]), pairs)>>3
+		marks = marks>>16 | four*gather&(0xffff<<48)
 	}
-	numbers, k := (*into)[:count+4], 0
-	for i := 0; 8*i < len(marks); i++ {
-		left, first := wordAt(marks, i), uint32(64*i)
-		next := k + bits.OnesCount64(left)
-		for ; k < next; k += 4 { // four at once, though fewer may be left: how many cannot be foreseen
-			four := numbers[k : k+4 : k+4]
-			four[0] = first + uint32(bits.TrailingZeros64(left))
-			left &= left - 1
-			four[1] = first + uint32(bits.TrailingZeros64(left))
-			left &= left - 1
-			four[2] = first + uint32(bits.TrailingZeros64(left))
-			left &= left - 1
-			four[3] = first + uint32(bits.TrailingZeros64(left))
-			left &= left - 1
-		}
-		k = next
-	}
-	return numbers[:count]
+	return marks
 }
 
 // load reads an integer of w bytes.
