@@ -243,9 +243,13 @@ class AsyncClient:
                     yield fact.entity
 
     async def trajectory(self, run: str, rollout: str) -> pa.Table:
-        """The messages of a rollout that has its reward, with their tokens (schemas/arrow.md names the columns). NotFound before that."""
+        """The messages of a rollout that has finished, with their tokens (schemas/arrow.md names the columns). NotFound before that.
+
+        A product reads here what its agent did, before a user has judged it.
+        """
         await self.open()
-        return (await within(hints.trajectory(self._opened_plane, run, rollout), self.timeout, f"read rollout {rollout}"))[1]
+        found = hints.trajectory(self._opened_plane, run, rollout, rewarded=False)
+        return (await within(found, self.timeout, f"read rollout {rollout}"))[1]
 
     async def hint(self, run: str, rollout: str, by: str, given: Iterable[hints.Hint]) -> Answer:
         """State where a rollout that has its reward went wrong, as hints; none says that nothing was found.
