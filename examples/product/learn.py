@@ -14,15 +14,15 @@ import rondo
 PLANE = os.environ.get("PLANE", "/srv/rondo")
 
 
-def passed(client: rondo.Client, run: str, rollout: str) -> bool:
-    """Whether the tests passed when they ran last."""
-    messages = client.trajectory(run, rollout).select(["role", "content"]).to_pylist()
+def read(client: rondo.Client, run: str, rollout: str) -> tuple[int, bool]:
+    """The version that did the work, and whether the tests passed when they ran last."""
+    messages = client.trajectory(run, rollout).select(["role", "content", "policy_version"]).to_pylist()
     outputs = [m["content"] for m in messages if m["role"] == "tool" and "ok - " in m["content"]]
-    return bool(outputs) and "not ok - " not in outputs[-1]
+    return max(m["policy_version"] for m in messages), bool(outputs) and "not ok - " not in outputs[-1]
 
 
 def main(run: str, first: int, last: int) -> None:
-    """Submit all queries, judge each answer when it is there, and wait for the version that is trained on them."""
+    """Submit all queries, judge each answer when it is there, and wait for the version that a batch of them becomes."""
     with rondo.Client(PLANE, source="users") as client:
         config = client.config(run)
         tasks = [task["name"] for task in config["tasks"]]
@@ -31,16 +31,18 @@ def main(run: str, first: int, last: int) -> None:
             task = tasks[n % len(tasks)]
             wish = f"{task}.sh prints something wrong. See `sh test.sh`."
             asked.append(client.submit_query(run, wish, task=task, session=f"s{n}", consent=True))
-        content = 0
+        verdicts: dict[int, list[bool]] = {}
         for query in asked:
             rollout, _ = client.answer(run, query, timeout=600)
-            accepts = passed(client, run, rollout)
+            version, accepts = read(client, run, rollout)
             client.record_feedback(run, rollout, "accept" if accepts else "reject")
-            content += accepts
-        print(f"sessions {first} to {last}: {content} of {len(asked)} accepted", flush=True)
-        if batches := last // config["feeds"][0]["groups_per_batch"]:  # each becomes a version
-            version = next(v.version for v in client.versions(config["policy"]) if v.version >= batches)
-            print(f"version {version} is published", flush=True)
+            verdicts.setdefault(version, []).append(accepts)
+        for version, accepted in sorted(verdicts.items()):
+            print(f"users accepted {sum(accepted)} of {len(accepted)} answers of version {version}", flush=True)
+        batches, open_ = divmod(last, config["feeds"][0]["groups_per_batch"])
+        if not open_:
+            published = next(v.version for v in client.versions(config["policy"]) if v.version >= batches)
+            print(f"version {published} is published", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,13 +41,13 @@ func section(t *testing.T) (commands []string, printed string) {
 }
 
 // figures are those parts of lines that may come out a little differently on another machine.
-var figures = regexp.MustCompile(`\d+( of \d+ accepted)|; reward [^:]*|(: \d+) events, \d+ objects|: .*significantly worse.*`)
+var figures = regexp.MustCompile(`\d+ of \d+ answers|; reward .*|\d+ events, \d+ objects`)
 
 // lines are what was printed, without figures and waits.
 func lines(text string) (kept []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "waiting: ") && !strings.HasPrefix(line, "rondo: ") {
-			kept = append(kept, figures.ReplaceAllString(line, "…$1"))
+			kept = append(kept, figures.ReplaceAllString(line, "…"))
 		}
 	}
 	return kept
@@ -79,15 +79,10 @@ func TestCircle(t *testing.T) {
 	printed, spoilt := "", false
 	for _, line := range commands {
 		out, code := run(line)
-		judged := spoilt && strings.HasPrefix(line, "rondo release ")
-		if failed := judged && code == 2; code != 0 && !failed || judged && !failed {
-			t.Fatalf("%s: exit code %d, after noise was published: %t", line, code, spoilt)
+		if want := map[bool]int{true: 2}[spoilt]; code != want {
+			t.Fatalf("%s: exit code %d, want %d", line, code, want)
 		}
-		if spoilt = strings.Contains(line, "spoil.py"); judged {
-			if _, code := run("python3 examples/product/learn.py users 85 85"); code != 0 {
-				t.Fatalf("a user behind the refused version: exit code %d", code)
-			}
-		}
+		spoilt = strings.Contains(line, "spoil.py")
 		printed += out
 	}
 	if got, want := lines(printed), lines(want); !slices.Equal(got, want) {
