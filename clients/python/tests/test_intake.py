@@ -100,6 +100,9 @@ def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plan
         {"role": "assistant", "content": "!", "token_ids": [2], "logprobs": [-1]},
     ]
     ids = [client.publish_trajectory(run, group="asked", member=i, size=3, task="chat", messages=messages) for i in range(3)]
+    assert client.trajectory(run, ids[0]).num_rows == len(messages)  # users judge what they were shown
+    with pytest.raises(rondo.NotFound, match="has not finished"):
+        client.trajectory(run, "xasked-3")
     client.record_feedback(run, ids[0], "accept")
     client.record_feedback(run, ids[1], "follow_up", text="and now?")
     client.record_feedback(run, ids[1], "reject")
