@@ -39,8 +39,8 @@ def main(run: str, first: int, last: int) -> None:
             verdicts.setdefault(version, []).append(accepts)
         for version, accepted in sorted(verdicts.items()):
             print(f"users accepted {sum(accepted)} of {len(accepted)} answers of version {version}", flush=True)
-        batches, open_ = divmod(last, config["feeds"][0]["groups_per_batch"])
-        if not open_:
+        batches, rest = divmod(last, config["feeds"][0]["groups_per_batch"])
+        if rest == 0:
             published = next(v.version for v in client.versions(config["policy"]) if v.version >= batches)
             print(f"version {published} is published", flush=True)
 
