@@ -91,6 +91,8 @@ func TestMistakesAreNamed(t *testing.T) {
 		"config that is not there":        {[]string{"run", "list", "--config", filepath.Join(nowhere, "none.yaml")}, []string{"--config", "none.yaml"}},
 		"config with an unknown flag":     {[]string{"run", "list", "--config", file("durabilty: always\n")}, []string{"run.yaml", "durabilty"}},
 		"config with a wrong value":       {[]string{"run", "list", "--config", file("json: perhaps\n")}, []string{"--json", "run.yaml", "perhaps"}},
+		"config with a list of one value": {[]string{"run", "list", "--config", file("json: [true]\n")}, []string{"--json", "run.yaml", "no list"}},
+		"config without a value":          {[]string{"run", "list", "--config", file("store:\n")}, []string{"--store", "run.yaml", "want a text"}},
 		"config that is none":             {[]string{"run", "list", "--config", file("- a\n- b\n")}, []string{"run.yaml"}},
 		"store with an unknown scheme":    {[]string{"run", "list", "--dir", dir, "--store", "ftp://x"}, []string{"store", "ftp"}},
 		"closing where nothing runs here": {[]string{"run", "close", "first", "--dir", nowhere}, []string{"rondo up"}},

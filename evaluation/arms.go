@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,8 @@ import (
 )
 
 // Sides are the rollouts that a promotion has divided between its version and the other one, of those that began since then. One that another version has sampled too, as
-// its process had not heard of the promotion yet, belongs to neither; a server that names no version is taken at the promotion's word.
+// its process had not heard of the promotion yet, belongs to neither; a server that names no version is taken at the promotion's word. The rollouts of a query count for the task
+// that it works on: each query is asked once, so that on its own it could never be compared.
 func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, against []Attempt) {
 	all, _ := f.Attempts()
 	for _, a := range all {
@@ -22,6 +24,7 @@ func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, ag
 			continue
 		}
 		a.Rollout = f.Run + "/" + a.Rollout
+		a.Task = cmp.Or(f.asked[a.Task], a.Task)
 		if mine == p.Version {
 			version = append(version, a)
 			continue

@@ -156,3 +156,33 @@ func TestSides(t *testing.T) {
 		t.Errorf("%d and %d rollouts, want %v", len(version), len(against), want)
 	}
 }
+
+// TestSidesOfQueries: each query is a task of its own, and is compared as one of the task that it works on.
+func TestSidesOfQueries(t *testing.T) {
+	p := events.WeightsPromoted{Version: 12, Share: 0.5, Before: 11}
+	f := NewRecorded("r")
+	seq := uint64(0)
+	take := func(typ events.Type, id string, data any) {
+		t.Helper()
+		seq++
+		e, err := events.New("r", typ, id, "0", data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Seq, e.Time = seq, time.Unix(1000, 0)
+		if err := f.Take(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 24 {
+		group, query := fmt.Sprintf("g%06d", i+1), fmt.Sprintf("q%d", i)
+		take(events.QuerySubmittedType, query, events.QuerySubmitted{Instruction: "Mend it.", Task: []string{"a", "b"}[i%2]})
+		take(events.RolloutStartedType, group+"-0", events.RolloutStarted{Group: group, Task: query, PolicyVersion: 12})
+		take(events.RolloutScoredType, group+"-0", events.RolloutScored{Reward: float64(i % 3)})
+	}
+	version, against := f.Sides(p, time.Unix(1000, 0))
+	d, err := CompareArms(version, against, func(a Attempt) float64 { return a.Reward }, Options{Seed: 1})
+	if err != nil || d.Tasks != 2 {
+		t.Errorf("%d and %d rollouts are compared at %d tasks, want 2: %v", len(version), len(against), d.Tasks, err)
+	}
+}

@@ -18,6 +18,7 @@ import (
 type Recorded struct {
 	*ledger.Ledger
 	costs map[string]*cost
+	asked map[string]string // the run's task that each query works on
 	acts  *behaviour.Tracker
 	// Paused is why the run is paused; "" while it is not.
 	Paused string
@@ -39,7 +40,7 @@ type cost struct {
 
 // NewRecorded is a run of which nothing was read yet.
 func NewRecorded(run string) *Recorded {
-	return &Recorded{Ledger: ledger.New(run), costs: map[string]*cost{}, acts: behaviour.NewTracker()}
+	return &Recorded{Ledger: ledger.New(run), costs: map[string]*cost{}, asked: map[string]string{}, acts: behaviour.NewTracker()}
 }
 
 // ReadRecorded folds a recorded run.
@@ -84,6 +85,11 @@ func (f *Recorded) Take(e events.Event) error {
 	}
 	if e.Type.Kind() == events.RunOpenedType.Kind() {
 		return f.takeRun(e)
+	}
+	if e.Type == events.QuerySubmittedType {
+		query, err := events.Data[events.QuerySubmitted](e)
+		f.asked[e.Entity] = query.Task
+		return err
 	}
 	if e.Type == events.RolloutStartedType && f.costs[e.Entity] == nil {
 		f.costs[e.Entity] = &cost{began: e.Time}

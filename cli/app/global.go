@@ -2,7 +2,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -54,15 +56,21 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 	var err error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv("RONDO_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")))
-		from := "environment"
+		values, from := []any{value}, "environment"
+		var setErr error
 		if v, inFile := file[f.Name]; inFile && !ok {
-			value, ok, from = fmt.Sprint(v), true, g.config
+			ok, from = true, g.config
+			values, setErr = listed(f, v)
 		}
 		delete(file, f.Name)
-		if ok && !f.Changed && err == nil {
-			if setErr := cmd.Flags().Set(f.Name, value); setErr != nil {
-				err = fmt.Errorf("--%s from the %s: %w", f.Name, from, setErr)
-			}
+		if !ok || f.Changed || err != nil {
+			return
+		}
+		for _, v := range values {
+			setErr = cmp.Or(setErr, cmd.Flags().Set(f.Name, fmt.Sprint(v)))
+		}
+		if setErr != nil {
+			err = fmt.Errorf("--%s from the %s: %w", f.Name, from, setErr)
 		}
 	})
 	for name := range file {
@@ -71,6 +79,20 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 		}
 	}
 	return err
+}
+
+// listed are the values of a file's entry: each of a list, where the flag may be repeated.
+func listed(f *pflag.Flag, v any) ([]any, error) {
+	switch v := v.(type) {
+	case nil, map[string]any:
+		return nil, errors.New("want a text, a number, true, false or a list")
+	case []any:
+		if kind := f.Value.Type(); !strings.HasSuffix(kind, "Array") && !strings.HasSuffix(kind, "Slice") {
+			return nil, errors.New("want one value, and no list")
+		}
+		return v, nil
+	}
+	return []any{v}, nil
 }
 
 // knownFlag reports whether any command has the flag: one file may serve several commands.

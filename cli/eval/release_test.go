@@ -190,6 +190,9 @@ func TestRelease(t *testing.T) {
 	c := newCircle(t)
 	c.rewards = map[int64]float64{2: 0.3, 3: 0.6, 4: 0.1, 5: 0.7}
 	c.publish(1, 2)
+	if _, err := c.release("--once", "--run", "nobody"); err == nil || !strings.Contains(err.Error(), `--run: there is no run "nobody"`) {
+		t.Errorf("a run that is not there: %v", err)
+	}
 	_, first := c.release("--once")
 	c.exit(first, 0)
 	c.want("without a promotion the newest is taken", 0, 1, events.WeightsPromoted{Version: 2})

@@ -35,6 +35,11 @@ var releasesAgain = retry.Policy{First: time.Second, Most: time.Minute}
 
 // run takes one step after the other, each of which follows from the log, until the command is interrupted. With --once it ends where it would wait.
 func (r *releaser) run(ctx context.Context) error {
+	for _, run := range r.o.production {
+		if err := r.e.p.MustRun(ctx, run); err != nil {
+			return fmt.Errorf("--run: %w", err)
+		}
+	}
 	for failures := 0; ; {
 		wait, err := r.step(ctx)
 		switch {

@@ -243,9 +243,13 @@ class AsyncClient:
                     yield fact.entity
 
     async def trajectory(self, run: str, rollout: str) -> pa.Table:
-        """The messages of a rollout that has its reward, with their tokens (schemas/arrow.md names the columns). NotFound before that."""
+        """The messages of a rollout that has finished, with their tokens (schemas/arrow.md names the columns). NotFound before that.
+
+        A product reads here what its agent did, before a user has judged it.
+        """
         await self.open()
-        return (await within(hints.trajectory(self._opened_plane, run, rollout), self.timeout, f"read rollout {rollout}"))[1]
+        found = hints.trajectory(self._opened_plane, run, rollout, rewarded=False)
+        return (await within(found, self.timeout, f"read rollout {rollout}"))[1]
 
     async def hint(self, run: str, rollout: str, by: str, given: Iterable[hints.Hint]) -> Answer:
         """State where a rollout that has its reward went wrong, as hints; none says that nothing was found.
@@ -308,17 +312,20 @@ class AsyncClient:
         policy_version: int = 0,
         session: str = "",
         consent: bool = False,
+        deadline: float | None = None,
     ) -> list[str]:
         """Hand in a whole group of rollouts that ran elsewhere; their ids.
 
         group: a name of your choice (letters, digits, _); on the log it begins with x. task: a task of the run, or any name where the
         run has none. policy_version: of the run when the group began. session, consent: of the user whose session it is, in runs that
-        take traffic; see takes, and NotTaken. The same call may be repeated, in another process too.
+        take traffic; see takes, and NotTaken. deadline: seconds until every rollout must have its outcome, or it fails; None: limits.timeout of
+        the run, which is the most. A user's feedback or a verifier may come late. The same call may be repeated, in another process too.
         """
         await self._user(run, session, consent)
+        seconds = outside.time_of(await self._kept(run), deadline)
         work = outside.open_group(self._opened_plane, run, group, task, len(trajectories), policy_version, session, consent)
         opened = await within(work, self.timeout, f"open group {group}")
-        members = [outside.bring(self._opened_plane, run, opened, i, task, t) for i, t in enumerate(trajectories)]
+        members = [outside.bring(self._opened_plane, run, opened, i, task, t, seconds) for i, t in enumerate(trajectories)]
         return await within(asyncio.gather(*members), self.timeout, f"hand in group {group}")
 
     async def publish_trajectory(
@@ -338,19 +345,21 @@ class AsyncClient:
         failure_class: str = "internal",
         session: str = "",
         consent: bool = False,
+        deadline: float | None = None,
     ) -> str:
         """Hand in one rollout of a group of `size` that ran elsewhere; its id.
 
         messages: the conversation with its tokens, see Message. reward: None leaves the score to the task's verifier or to
         record_feedback. policy_version: of the run when the rollout began. failure: what went wrong, in place of messages and
         reward, and failure_class what kind of failure that is, a word that the books count by. session, consent: of the user whose session it is, in runs that take traffic; see takes, and NotTaken. A group
-        completes when all of its members, counted from 0, are handed in. The same call may be repeated.
+        completes when all of its members, counted from 0, are handed in. deadline: as for publish_group. The same call may be repeated.
         """
         await self._user(run, session, consent)
+        seconds = outside.time_of(await self._kept(run), deadline)
         trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure, failure_class)
         opening = outside.open_group(self._opened_plane, run, group, task, size, policy_version, session, consent)
         opened = await within(opening, self.timeout, f"open group {group}")
-        work = outside.bring(self._opened_plane, run, opened, member, task, trajectory)
+        work = outside.bring(self._opened_plane, run, opened, member, task, trajectory, seconds)
         return await within(work, self.timeout, f"hand in member {member} of group {group}")
 
     async def takes(self, run: str, session: str, *, consent: bool) -> bool:

@@ -128,12 +128,14 @@ def located(found: list[_Sample], hints: Iterable[Hint]) -> list[dict[str, Any]]
     return sorted(told, key=lambda h: (h["sample"], h["start"]))
 
 
-async def trajectory(plane: Plane, run: str, rollout: str) -> tuple[Ref, pa.Table]:
-    """Which file the trajectory of a rollout with a reward is, and its rows."""
-    scored = await plane.log.last(run, subject(run, "rollout.scored", rollout))
-    if scored is None:
-        raise NotFound(f"rollout {rollout} of run {run} has no reward yet")
-    ref = Ref.parse(scored.data["trajectory"])
+async def trajectory(plane: Plane, run: str, rollout: str, *, rewarded: bool = True) -> tuple[Ref, pa.Table]:
+    """Which file the trajectory of a rollout with a reward is, and its rows. rewarded False: of one that has finished, with or without a reward."""
+    fact = await plane.log.last(run, subject(run, "rollout.scored", rollout))
+    if fact is None and not rewarded:
+        fact = await plane.log.last(run, subject(run, "rollout.finished", rollout))
+    if fact is None:
+        raise NotFound(f"rollout {rollout} of run {run} has {'no reward yet' if rewarded else 'not finished'}")
+    ref = Ref.parse(fact.data["trajectory"])
     return ref, table(await asyncio.to_thread(fetch, plane.objects, ref))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -14,12 +15,16 @@ from .objects import Ref, put_named
 from .plane import Plane
 from .trajectory import Trajectory, encode, figures
 
-__all__ = ["bring", "open_group"]
+__all__ = ["bring", "open_group", "time_of"]
 
 #: Begins the names of groups and rollouts of outsiders.
 PREFIX = "x"
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
+
+#: The parts of a duration in a run's configuration, such as 1h30m0s.
+_DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
+_UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 async def open_group(plane: Plane, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool) -> str:
@@ -33,8 +38,20 @@ async def open_group(plane: Plane, run: str, group: str, task: str, size: int, p
     return PREFIX + group
 
 
-async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory) -> str:
-    """Hand in a member of an open group; the rollout's id. What was handed in before is not handed in again."""
+def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
+    """How many seconds a rollout has until its outcome: those of the caller, or all that the run gives it."""
+    if deadline is None:
+        return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(config["limits"]["timeout"]))
+    if not 0 < deadline < math.inf:
+        raise ValueError(f"deadline {deadline}: want a number of seconds above 0")
+    return deadline
+
+
+async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory, seconds: float) -> str:
+    """Hand in a member of an open group, which has so many seconds until its outcome; the rollout's id.
+
+    What was handed in before is not handed in again.
+    """
     rollout = f"{group}-{member}"
     started = {
         "group": group,
@@ -42,7 +59,7 @@ async def bring(plane: Plane, run: str, group: str, member: int, task: str, traj
         "task": task,
         "policy_version": trajectory.policy_version,
         "seed": 0,
-        "deadline": (datetime.now(timezone.utc) + timedelta(seconds=30)).isoformat(),
+        "deadline": (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat(),
     }
     data = b"" if trajectory.failure else await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
     await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",))

@@ -169,10 +169,18 @@ class Client:
         policy_version: int = 0,
         session: str = "",
         consent: bool = False,
+        deadline: float | None = None,
     ) -> list[str]:
         """See AsyncClient.publish_group."""
         call = self.asynchronous.publish_group(
-            run, group=group, task=task, trajectories=trajectories, policy_version=policy_version, session=session, consent=consent
+            run,
+            group=group,
+            task=task,
+            trajectories=trajectories,
+            policy_version=policy_version,
+            session=session,
+            consent=consent,
+            deadline=deadline,
         )
         return self.loop.run(call)
 
@@ -193,6 +201,7 @@ class Client:
         failure_class: str = "internal",
         session: str = "",
         consent: bool = False,
+        deadline: float | None = None,
     ) -> str:
         """See AsyncClient.publish_trajectory."""
         call = self.asynchronous.publish_trajectory(
@@ -210,6 +219,7 @@ class Client:
             failure_class=failure_class,
             session=session,
             consent=consent,
+            deadline=deadline,
         )
         return self.loop.run(call)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 import rondo
+from rondo.outside import time_of
 
-from .conftest import Plane, bring
+from .conftest import Plane, bring, conversation
 
 
 def test_one_id_is_one_fact(client: rondo.Client, plane: Plane) -> None:
@@ -100,6 +103,9 @@ def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plan
         {"role": "assistant", "content": "!", "token_ids": [2], "logprobs": [-1]},
     ]
     ids = [client.publish_trajectory(run, group="asked", member=i, size=3, task="chat", messages=messages) for i in range(3)]
+    assert client.trajectory(run, ids[0]).num_rows == len(messages)  # users judge what they were shown
+    with pytest.raises(rondo.NotFound, match="has not finished"):
+        client.trajectory(run, "xasked-3")
     client.record_feedback(run, ids[0], "accept")
     client.record_feedback(run, ids[1], "follow_up", text="and now?")
     client.record_feedback(run, ids[1], "reject")
@@ -108,6 +114,30 @@ def test_feedback_is_the_reward_where_nobody_verifies(client: rondo.Client, plan
         assert next(feed).rewards.tolist() == [1, 0, 0.25]
     with pytest.raises(rondo.IntakeError, match="a score needs one"):
         client.record_feedback(run, ids[2], "score")
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(None, 1800), (90.5, 90.5)])
+def test_rollouts_have_time_until_their_outcome(client: rondo.Client, plane: Plane, given: float | None, seconds: float) -> None:
+    run = plane.open_run(client, limits={"turns": 32, "tokens": 131072, "timeout": "30m", "tries": 5})
+    began = datetime.now(timezone.utc)
+    (group,) = client.publish_group(run, group="g", task="mend", trajectories=[rondo.Trajectory(messages=conversation(1))], deadline=given)
+    member = {"size": 1, "task": "mend", "messages": conversation(1)}
+    single = client.publish_trajectory(run, group="h", member=0, deadline=given, **member)  # type: ignore[arg-type]
+    ended = datetime.now(timezone.utc)
+    facts = plane.command("events", "tail", run, "--type", "rollout.started", "--json").splitlines()
+    deadlines = {fact["entity"]: datetime.fromisoformat(fact["data"]["deadline"].replace("Z", "+00:00")) for fact in map(json.loads, facts)}
+    assert sorted(deadlines) == [group, single]
+    for deadline in deadlines.values():
+        assert began <= deadline - timedelta(seconds=seconds) <= ended
+    with pytest.raises(rondo.IntakeError, match=r"within limits\.timeout of the run"):
+        client.publish_trajectory(run, group="i", member=0, deadline=3600, **member)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="deadline 0: want a number of seconds"):
+        client.publish_trajectory(run, group="i", member=0, deadline=0, **member)  # type: ignore[arg-type]
+
+
+def test_durations_of_runs() -> None:
+    given = {"1h30m0s": 5400, "10m": 600, "1m30.5s": 90.5, "250ms": 0.25, "1µs": 1e-6}
+    assert {text: time_of({"limits": {"timeout": text}}, None) for text in given} == given
 
 
 @pytest.mark.parametrize(("session", "share"), [("", 0.8894), ("s1", 0.9091), ("anna", 0.3334), ("42", 0.4503), ("сессия-7", 0.4620)])
