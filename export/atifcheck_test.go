@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// atifChecker holds a document against the rules of ATIF v1.7 and collects everything that is wrong. Subagents and continuations, which
+// atifChecker holds a document against the rules of ATIF v1.8 and collects everything that is wrong. Subagents and continuations, which
 // rollouts do not have, count as unknown fields.
 type atifChecker struct{ faults []string }
 

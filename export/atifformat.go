@@ -2,9 +2,9 @@ package export
 
 import "encoding/json"
 
-// The Agent Trajectory Interchange Format, version 1.7: RFC 0001 of the Harbor project. What it has no field for stands in extra.
+// The Agent Trajectory Interchange Format, version 1.8: RFC 0001 of the Harbor project. What it has no field for stands in extra.
 
-const atifVersion = "ATIF-v1.7"
+const atifVersion = "ATIF-v1.8"
 
 type atifTrajectory struct {
 	SchemaVersion string           `json:"schema_version"`

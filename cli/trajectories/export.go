@@ -34,7 +34,7 @@ func newTrajectoriesExport(g *app.Global) *cobra.Command {
 		Long: `Export writes the scored rollouts of one run or several, without the invalidated ones.
 
   arrow  the files as they are, into the directory --out
-  atif   a JSON document for each rollout (ATIF v1.7), with tool calls, answers, token ids and log-probabilities, into the directory --out
+  atif   a JSON document for each rollout (ATIF v1.8), with tool calls, answers, token ids and log-probabilities, into the directory --out
   chat   {"messages": […], "rollout", "group", "task", "reward"} on each line of the file --out, as OpenAI and TRL write conversations
   pairs  {"prompt": […], "chosen": […], "rejected": […], …} on each line: of each group whose rewards differ, the best and the worst
 

@@ -27,6 +27,7 @@ func (g *Gateway) endpoints() []endpoint {
 	return []endpoint{
 		{pattern: "POST /rollouts", dialect: chat, serve: g.start, status: http.StatusCreated, asks: startAsk{}, answers: started{}, summary: "Start a rollout, and its group when it is the first one"},
 		{pattern: "GET /rollouts/{id}", dialect: chat, serve: g.show, status: http.StatusOK, answers: report{}, summary: "How a rollout stands, and its verdict"},
+		{pattern: "GET /rollouts/{id}/turns", dialect: chat, serve: g.turns, status: http.StatusOK, answers: turnsAnswer{}, summary: "The tokens of a rollout's turns"},
 		{pattern: "POST /rollouts/{id}/finish", dialect: chat, serve: g.finish, status: http.StatusOK, asks: finishAsk{}, answers: report{},
 			summary: "End a rollout: with a reward, by its task's verifier, or with a failure. It may be repeated"},
 		{pattern: "POST /rollouts/{id}/exec", dialect: chat, serve: onWorkspace[execAsk](g), status: http.StatusOK, asks: execAsk{}, answers: execAnswer{}, repeatable: true,

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -154,6 +155,40 @@ func TestTokensForAHarness(t *testing.T) {
 	}
 }
 
+// readTurn is a turn as GET /rollouts/{id}/turns has it, with its whole prompt.
+type readTurn struct {
+	Segment       int       `json:"segment"`
+	PromptDelta   []int32   `json:"prompt_delta"`
+	TokenIDs      []int32   `json:"token_ids"`
+	Logprobs      []float32 `json:"logprobs"`
+	TextOnly      bool      `json:"text_only"`
+	FinishReason  string    `json:"finish_reason"`
+	PolicyVersion int64     `json:"policy_version"`
+	prompt        []int32
+}
+
+// turns reads the tokens of a rollout's turns from the gateway.
+func (p *plane) turns(m member) []readTurn {
+	p.t.Helper()
+	got, err := p.do(p.t.Context(), http.MethodGet, "/rollouts/"+m.ID+"/turns", nil)
+	if err != nil || got.status != http.StatusOK || got.header.Get("Content-Type") != "application/json" {
+		p.t.Fatalf("the turns of %s are %+v, %v", m.ID, got, err)
+	}
+	var answer struct {
+		Turns []readTurn `json:"turns"`
+	}
+	if err := json.Unmarshal(got.body, &answer); err != nil {
+		p.t.Fatalf("the turns of %s are %s: %v", m.ID, got.body, err)
+	}
+	known := map[int][]int32{}
+	for i := range answer.Turns {
+		at := &answer.Turns[i]
+		at.prompt = append(slices.Clip(known[at.Segment]), at.PromptDelta...)
+		known[at.Segment] = append(slices.Clip(at.prompt), at.TokenIDs...)
+	}
+	return answer.Turns
+}
+
 // TestBranches: a harness that tries again, forgets, and works on two things at once.
 func TestBranches(t *testing.T) {
 	b := newBackend(t, counts)
@@ -196,6 +231,14 @@ func TestBranches(t *testing.T) {
 	}
 	if want := []string{"answer 0, answer 1", "answer 2, answer 4", "answer 3, answer 5", "answer 6"}; !slices.Equal(turns, want) {
 		t.Errorf("samples hold %q, want %q", turns, want)
+	}
+	read := p.turns(m)
+	for i, turn := range p.rollout(m).Turns {
+		segment := []int{0, 0, 1, 2, 1, 2, 3}[i]
+		if got := read[i]; got.Segment != segment || !slices.Equal(got.prompt, promptOf(b.seen()[i])) || !slices.Equal(got.TokenIDs, turn.TokenIDs) || !slices.Equal(got.Logprobs, turn.Logprobs) ||
+			got.FinishReason != "stop" || got.PolicyVersion != turn.PolicyVersion {
+			t.Errorf("turn %d is read as %+v, want segment %d, and what was asked and sampled", i, got, segment)
+		}
 	}
 	p.prove(0)
 }
@@ -252,6 +295,9 @@ func TestTextOnly(t *testing.T) {
 	b := newBackend(t, func(n int, _ ask) said { return said{content: " " + text(n) + "\n", textOnly: true} })
 	p := newPlane(t, b.url, nil)
 	m := p.start(map[string]any{"size": 1})
+	if read := p.turns(m); len(read) != 0 {
+		t.Errorf("a rollout without turns has %+v", read)
+	}
 	talk := p.say(m, user("a"))
 	talk[1]["content"] = strings.TrimSpace(talk[1]["content"].(string)) // as harnesses do
 	p.say(m, append(talk, user("b"))...)
@@ -259,6 +305,9 @@ func TestTextOnly(t *testing.T) {
 	tr := p.trajectory(m)
 	if !tr.TextOnly || len(tr.Messages) != 4 || len(tr.Samples()) != 1 {
 		t.Errorf("the trajectory is %+v", tr)
+	}
+	if read := p.turns(m); len(read) != 2 || !read[1].TextOnly || read[1].TokenIDs != nil || read[1].prompt != nil {
+		t.Errorf("the turns without tokens are %+v", read)
 	}
 	p.prove(0)
 }

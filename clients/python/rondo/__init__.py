@@ -15,7 +15,7 @@ from .errors import ConnectError, Damaged, Failed, GatewayError, IntakeError, No
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap
-from .harness import Executed, Rollout, Sandbox, Verdict, rollout
+from .harness import Executed, Rollout, Sandbox, Turn, Verdict, rollout
 from .hints import Hint, HintSpan
 from .intake import Answer
 from .sync import Client, Feed
@@ -57,6 +57,7 @@ __all__ = [
     "Spans",
     "TokenColumn",
     "Trajectory",
+    "Turn",
     "Verdict",
     "Version",
     "WeightsRejected",

@@ -1,11 +1,13 @@
-"""Rondo as an environment and a verifier of Harbor's: a trial is a rollout. Harbor imports both by their names.
+"""Rondo as an environment, a verifier and a plug-in of Harbor's: a trial is a rollout. Harbor imports all three by their names.
 
     environment: {import_path: "rondo.harbor:Environment", kwargs: {run: theirs}}
     verifier: {import_path: "rondo.harbor:Verifier"}
 
+    harbor run --config job.yaml --plugin rondo
+
 The run is external and has the job's tasks. RONDO_GATEWAY, RONDO_GATEWAY_KEY and RONDO_DIR say where its gateway is, as for
-rondo.rollout. An agent that asks `environment.rollout.base_url` has its turns recorded; a rollout without turns has no verdict. Needs
-Harbor 0.25 and Python 3.12.
+rondo.rollout. An agent that asks `environment.rollout.base_url` has its turns recorded, and the plug-in puts their tokens into Harbor's
+results; a rollout without turns has no verdict. Needs Harbor 0.25 and Python 3.12.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from harbor.environments.base import BaseEnvironment, ExecResult
 from harbor.environments.capabilities import EnvironmentCapabilities
+from harbor.models.agent.rollout_detail import RolloutDetail
+from harbor.models.job.plugin import BaseJobPlugin
 from harbor.models.trial.paths import EnvironmentPaths
 from harbor.models.verifier.result import VerifierResult
 from harbor.verifier.base import BaseVerifier
 
 from . import checkout
-from .errors import Failed
-from .harness import Rollout, rollout
+from .errors import Failed, GatewayError
+from .harness import Rollout, Turn, rollout
 
 #: Seconds that a command may take for which Harbor names no limit. The run's time for tools bounds it, too.
 _LONG = 3600
+
+#: The environments of this process's trials, by the trial's folder: a plug-in is told of a trial, and not of its environment.
+_TRIALS: WeakValueDictionary[Path, Environment] = WeakValueDictionary()
 
 
 class Environment(BaseEnvironment):  # type: ignore[misc]
@@ -67,6 +75,7 @@ class Environment(BaseEnvironment):  # type: ignore[misc]
         job = self.trial_paths.trial_dir.resolve().parent
         group = hashlib.sha256(f"{job}\n{self.environment_name}".encode()).hexdigest()[:32]
         self._started = await asyncio.to_thread(rollout, self.run, self.environment_name, group=group)
+        _TRIALS[self.trial_paths.trial_dir.resolve()] = self
         paths = EnvironmentPaths()
         await self.ensure_dirs([paths.agent_dir, paths.verifier_dir, paths.artifacts_dir])
 
@@ -124,8 +133,65 @@ class Verifier(BaseVerifier):  # type: ignore[misc]
     async def verify(self) -> VerifierResult:
         """Harbor's rewards: the verdict's components, and the reward. Failed where the rollout has no verdict, which is no reward of 0."""
         ended: Rollout = self.environment.rollout
-        await asyncio.to_thread(ended.finish, verify=True)
+        try:
+            await asyncio.to_thread(ended.finish, verify=True)
+        except GatewayError as refused:
+            if refused.code != "no_turns":
+                raise
+            raise Failed(
+                f"rollout {ended.id} has no verdict: the agent asked nothing of environment.rollout.base_url, so the rollout has no turns. "
+                "`rondo tasks lint` says what doing nothing and a task's solution score"
+            ) from None
         verdict = await asyncio.to_thread(ended.verdict)
         rewards = {**verdict.components, "reward": verdict.reward}
         self.trial_paths.reward_json_path.write_text(json.dumps(rewards) + "\n")
         return VerifierResult(rewards=rewards)
+
+
+class Plugin(BaseJobPlugin):  # type: ignore[misc]
+    """Puts the tokens that the plane has recorded into Harbor's results: `--plugin rondo`, or `--plugin rondo.harbor:Plugin`.
+
+    `rollout_details` of each trial's `agent_result` are the turns that its rollout has when the agent ends, whatever the agent itself has
+    put there: one entry for each training sample, whose lists all have one element for each turn. `extra` has each turn's
+    `finish_reason`, `policy_version` and `version_spans`. A rollout without turns, or with one that is text only, gets none.
+    `metadata.rondo_rollout` names the rollout, and token counts that the agent left out are the plane's.
+    """
+
+    async def on_job_start(self, job: Any) -> None:
+        """Look at each trial when its agent has ended, also by an error or for lack of time."""
+        job.on_agent_ended(self.fill)
+
+    async def on_job_end(self, job_result: Any) -> None:
+        """Nothing: each trial's result is complete when Harbor writes it."""
+
+    async def fill(self, event: Any) -> None:
+        """Fill a trial's result."""
+        trial = _TRIALS.get((event.config.trials_dir / event.config.trial_name).resolve())
+        context = event.result.agent_result
+        if trial is None or context is None or not (turns := await asyncio.to_thread(trial.rollout.turns)):
+            return
+        context.metadata = {**(context.metadata or {}), "rondo_rollout": trial.rollout.id}
+        if any(t.text_only for t in turns):
+            context.rollout_details = None
+            return
+        context.rollout_details = _details(turns)
+        if context.n_input_tokens is None:
+            context.n_input_tokens = sum(len(t.prompt_token_ids) for t in turns)
+        if context.n_output_tokens is None:
+            context.n_output_tokens = sum(len(t.token_ids) for t in turns)
+
+
+def _details(turns: list[Turn]) -> list[RolloutDetail]:
+    """The turns of each segment, in the order in which the segments began."""
+    segments: dict[int, list[Turn]] = {}
+    for t in turns:
+        segments.setdefault(t.segment, []).append(t)
+    return [
+        RolloutDetail(
+            prompt_token_ids=[list(t.prompt_token_ids) for t in own],
+            completion_token_ids=[list(t.token_ids) for t in own],
+            logprobs=[list(t.logprobs) for t in own],
+            extra={name: [getattr(t, name) for t in own] for name in ("finish_reason", "policy_version", "version_spans")},
+        )
+        for own in segments.values()
+    ]

@@ -20,7 +20,7 @@ from typing import Any
 from .checkout import checkout
 from .errors import Failed, GatewayError
 
-__all__ = ["Executed", "Rollout", "Sandbox", "Verdict", "rollout"]
+__all__ = ["Executed", "Rollout", "Sandbox", "Turn", "Verdict", "rollout"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,28 @@ class Verdict:
     reward: float
     components: Mapping[str, float]
     forfeit: str = ""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The tokens of a turn as they are on the log; none of a turn that is text only.
+
+    Turns of one segment are one training sample: the prompt of each begins with the prompt and the answer of the one before it.
+    """
+
+    segment: int
+    #: The whole prompt's.
+    prompt_token_ids: Sequence[int]
+    #: The sampled ones, and their log-probabilities.
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    #: `length` where the server has cut the turn.
+    finish_reason: str
+    #: The weights that sampled it, the oldest where there are several; -1 for not known.
+    policy_version: int
+    #: Where there are several: `version`, `start` and `end` among the turn's tokens.
+    version_spans: Sequence[Mapping[str, int]]
+    text_only: bool
 
 
 #: Bytes of a file that one request reads.
@@ -170,6 +192,16 @@ class Rollout:
             body["failure"] = failure.encode()[:4000].decode(errors="ignore")
         self._gateway.ask(f"{self._path}/finish", body)
         self._over = True
+
+    def turns(self) -> list[Turn]:
+        """The tokens of the turns that are recorded up to now, in their order."""
+        turns, known = [], dict[int, list[int]]()
+        for t in self._gateway.ask(f"{self._path}/turns")["turns"]:
+            prompt, ids = known.get(t["segment"], []) + t.get("prompt_delta", []), t.get("token_ids", [])
+            known[t["segment"]] = prompt + ids
+            spans, text_only = t.get("version_spans", []), t.get("text_only", False)
+            turns.append(Turn(t["segment"], prompt, ids, t.get("logprobs", []), t["finish_reason"], t["policy_version"], spans, text_only))
+        return turns
 
     def verdict(self, timeout: float = 600.0) -> Verdict:
         """Wait for the verdict. Failed when the rollout ends without one, TimeoutError when there is none in time."""

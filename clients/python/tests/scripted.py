@@ -13,6 +13,11 @@ from typing import Any
 
 from .conftest import ROOT, Plane
 
+
+class Cut(str):
+    """A text that the server cuts by length."""
+
+
 #: What the model says to a conversation: a text, or a call's name and arguments.
 Script = Callable[[list[dict[str, Any]]], "str | tuple[str, dict[str, Any]]"]
 
@@ -34,6 +39,11 @@ def tokens(messages: list[dict[str, Any]]) -> list[int]:
     return list("".join(json.dumps(s) + "\n" for s in spoken).encode())
 
 
+def logprobs(ids: list[int]) -> list[float]:
+    """The log-probabilities of sampled tokens. They follow from token and place, so that a shift shows."""
+    return [-((n + i) % 64 + 1) / 64 for n, i in enumerate(ids)]
+
+
 def said(script: Script, messages: list[dict[str, Any]], exact: bool = False) -> dict[str, Any]:
     """A completion; an exact one has its token ids and log-probabilities, as vLLM gives them."""
     says = script(messages)
@@ -41,24 +51,29 @@ def said(script: Script, messages: list[dict[str, Any]], exact: bool = False) ->
     if not isinstance(says, str):
         call = {"name": says[0], "arguments": json.dumps(says[1])}
         message["tool_calls"] = [{"id": f"call_{len(messages)}", "type": "function", "function": call}]
-    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop" if isinstance(says, str) else "tool_calls"}
+    reason = "length" if isinstance(says, Cut) else "stop" if isinstance(says, str) else "tool_calls"
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
     answer: dict[str, Any] = {"id": "c", "object": "chat.completion", "created": 1, "model": "scripted", "choices": [choice]}
     prompt, completion = 8, 4
     if exact:
         answer["prompt_token_ids"], choice["token_ids"] = tokens(messages), tokens([message])
-        choice["logprobs"] = {"content": [{"token": f"token_id:{i}", "logprob": -0.5, "top_logprobs": []} for i in tokens([message])]}
+        ids = choice["token_ids"]
+        choice["logprobs"] = {"content": [{"token": f"token_id:{i}", "logprob": p, "top_logprobs": []} for i, p in zip(ids, logprobs(ids))]}
         prompt, completion = len(tokens(messages)), len(tokens([message]))
     return {**answer, "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}
 
 
 @contextmanager
-def model(script: Script, exact: bool = False) -> Iterator[str]:
-    """The base URL of a server whose model follows a script, with token ids where it is exact."""
+def model(script: Script, exact: bool = False, answers: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """The base URL of a server whose model follows a script, with token ids where it is exact; what it answers is appended to answers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:  # noqa: N802
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            body = json.dumps(said(script, asked["messages"], exact)).encode()
+            answer = said(script, asked["messages"], exact)
+            if answers is not None:
+                answers.append(answer)
+            body = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

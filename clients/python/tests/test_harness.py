@@ -15,7 +15,7 @@ import pytest
 import rondo
 
 from .conftest import ROOT, Plane
-from .scripted import MEND, gateway, model, open_run
+from .scripted import MEND, Cut, gateway, model, open_run
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +24,10 @@ def live(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
         yield served
 
 
-def say(rollout: rondo.Rollout, text: str) -> str:
+def say(rollout: rondo.Rollout, text: str, *more: dict[str, str]) -> str:
     """One turn, without a client's library."""
     headers = {"Authorization": f"Bearer {rollout.api_key}", "Content-Type": "application/json"}
-    body: dict[str, Any] = {"model": rollout.model, "messages": [{"role": "user", "content": text}]}
+    body: dict[str, Any] = {"model": rollout.model, "messages": [{"role": "user", "content": text}, *more]}
     request = urllib.request.Request(rollout.base_url + "/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return str(json.load(answer)["choices"][0]["message"]["content"])
@@ -55,6 +55,29 @@ def test_rollout(live: tuple[Plane, str]) -> None:
         with pytest.raises(rondo.GatewayError) as over:
             r.sandbox.exec("true")
         assert over.value.code == "rollout_over"
+
+
+def test_turns(live: tuple[Plane, str]) -> None:
+    """A harness reads back what the server sampled, also when all is over: a turn that is cut, one that goes on, one that begins anew."""
+    plane, url = live
+    answers: list[dict[str, Any]] = []
+    with model(lambda messages: Cut("I be") if len(messages) == 1 else "I mend it.", exact=True, answers=answers) as served:
+        open_run(plane, "turns", served)
+        with rondo.rollout("turns", "shell-slugify", gateway=url, dir=plane.dir) as r:
+            assert r.turns() == []
+            said = say(r, "Mend it.")
+            say(r, "Mend it.", {"role": "assistant", "content": said}, {"role": "user", "content": "Go on."})
+            say(r, "Sum it up.")
+        found = r.turns()
+    assert [(t.segment, t.finish_reason, t.policy_version, list(t.version_spans), t.text_only) for t in found] == [
+        (0, "length", -1, [], False),
+        (0, "stop", -1, [], False),
+        (1, "length", -1, [], False),
+    ]
+    for turn, answer in zip(found, answers, strict=True):
+        choice = answer["choices"][0]
+        assert turn.prompt_token_ids == answer["prompt_token_ids"] and turn.token_ids == choice["token_ids"]
+        assert turn.logprobs == [token["logprob"] for token in choice["logprobs"]["content"]]
 
 
 def test_checkout(live: tuple[Plane, str]) -> None:

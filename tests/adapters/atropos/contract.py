@@ -24,7 +24,7 @@ from atroposlib.envs.server_handling.server_baseline import ServerBaseline  # no
 from atroposlib.utils.tokenize_for_trainer import tokenize_for_trainer  # noqa: E402
 from mended import binary  # noqa: E402
 from tests.conftest import Plane  # noqa: E402
-from tests.scripted import gateway, model, tokens  # noqa: E402
+from tests.scripted import gateway, logprobs, model, tokens  # noqa: E402
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
@@ -82,7 +82,7 @@ class Sums(BaseEnv):
         for text, node in rows:
             answer = tokens([{"role": "assistant", "content": text}])
             assert node.tokens == tokens(messages) + answer and node.masked_tokens == [-100] * len(tokens(messages)) + answer
-            assert node.logprobs == [1.0] * len(tokens(messages)) + [-0.5] * len(answer)
+            assert node.logprobs == [1.0] * len(tokens(messages)) + logprobs(answer)
         random.shuffle(rows)
         group = ScoredDataGroup(tokens=[], masks=[], scores=[])
         for text, node in rows:
