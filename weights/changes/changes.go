@@ -47,18 +47,21 @@ var ErrWhole = errors.New("load the checkpoint whole")
 // Write writes the changes from old to new into files of a folder that exists, and gives the SHA-256 of each by its name. It is ErrWhole where they would have more than
 // half of the checkpoint's bytes.
 func Write(ctx context.Context, old, new *safetensors.Checkpoint, dir string) (map[string]string, error) {
+	return write(ctx, old, new, &writer{dir: dir, limit: new.Bytes() / 2, fileSize: fileSize, digests: map[string]string{}})
+}
+
+func write(ctx context.Context, old, new *safetensors.Checkpoint, w *writer) (map[string]string, error) {
 	pairs, err := match(old, new)
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{dir: dir, limit: new.Bytes() / 2, digests: map[string]string{}}
-	comparing, ctx := errgroup.WithContext(ctx)
+	comparing, going := errgroup.WithContext(ctx)
 	comparing.SetLimit(min(runtime.GOMAXPROCS(0), 8))
 	for _, p := range pairs {
-		for at := int64(0); at < p.new.Size && ctx.Err() == nil; at += piece {
+		for at := int64(0); at < p.new.Size && going.Err() == nil; at += piece {
 			comparing.Go(func() error {
-				if ctx.Err() != nil {
-					return ctx.Err()
+				if going.Err() != nil {
+					return going.Err()
 				}
 				places, values, err := p.compare(at, min(piece, p.new.Size-at))
 				if err != nil || len(places) == 0 {
@@ -137,9 +140,9 @@ func (p *pair) compare(at, size int64) (places, values []byte, err error) {
 
 // writer collects changes, and writes them when they fill a file.
 type writer struct {
-	dir     string
-	limit   int64 // of all files together
-	digests map[string]string
+	dir             string
+	limit, fileSize int64 // of all files together, and of one
+	digests         map[string]string
 
 	mu      sync.Mutex
 	pending []pieceOf
@@ -161,7 +164,7 @@ func (w *writer) add(t safetensors.Located, places, values []byte) error {
 		return fmt.Errorf("%w: the changes have more than %d bytes", ErrWhole, w.limit)
 	}
 	w.pending, w.size = append(w.pending, pieceOf{t, places, values}), w.size+size
-	if w.size < fileSize {
+	if w.size < w.fileSize {
 		return nil
 	}
 	return w.flush()

@@ -1,7 +1,7 @@
 """Changed elements of torch tensors: read from the files that the side-car writes, and set in place.
 
-A file is in the safetensors format. It has two tensors for each tensor NAME of which elements differ from an older version: NAME:at with the
-places of the elements in the flat tensor, rising, and NAME:to with their new values. Its metadata have the shape of the whole tensor as JSON.
+A file is in the safetensors format. It has two tensors for each tensor NAME of which elements differ from an older version: NAME:at with
+the places of the elements in the flat tensor, rising, and NAME:to with their new values. Its metadata name the shape of the whole tensor.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load
 
-from .checkpoint import parse
+from .checkpoint import TORCH, Tensor, parse
+from .columns import Array
 from .errors import Damaged
 
 __all__ = ["Patch", "apply", "read", "verify"]
@@ -53,16 +53,16 @@ def read(files: Mapping[str, str]) -> list[Patch]:
     """The changes in files, whose SHA-256 stand beside their paths. Damaged unless all is as it was written."""
     patches: list[Patch] = []
     for path, digest in files.items():
-        data = Path(path).read_bytes()
-        _same(path, hashlib.sha256(data).hexdigest(), digest)
+        data = np.fromfile(path, np.uint8)
+        _same(path, hashlib.sha256(data.data).hexdigest(), digest)
         patches += _parsed(path, data)
     return patches
 
 
-def _parsed(path: str, data: bytes) -> Iterator[Patch]:
-    header, _ = parse(path, np.frombuffer(data, np.uint8))
+def _parsed(path: str, data: Array) -> Iterator[Patch]:
+    header, told = parse(path, data)
+    tensors = {tensor.name: _torch(path, tensor) for tensor in told}
     shapes: dict[str, str] = json.loads(header[8:]).get("__metadata__", {})
-    tensors = load(data)
     if set(tensors) != {f"{name}:{what}" for name in shapes for what in ("at", "to")}:
         raise Damaged(f"{path}: places, values and shapes are not those of the same tensors")
     for name, text in shapes.items():
@@ -70,12 +70,19 @@ def _parsed(path: str, data: bytes) -> Iterator[Patch]:
         places = patch.places
         if places.dtype != torch.int32 or places.ndim != 1 or patch.values.shape != places.shape:
             raise Damaged(f"{path}: tensor {name[:80]!r}: {places.dtype} of {places.shape} for values of {patch.values.shape}")
-        if len(places) and not (int(places[0]) >= 0 and int(places[-1]) < math.prod(patch.shape) and bool((places[1:] > places[:-1]).all())):
-            raise Damaged(f"{path}: tensor {name[:80]!r}: places do not rise within {math.prod(patch.shape)} elements")
+        elements = math.prod(patch.shape)
+        if len(places) and not (0 <= int(places[0]) <= int(places[-1]) < elements and bool((places[1:] > places[:-1]).all())):
+            raise Damaged(f"{path}: tensor {name[:80]!r}: places do not rise within {elements} elements")
         yield patch
 
 
-@torch.no_grad()
+def _torch(path: str, tensor: Tensor) -> torch.Tensor:
+    kind = getattr(torch, TORCH.get(tensor.dtype, ""), None)
+    if kind is None:
+        raise Damaged(f"{path}: tensor {tensor.name[:80]!r} has elements of {tensor.dtype}, which torch {torch.__version__} lacks")
+    return torch.from_numpy(tensor.data).view(kind).view(tensor.shape)
+
+
 def apply(tensors: Mapping[str, Any], patches: Iterable[Patch]) -> int:
     """Set the changed elements of tensors in place, bit for bit, wherever these are; the number of bytes that went there.
 
@@ -89,7 +96,7 @@ def apply(tensors: Mapping[str, Any], patches: Iterable[Patch]) -> int:
         found.append((tensor, patch))
     moved = 0
     for tensor, patch in found:
-        places, values = patch.places.to(tensor.device, non_blocking=True), patch.values.to(tensor.device, non_blocking=True)
-        tensor.view(-1).index_copy_(0, places.long(), values)
-        moved += places.nbytes + values.nbytes
+        places, values = patch.places.to(tensor.device), patch.values.to(tensor.device)
+        tensor.detach().view(-1).index_copy_(0, places.long(), values)
+        moved += sum(t.numel() * t.element_size() for t in (places, values))
     return moved

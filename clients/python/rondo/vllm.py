@@ -1,10 +1,10 @@
 """What vLLM lacks to take up weights in place, with this package in its environment.
 
-`register` is a plug-in of vLLM's, which finds it by itself: it adds the backend `rondo` of weight transfer (rondo.weight_transfer).
+vLLM finds the plug-in `register` by itself. It adds the backend `rondo` of weight transfer (rondo.weight_transfer).
 
-Without the backend, on CPU, start vLLM with --worker-extension-cls rondo.vllm.Worker. There vLLM computes with packed copies of the weights. Its own
-reload leaves the copy of an output layer that shares its weights with the input layer, as small models have it, at the old version. The side-car
-uses `reload_version` where a server has it.
+Without the backend, start vLLM on CPU with --worker-extension-cls rondo.vllm.Worker. There vLLM computes with packed copies of the weights.
+Its own reload leaves the copy of an output layer that shares its weights with the input layer, as small models have it, at the old version.
+The side-car uses `reload_version` where a server has it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The backend `rondo` of vLLM's weight transfer: start vLLM with --weight-transfer-config '{"backend":"rondo"}', with this package in its environment.
+"""The backend `rondo` of weight transfer, for a vLLM with this package in its environment: --weight-transfer-config '{"backend":"rondo"}'.
 
-The side-car fetches and verifies versions beside the server, and names in an update what is on the disk. An update has two parts. The first one
-verifies every byte that the second one will read or set, and changes nothing: where it fails, the server still has its version. The second one
-applies them. Where it fails, the weights are a mixture that nothing rolls back: the side-car has taken the label away before, and loads
-the version whole.
+The side-car fetches versions beside the server, verifies them, and names in an update what is on the disk. An update has two parts. The
+first one verifies every byte that the second one reads or sets, and changes nothing: where it fails, the server still has its version. The
+second one applies them. Where it fails, the weights are a mixture, and nothing rolls that back: the side-car has taken the label away
+before, and loads the version whole.
 
-On a GPU the elements that differ from the version before are set in place. On CPU vLLM computes with packed copies of the weights, so the
-version is loaded whole, layer by layer, as is everywhere the first version after the server's start.
+On a GPU the elements that differ from the version before are set in place. On CPU vLLM computes with packed copies of the weights. There
+versions are loaded whole, layer by layer, as everywhere the first version after the server's start.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = ["InitInfo", "UpdateInfo", "WeightTransfer"]
 
 
 @dataclass
-class InitInfo(WeightTransferInitInfo):
+class InitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     """Nothing: the files are beside the server."""
 
 
 @dataclass
-class UpdateInfo(WeightTransferUpdateInfo):
+class UpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     """A version on the disk. Where apply is set, the digest alone says which of those that were verified is meant."""
 
     digest: str
@@ -48,7 +48,7 @@ class UpdateInfo(WeightTransferUpdateInfo):
     changes: dict[str, str] = field(default_factory=dict)
 
 
-class WeightTransfer(WeightTransferEngine[InitInfo, UpdateInfo]):
+class WeightTransfer(WeightTransferEngine[InitInfo, UpdateInfo]):  # type: ignore[misc]
     """One worker's part."""
 
     init_info_cls = InitInfo
