@@ -1,12 +1,10 @@
-"""The extension of vLLM's workers and the plug-in, without vLLM."""
+"""The extension of vLLM's workers, without vLLM."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
-from rondo.vllm import Worker, register
+from rondo.vllm import Worker
 
 
 class Packs:
@@ -46,10 +44,3 @@ def test_the_output_layer_alone_is_packed_anew() -> None:
     worker.reload_version("/models/v000002")
     assert worker.loaded == "/models/v000002"
     assert (head.packed, other.packed, unpacked.packed) == (1, 0, 0)
-
-
-def test_vllm_finds_the_plug_in() -> None:
-    settings = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert '[project.entry-points."vllm.general_plugins"]\nrondo = "rondo.vllm:register"\n' in settings
-    if importlib.util.find_spec("vllm") is None:
-        register()  # as in an environment whose vLLM has no backends
