@@ -69,18 +69,17 @@ class Transfer(Follow):
         self.side.activated(self.version)
         print(f"damaged: {said[:220]}; label and log-probabilities stay; mended, version {self.version} within {self.right(self.version):.1e}", flush=True)
 
-    def wrong_digest(self) -> None:
-        """A digest that is another one is refused, and what follows without a new beginning, too."""
-        before = self.probe()
-        folder = self.served / f"v{self.version:06}"
-        said = []
+    def wrong(self, first: dict[str, Any]) -> None:
+        """An update that does not fit is refused, and so is what follows without a new beginning, and a second part without a first one."""
+        before, said = self.probe(), []
+        apply = {"update_info": {"digest": "x", "apply": True}}
         for path, body in (
             ("/start_weight_update", {}),
-            ("/update_weights", {"update_info": {"digest": "x", "dir": str(folder), "files": {"model.safetensors": "0" * 64}}}),
-            ("/update_weights", {"update_info": {"digest": "x", "apply": True}}),
+            ("/update_weights", {"update_info": {"digest": "x", "dir": str(self.served / f"v{self.version:06}"), **first}}),
+            ("/update_weights", apply),
             ("/finish_weight_update", {"weight_version": "99"}),
             ("/start_weight_update", {}),
-            ("/update_weights", {"update_info": {"digest": "x", "apply": True}}),
+            ("/update_weights", apply),
         ):
             try:
                 self.engine.ask("POST", path, body)
@@ -89,7 +88,7 @@ class Transfer(Follow):
                 said.append(refused.code)
         assert said == [200, 500, 500, 500, 200, 500], said
         assert self.label() == str(self.version) and self.probe() == before
-        print(f"wrong digest: {said}, label and log-probabilities stay", flush=True)
+        print(f"{first}: {said}, label and log-probabilities stay", flush=True)
 
 
 def whole(binary: Path, model: Path, folder: Path) -> None:
@@ -99,7 +98,7 @@ def whole(binary: Path, model: Path, folder: Path) -> None:
     check = Transfer(VLLM(base, folder, words=BACKEND), binary, base, folder)
     try:
         worst = max(check.follow() for _ in range(3))
-        check.wrong_digest()
+        check.wrong({"files": {"model.safetensors": "0" * 64}})
         worst = max(worst, check.follow())
         check.refused(Path("v000005/model.safetensors"))
         assert apart(logprobs(check.model(1), OTHER), logprobs(check.model(5), OTHER)) > 100 * CLOSE, "the versions do not differ"
@@ -132,6 +131,8 @@ def sparse(binary: Path, model: Path, folder: Path) -> None:
         size = (check.served / "current/model.safetensors").stat().st_size
         assert not check.side.notes("whole"), check.side.notes("whole")
         print(f"sparse: 4 versions within {worst:.1e}, by files of {moved} bytes of {size}", flush=True)
+
+        check.wrong({"base": "0" * 64})  # changes of another version
 
         # The files of changes are damaged: the version is loaded whole.
         check.once(lambda e: e.path == "/start_weight_update", lambda: flip(check.served / ".v000006.from000005/changes-00001.safetensors"))
