@@ -59,14 +59,15 @@ class Proxy:
                     response = engine.getresponse()
                     answered = response.read()
                 except (OSError, http.client.HTTPException):
-                    self.send_error(502, "the engine is away")
+                    with suppress(ConnectionError):  # who asked may be gone
+                        self.send_error(502, "the engine is away")
                     return
                 said.append(Exchange(self.path, response.status, asked, answered, began, time.monotonic()))
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.headers.get("Content-Type", "application/json"))
                 self.send_header("Content-Length", str(len(answered)))
                 self.end_headers()
-                with suppress(ConnectionError):  # who asked may be gone
+                with suppress(ConnectionError):
                     self.wfile.write(answered)
                 engine.close()
 
