@@ -48,7 +48,7 @@ With --from, files and deltas are read from the first of these stores that has t
 --follow, what all of them lack is waited for up to --wait. A manifest is read from the origin, so a mirror cannot give other bytes than were published.
 
 With --engine, servers load each version, and the runs are told (weights.activated) when the server itself says that it serves it:
-  vllm     vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1
+  vllm     vLLM 0.32 or later, with VLLM_SERVER_DEV_MODE=1. One with the weight-transfer backend rondo of the Python package sets only the elements that changed
   vllm-lora  each version is an adapter of vLLM's model, under the name POLICY@VERSION, with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Of the policy's adapters --adapters
              stay loaded; one that requests hold is not unloaded
   sglang   SGLang

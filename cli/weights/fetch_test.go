@@ -53,9 +53,12 @@ func publishLarge(t *testing.T, r *clitest.Recorded, versions int64) {
 		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))}, values)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := weights.Publish(t.Context(), r.Log.Store(), "large", version+1, weights.Content{Name: "model.safetensors", Data: file.Bytes()}); err != nil {
+		published, err := weights.Publish(t.Context(), r.Log.Store(), "large", version+1, weights.Content{Name: "model.safetensors", Data: file.Bytes()})
+		if err != nil {
 			t.Fatal(err)
 		}
+		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "large", events.Ordinal(version+1),
+			events.WeightsPublished{Policy: "large", Version: version + 1, Run: "first", Manifest: published.Ref}))
 	}
 }
 

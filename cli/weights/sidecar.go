@@ -123,7 +123,11 @@ func (s *sidecar) attach(key string) error {
 func (s *sidecar) engine(url, key string) (engine.Engine, error) {
 	switch s.kind {
 	case kindVLLM:
-		return engine.NewVLLM(url, key, nil)
+		e, err := engine.NewVLLM(url, key, nil)
+		if err == nil {
+			e.Update = s.update
+		}
+		return e, err
 	case kindLoRA:
 		return engine.NewLoRA(url, key, s.policy, s.to, s.adapters, nil)
 	case kindSGLang:
@@ -168,6 +172,31 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 		s.print(note{Event: "unproven", Version: v.Version, Replica: replica, Error: engine.ErrNoLogprobs.Error()})
 	}
 	return k
+}
+
+// update names to a server what lies in the folder of a version, and what has changed since the version that it serves.
+func (s *sidecar) update(ctx context.Context, v engine.Version, from int64) (*engine.Update, error) {
+	have, err := s.folder.Have(v.Version)
+	if err != nil {
+		return nil, err
+	}
+	u := &engine.Update{Digest: have.Digest, Files: map[string]string{}}
+	for _, file := range have.Files {
+		u.Files[file.Name] = file.SHA256
+	}
+	if from == 0 {
+		return u, nil
+	}
+	changes, err := s.folder.Changes(ctx, from, v.Version)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil: // it is loaded whole
+		s.print(note{Event: "whole", Version: v.Version, Error: err.Error()})
+	default:
+		u.Base, u.Changes = changes.Base, changes.Files
+	}
+	return u, nil
 }
 
 // fetch lays one version into the folder.

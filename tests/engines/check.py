@@ -70,7 +70,10 @@ class Engine:
 
     def end(self) -> None:
         self.process.terminate()
-        self.process.wait()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:  # vLLM's server waits for a request whose engine has ended
+            self.kill()
 
 
 class Check:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -28,11 +30,15 @@ class Exchange:
 
 
 class Proxy:
-    """Passes requests on to a port of this machine; `said` are those that were answered, in the order of the answers."""
+    """Passes requests on to a port of this machine; `said` are those that were answered, in the order of the answers.
+
+    `before` is called with each request, which has no answer yet.
+    """
 
     def __init__(self, port: int) -> None:
         self.said: list[Exchange] = []
-        said = self.said
+        self.before: Callable[[Exchange], None] | None = None
+        said, proxy = self.said, self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -46,19 +52,23 @@ class Proxy:
             def do_POST(self) -> None:  # noqa: N802
                 asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 engine, began = http.client.HTTPConnection("127.0.0.1", port, timeout=600), time.monotonic()
+                if before := proxy.before:
+                    before(Exchange(self.path, 0, asked, b"", began, began))
                 try:
                     engine.request(self.command, self.path, asked or None, {"Content-Type": "application/json"})
                     response = engine.getresponse()
                     answered = response.read()
                 except (OSError, http.client.HTTPException):
-                    self.send_error(502, "the engine is away")
+                    with suppress(ConnectionError):  # who asked may be gone
+                        self.send_error(502, "the engine is away")
                     return
                 said.append(Exchange(self.path, response.status, asked, answered, began, time.monotonic()))
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.headers.get("Content-Type", "application/json"))
                 self.send_header("Content-Length", str(len(answered)))
                 self.end_headers()
-                self.wfile.write(answered)
+                with suppress(ConnectionError):
+                    self.wfile.write(answered)
                 engine.close()
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

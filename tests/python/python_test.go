@@ -104,10 +104,12 @@ func TestWheel(t *testing.T) {
 import importlib, importlib.metadata, pathlib, pkgutil, rondo
 place = pathlib.Path(rondo.__file__).parent
 for module in pkgutil.walk_packages([str(place)], "rondo."):
-    if module.name not in ("rondo.tensors", "rondo.nemo_gym", "rondo.harbor", "rondo.verl", "rondo.transfer_queue", "rondo.atropos", "rondo.env_server"):
+    if module.name not in ("rondo.tensors", "rondo.patches", "rondo.weight_transfer", "rondo.nemo_gym", "rondo.harbor", "rondo.verl", "rondo.transfer_queue", "rondo.atropos", "rondo.env_server"):
         importlib.import_module(module.name)
 assert (place / "py.typed").exists() and not (place.parent / "tests").exists()
 assert importlib.metadata.version("rondo") == rondo.__version__
+plugins = [e.load() for e in importlib.metadata.entry_points(group="vllm.general_plugins") if e.name == "rondo"]
+assert plugins == [rondo.vllm.register] and plugins[0]() is None  # also where vLLM has no backends
 assert importlib.metadata.metadata("rondo")["License-Expression"] == "Apache-2.0"
 print(place)`)
 	if !strings.HasPrefix(out, installed) {

@@ -32,7 +32,7 @@ func check(t *testing.T, f *fake, v Version) {
 
 // each runs a test with a server of each kind.
 func each(t *testing.T, test func(t *testing.T, f *fake)) {
-	for _, kind := range []string{vllm, sglang} {
+	for _, kind := range []string{vllm, sglang, transfer} {
 		t.Run(kind, func(t *testing.T) { test(t, fresh(kind)) })
 	}
 }
@@ -239,7 +239,7 @@ func TestInterrupted(t *testing.T) {
 		v := version(t, 12)
 		synctest.Test(t, func(t *testing.T) {
 			s := sideOf(t, f)
-			f.hangs["/collective_rpc"], f.hangs["/update_weights_from_disk"] = 1, 1
+			f.hangs["/collective_rpc"], f.hangs["/update_weights_from_disk"], f.hangs["/update_weights"] = 1, 1, 1
 			ctx, end := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			s.Aim(v)

@@ -33,15 +33,19 @@ type fake struct {
 	dies     int            // the side-car dies with this request: it may be done, but no later one comes through
 	dieDone  bool
 	kind     string
-	extended bool // its workers have rondo.vllm.Worker
+	extended bool           // its workers have rondo.vllm.Worker
+	updating bool           // an update has begun on one of its workers at least
+	verified map[string]any // the first part of the update
+	damaged  map[string]bool
 
 	violations []string
 }
 
 // Kinds of fakes.
 const (
-	vllm   = "vllm"
-	sglang = "sglang"
+	vllm     = "vllm"
+	sglang   = "sglang"
+	transfer = "vllm with the backend"
 )
 
 func fresh(kind string) *fake {
@@ -53,6 +57,7 @@ func (f *fake) restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.label, f.weights, f.cached, f.paused, f.down = "default", "default", "default", false, false
+	f.updating, f.verified = false, nil
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -68,7 +73,10 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := json.Unmarshal(text, &body); err != nil {
 		return nil, err
 	}
-	path := r.URL.Path
+	path, at := r.URL.Path, r.URL.Path
+	if info, ok := body["update_info"].(map[string]any); ok && info["apply"] == true {
+		at = "apply"
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, r.URL.RequestURI())
@@ -76,16 +84,19 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection refused")
 	}
 	w := httptest.NewRecorder()
-	hang := f.hangs[path] > 0 || f.paused && (path == "/v1/completions" || path == "/generate")
+	hang := f.hangs[at] > 0 || f.paused && (path == "/v1/completions" || path == "/generate")
 	switch {
-	case take(f.lies, path):
+	case take(f.lies, at):
 		fmt.Fprint(w, `{"success":true}`)
-	case take(f.fails, path):
-		if path == "/collective_rpc" || path == "/update_weights_from_disk" {
+	case take(f.fails, at):
+		if path == "/collective_rpc" || path == "/update_weights_from_disk" || at == "apply" {
 			f.weights = "mixed"
 		}
+		if strings.Contains(path, "update_weights") {
+			f.updating, f.verified = false, nil
+		}
 		http.Error(w, `{"success":false}`, http.StatusInternalServerError)
-	case f.kind == vllm:
+	case f.kind != sglang:
 		f.vllm(w, r.URL.RequestURI(), body)
 	default:
 		f.sglang(w, r.URL.RequestURI(), body)
@@ -97,7 +108,7 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("connection reset")
 	}
 	if hang {
-		f.hangs[path]--
+		f.hangs[at]--
 		f.mu.Unlock()
 		<-r.Context().Done()
 		f.mu.Lock()
@@ -132,11 +143,15 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 	case "/weight_info":
 		fmt.Fprintf(w, `{"weight_version":%q}`, f.label)
 	case "/server_info":
+		if f.kind == transfer {
+			fmt.Fprint(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":""},"weight_transfer_config":{"backend":"rondo"}}}`)
+			return
+		}
 		if f.extended {
 			fmt.Fprintf(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":%q}}}`, extension)
 			return
 		}
-		fmt.Fprint(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":""}}}`)
+		fmt.Fprint(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":""},"weight_transfer_config":null}}`)
 	case "/pause":
 		f.paused = true
 		if query != "mode=keep&clear_cache=false" {
@@ -155,6 +170,8 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 		if body["method"] == method && f.load(w, body["kwargs"].(map[string]any)["weights_path"]) {
 			fmt.Fprint(w, `{"results":["None"]}`)
 		}
+	case "/start_weight_update", "/update_weights", "/finish_weight_update":
+		f.transfer(w, path, body)
 	case "/reset_prefix_cache":
 		dropped := !f.held || strings.Contains(query, "reset_running_requests=true")
 		if dropped {
@@ -171,6 +188,38 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 		fmt.Fprint(w, `{"choices":[{"prompt_logprobs":[null,`+fmt.Sprintf(`{"7":{"logprob":%v},"9":{"logprob":-99}},{"8":{"logprob":%v}}`, f.logprob(), f.logprob())+`]}]}`)
 	default:
 		http.NotFound(w, nil)
+	}
+}
+
+// transfer is an update by the backend. Of several workers only the one that has refused it has ended it.
+func (f *fake) transfer(w http.ResponseWriter, path string, body map[string]any) {
+	refuse := func(why string) { http.Error(w, why, http.StatusInternalServerError) }
+	info, _ := body["update_info"].(map[string]any)
+	switch {
+	case path == "/start_weight_update" && f.updating:
+		refuse("it is updating")
+	case path == "/start_weight_update":
+		f.updating, f.verified = true, nil
+	case !f.updating:
+		refuse("it has not begun")
+	case path == "/finish_weight_update":
+		f.updating, f.verified = false, nil
+		if label, ok := body["weight_version"].(string); ok {
+			f.label = label
+		}
+	case info["apply"] == true:
+		if f.verified == nil || f.verified["digest"] != info["digest"] {
+			refuse("another version was verified")
+			return
+		}
+		from := f.weights
+		if f.load(w, f.verified["dir"]) && f.verified["base"] != nil && from != f.verified["base"] {
+			f.weights = "mixed"
+		}
+	case info["base"] != nil && (info["base"] != f.weights || f.damaged["changes"]) || info["base"] == nil && f.damaged["files"]:
+		refuse("damaged")
+	default:
+		f.verified = info
 	}
 }
 
@@ -240,6 +289,15 @@ func sideOf(t *testing.T, f *fake) *side {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if e, ok := e.(*VLLM); ok {
+		e.Update = func(_ context.Context, v Version, from int64) (*Update, error) {
+			u := &Update{Digest: v.Label()}
+			if from > 0 {
+				u.Base = fmt.Sprint(from)
+			}
+			return u, nil
+		}
 	}
 	s := &side{Keeper: NewKeeper(e)}
 	s.Tell = func(_ context.Context, state State) error {

@@ -10,12 +10,16 @@ import (
 )
 
 // VLLM is a vLLM server, 0.32 or later, with VLLM_SERVER_DEV_MODE=1.
-type VLLM struct{ *client }
+type VLLM struct {
+	*client
+	// Update says what the backend rondo of vLLM's weight transfer needs to load a version. from is the version that the server says it serves; 0: none.
+	Update func(ctx context.Context, v Version, from int64) (*Update, error)
+}
 
 // NewVLLM is the server at an address. key, which may be "", is sent as a bearer token; transport may be nil.
 func NewVLLM(base, key string, transport http.RoundTripper) (*VLLM, error) {
 	c, err := newClient(base, key, transport)
-	return &VLLM{c}, err
+	return &VLLM{client: c}, err
 }
 
 // Labels of weights that are no version, for the tokens that a server samples all the same.
@@ -41,9 +45,16 @@ func (e *VLLM) Label(ctx context.Context) (string, error) {
 // Load implements [Engine]. Requests in flight wait meanwhile and go on with the new weights. From before the weights change until they are whole the label is none of a
 // version, so that no failure on the way leaves a server that says that it has what it has not.
 func (e *VLLM) Load(ctx context.Context, v Version) error {
-	method, err := e.method(ctx)
+	s, err := e.settings(ctx)
 	if err != nil {
 		return err
+	}
+	if s.Config.Transfer.Backend == transferBackend {
+		return e.transfer(ctx, v)
+	}
+	method := "reload_weights"
+	if s.Config.Parallel.Extension == extension {
+		method = "reload_version"
 	}
 	return e.paused(ctx, func() error {
 		if err := e.relabel(ctx, v.Label()+"-"+loadingLabel); err != nil {
@@ -60,26 +71,31 @@ func (e *VLLM) Load(ctx context.Context, v Version) error {
 	})
 }
 
-// extension is the class of workers, from the Python package, that reloads what vLLM's own reload leaves behind.
-const extension = "rondo.vllm.Worker"
+const (
+	// extension is the class of workers, from the Python package, that reloads what vLLM's own reload leaves behind.
+	extension = "rondo.vllm.Worker"
+	// transferBackend is the backend of vLLM's weight transfer from the Python package.
+	transferBackend = "rondo"
+)
 
-// method is how the server's workers reload weights.
-func (e *VLLM) method(ctx context.Context) (string, error) {
-	var info struct {
-		Config struct {
-			Parallel struct {
-				Extension string `json:"worker_extension_cls"`
-			} `json:"parallel_config"`
-		} `json:"vllm_config"`
-	}
+// vllmSettings say how a server's workers take up weights.
+type vllmSettings struct {
+	Config struct {
+		Parallel struct {
+			Extension string `json:"worker_extension_cls"`
+		} `json:"parallel_config"`
+		Transfer struct {
+			Backend string `json:"backend"`
+		} `json:"weight_transfer_config"`
+	} `json:"vllm_config"`
+}
+
+func (e *VLLM) settings(ctx context.Context) (s vllmSettings, err error) {
 	var refused *statusError
-	if err := e.ask(ctx, controlTime, "/server_info?config_format=json", nil, &info); err != nil && !errors.As(err, &refused) {
-		return "", err
+	if err := e.ask(ctx, controlTime, "/server_info?config_format=json", nil, &s); err != nil && !errors.As(err, &refused) {
+		return s, err
 	}
-	if info.Config.Parallel.Extension == extension {
-		return "reload_version", nil
-	}
-	return "reload_weights", nil
+	return s, nil
 }
 
 // Refuse implements [Engine].

@@ -3,6 +3,7 @@
 //	DIR/v000012/          a version: the files that were published, all verified, and rondo.json, which says what they are
 //	DIR/current           a link to the newest of them
 //	DIR/.v000013.part/    what has been read so far of the next one
+//	DIR/.v000012.from000011/  the elements that differ between two versions, where a server sets these alone
 //
 // A version appears by one rename when all its bytes are verified and on the disk, so that a reader of the folder never sees a part of one.
 package fetch
@@ -17,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,6 +74,9 @@ type Folder struct {
 	piece  int64 // what is read at once
 	near   []Near
 	wait   time.Duration // for what the near stores lack
+
+	changing sync.Mutex
+	made     map[[2]string]*Changes // by the digests of both versions
 }
 
 // Open takes a folder for one policy; ErrInUse while another process has it. The kernel gives it back however the process ends.
@@ -87,7 +92,7 @@ func Open(dir, policy string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize}
+	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize, made: map[[2]string]*Changes{}}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("%s: %w", dir, ErrInUse)
@@ -234,7 +239,7 @@ func (f *Folder) Remove(newest int, needed ...int64) error {
 			errs = append(errs, os.RemoveAll(part))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, f.removeChanges())...)
 }
 
 // find is a file of a version that lies in the folder with some content; "" for none.

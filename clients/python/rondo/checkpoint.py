@@ -12,9 +12,15 @@ import numpy as np
 from .columns import Array
 from .errors import Damaged
 
-__all__ = ["Tensor", "mapped", "parse", "read"]
+__all__ = ["TORCH", "Tensor", "mapped", "parse", "read"]
 
 _MAX_HEADER = 100 << 20
+#: Torch's names of the element types.
+TORCH = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U16": "uint16", "U32": "uint32",
+    "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from safetensors.numpy import save_file
 
 from . import chunks
-from .checkpoint import Tensor, mapped, parse, read
+from .checkpoint import TORCH, Tensor, mapped, parse, read
 from .columns import Array
 from .errors import Damaged
 from .weights import Weights, files
@@ -38,11 +38,6 @@ SHARD = 512 << 20
 
 _INDEX, _MANIFEST = "model.safetensors.index.json", "manifest.json"
 _MAX_TEXT = 256 << 20
-_TORCH = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U16": "uint16", "U32": "uint32",
-    "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ def write_skyrl(folder: str | os.PathLike[str], version: int, base: str | os.Pat
         records += [
             {
                 "name": c.tensor.name,
-                "dtype": _TORCH.get(c.tensor.dtype, c.tensor.dtype.lower()),
+                "dtype": TORCH.get(c.tensor.dtype, c.tensor.dtype.lower()),
                 "shape": c.tensor.shape,
                 "uncompressed_num_bytes": len(c.tensor.data),
                 "compressed_num_bytes": len(c.packed),

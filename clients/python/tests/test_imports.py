@@ -80,6 +80,8 @@ for name in sys.argv[2:]:
 #: Modules that are for another package, which may not be here.
 NEED = (
     ("tensors", "torch"),
+    ("patches", "torch"),
+    ("weight_transfer", "vllm"),
     ("nemo_gym", "nemo_gym"),
     ("harbor", "harbor"),
     ("verl", "verl"),
