@@ -84,7 +84,7 @@ class Follow:
 
     def fits(self, turns: list[dict[str, Any]], version: int) -> bool:
         """Whether the last of some turns has the log-probabilities of a version."""
-        ids = [i for t in exact.samples(turns)[-1] for i in [*t["prompt_delta"], *t["token_ids"]]]
+        ids = [i for t in exact.samples(turns)[-1] for i in [*t.get("prompt_delta", []), *t["token_ids"]]]
         said = torch.tensor(turns[-1]["logprobs"])
         with torch.inference_mode():
             rows = self.trainer.model(version)(torch.tensor([ids])).logits[0, -len(said) - 1 : -1].log_softmax(-1)
