@@ -177,7 +177,7 @@ func TestScalingByMetrics(t *testing.T) {
 // TestMonitoringIsThatOfCompose: the same rules and the same dashboard.
 func TestMonitoringIsThatOfCompose(t *testing.T) {
 	objects := render(t, "everything")
-	text, err := os.ReadFile(root + "/deploy/observability/rules.yml")
+	text, err := os.ReadFile(root + "/deploy/helm/rondo/files/rules.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestMonitoringIsThatOfCompose(t *testing.T) {
 	if err := json.Unmarshal(rule.Spec.Groups, &got.Groups); err != nil || !reflect.DeepEqual(got, rules) || rule.Metadata.Labels["release"] != "prometheus" {
 		t.Errorf("the rules differ: %v\n%s\n%s", err, rule.Spec.Groups, want)
 	}
-	dashboard, err := os.ReadFile(root + "/deploy/observability/grafana/rondo.json")
+	dashboard, err := os.ReadFile(root + "/deploy/helm/rondo/files/rondo.json")
 	if err != nil || of(objects, "ConfigMap")[0].Data["rondo.json"] != string(dashboard) {
 		t.Errorf("the dashboard differs: %v", err)
 	}

@@ -15,6 +15,9 @@ import (
 
 const folder = "../../deploy/observability/"
 
+// chart has the rules and the dashboard, since Helm reads nothing outside of a chart.
+const chart = "../../deploy/helm/rondo/files/"
+
 // rule is an alert.
 type rule struct {
 	Alert string
@@ -24,7 +27,7 @@ type rule struct {
 func rules(t *testing.T) (all []rule) {
 	t.Helper()
 	var file struct{ Groups []struct{ Rules []rule } }
-	text, err := os.ReadFile(folder + "rules.yml")
+	text, err := os.ReadFile(chart + "rules.yml")
 	if err == nil {
 		err = yaml.Unmarshal(text, &file)
 	}
@@ -40,7 +43,7 @@ func rules(t *testing.T) (all []rule) {
 // TestRules: promtool takes the rules, and each alert fires and stays silent as its tests say. Each has a test, and a line in the guide.
 func TestRules(t *testing.T) {
 	needPromtool(t)
-	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "../helm/rondo/files/rules.yml"}, {"test", "rules", "rules_test.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
 		command := exec.Command("promtool", args...)
 		command.Dir = folder
 		if out, err := command.CombinedOutput(); err != nil {
@@ -90,7 +93,7 @@ func TestNamedMetricsExist(t *testing.T) {
 	for _, r := range rules(t) {
 		check(r.Alert, r.Expr)
 	}
-	text, err := os.ReadFile(folder + "grafana/rondo.json")
+	text, err := os.ReadFile(chart + "rondo.json")
 	if err != nil {
 		t.Fatal(err)
 	}
