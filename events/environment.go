@@ -38,8 +38,8 @@ type RolloutObserved struct {
 	Done bool `json:"done,omitempty"`
 	// Failed ends the rollout without an outcome: a failure of the machine, and never a reward of 0.
 	Failed string `json:"failed,omitempty" jsonschema:"maxLength=1000"`
-	// Next names another role of the episode, which has the word before this turn is answered: nothing is said here yet. What follows a turn is settled once, by this or by
-	// the answer itself.
+	// Next names another role of the episode, which has the word before this turn is answered: nothing is said here yet. A turn has one follower:
+	// either this or its answer.
 	Next string `json:"next,omitempty" jsonschema:"pattern=^([A-Za-z0-9_-]{1\\,64})?$"`
 	// Held marks a word that follows from what is settled behind another turn of the episode: an answer that had to wait, or the opening of a role that is not the first.
 	Held bool `json:"held,omitempty"`

@@ -2,7 +2,7 @@ package export
 
 import "encoding/json"
 
-// The Agent Trajectory Interchange Format, version 1.8: RFC 0001 of the Harbor project. What it has no field for stands in extra.
+// The Agent Trajectory Interchange Format, version 1.8: RFC 0001 of the Harbor project. The rest is in the field extra.
 
 const atifVersion = "ATIF-v1.8"
 

@@ -31,6 +31,12 @@ type imported struct {
 	errs    []error
 }
 
+// importInto begins an import of instances into a folder: of these alone, where any are named.
+func importInto(dir string, only, repos []string) (*imported, error) {
+	found, err := swebench.ParseRepositories(repos)
+	return &imported{dir: dir, only: only, repos: found}, err
+}
+
 // add writes an instance, if it is one of those that are wanted.
 func (im *imported) add(ctx context.Context, instance swebench.Instance) {
 	if len(im.only) > 0 && !slices.Contains(im.only, instance.ID) {
@@ -73,9 +79,8 @@ passes with it on this machine.`,
   rondo tasks import r2egym ./r2egym.jsonl ./my-tasks --repo numpy/numpy=../numpy --test-cmd 'python3 -m pytest -rA r2e_tests'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			im := imported{dir: args[1], only: only}
-			var err error
-			if im.repos, err = swebench.ParseRepositories(repos); err != nil {
+			im, err := importInto(args[1], only, repos)
+			if err != nil {
 				return err
 			}
 			file, err := os.Open(args[0])
@@ -166,9 +171,8 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
   rondo tasks import swebench ./sweb ./my-tasks --repo ./repository --instance psf__requests-1142`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			im := imported{dir: args[1], only: only}
-			var err error
-			if im.repos, err = swebench.ParseRepositories(repos); err != nil {
+			im, err := importInto(args[1], only, repos)
+			if err != nil {
 				return err
 			}
 			list, err := swebench.Read(args[0])

@@ -20,60 +20,70 @@ import (
 
 // backend is a vLLM server with the backend rondo.
 type backend struct {
-	label string
+	server
 	first engine.Update // of the last update
 }
 
 func (s *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch r.URL.Path {
+	case "/server_info":
+		fmt.Fprint(w, `{"vllm_config":{"weight_transfer_config":{"backend":"rondo"}}}`)
+		return
+	case "/finish_weight_update":
+		var body struct {
+			Version string `json:"weight_version"`
+		}
+		err = json.NewDecoder(r.Body).Decode(&body)
+		s.set(body.Version)
+	case "/update_weights":
+		err = s.update(r)
+	default:
+		s.server.ServeHTTP(w, r)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprint(w, `{"success":true}`)
+}
+
+// update remembers the first part of an update, and reads what it names.
+func (s *backend) update(r *http.Request) error {
 	var body struct {
-		New     string `json:"new_version"`
-		Version string `json:"weight_version"`
-		Update  struct {
+		Update struct {
 			engine.Update
 			Dir   string `json:"dir"`
 			Apply bool   `json:"apply"`
 		} `json:"update_info"`
 	}
-	if r.Method == http.MethodPost {
-		_ = json.NewDecoder(r.Body).Decode(&body)
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Update.Apply {
+		return err
 	}
-	switch r.URL.Path {
-	case "/weight_info":
-		fmt.Fprintf(w, `{"weight_version":%q}`, s.label)
-		return
-	case "/server_info":
-		fmt.Fprint(w, `{"vllm_config":{"weight_transfer_config":{"backend":"rondo"}}}`)
-		return
-	case "/update_weight_version":
-		s.label = body.New
-	case "/finish_weight_update":
-		s.label = body.Version
-	case "/update_weights":
-		if !body.Update.Apply {
-			s.first = body.Update.Update
+	s.first = body.Update.Update
+	files := map[string]string{}
+	maps.Copy(files, s.first.Changes)
+	for name, digest := range s.first.Files {
+		files[filepath.Join(body.Update.Dir, name)] = digest
+	}
+	for path, digest := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
 		}
-		files := maps.Clone(body.Update.Changes)
-		for name, digest := range body.Update.Files {
-			if files == nil {
-				files = map[string]string{}
-			}
-			files[filepath.Join(body.Update.Dir, name)] = digest
-		}
-		for path, digest := range files {
-			if data, err := os.ReadFile(path); err != nil || storage.Digest(data) != digest {
-				http.Error(w, "another digest", http.StatusInternalServerError)
-				return
-			}
+		if storage.Digest(data) != digest {
+			return fmt.Errorf("%s has another digest", path)
 		}
 	}
-	fmt.Fprint(w, `{"success":true}`)
+	return nil
 }
 
 // TestBackend: a server with the backend is named a version's files and, where the folder has the version that it serves, what has changed since.
 func TestBackend(t *testing.T) {
 	r, to := clitest.NewRecorded(t, intake.Run), t.TempDir()
 	publishLarge(t, r, 3)
-	server := &backend{label: "default"}
+	server := &backend{server: server{label: "default"}}
 	at := httptest.NewServer(server)
 	defer at.Close()
 	for _, c := range []struct {
@@ -87,7 +97,7 @@ func TestBackend(t *testing.T) {
 		{"3", "2-loading", nil, "activated version 3"},
 		{"2", "9", nil, "whole version 2: changes from version 9 to 2: "},
 	} {
-		server.label = c.label
+		server.set(c.label)
 		output, err := clitest.Run(t, New, "weights", "fetch", "large", "--to", to, "--dir", r.Dir, "--version", c.version, "--engine", "vllm", "--engine-url", at.URL)
 		if err != nil || !strings.Contains(output, c.says) || server.label != c.version {
 			t.Fatalf("version %s: %v, label %s\n%s", c.version, err, server.label, output)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# What the program should be, what it is, and calls with what they should print. Two programs each have the same kind of fault.
+# Of each program: its line without the fault, its line with it, and calls with the right output. Every kind of fault is in two programs.
 YES = " && echo yes || echo no"
 PROGRAMS = {
     "total": ("echo $(($1 + $2))", "echo $(($1 - $2))", {"3 4": 7, "5 1": 6, "10 7": 17}),

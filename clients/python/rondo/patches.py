@@ -1,4 +1,4 @@
-"""Changed elements of torch tensors: read from the files that the side-car writes, and set in place.
+"""Changed elements of torch tensors, read from the files that the side-car writes.
 
 A file is in the safetensors format. It has two tensors for each tensor NAME of which elements differ from an older version: NAME:at with
 the places of the elements in the flat tensor, rising, and NAME:to with their new values. Its metadata name the shape of the whole tensor.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from .checkpoint import TORCH, Tensor, parse
 from .columns import Array
 from .errors import Damaged
 
-__all__ = ["Patch", "apply", "read", "verify"]
+__all__ = ["Patch", "read", "verify"]
 
 _PIECE = 16 << 20
 
@@ -81,22 +81,3 @@ def _torch(path: str, tensor: Tensor) -> torch.Tensor:
     if kind is None:
         raise Damaged(f"{path}: tensor {tensor.name[:80]!r} has elements of {tensor.dtype}, which torch {torch.__version__} lacks")
     return torch.from_numpy(tensor.data).view(kind).view(tensor.shape)
-
-
-def apply(tensors: Mapping[str, Any], patches: Iterable[Patch]) -> int:
-    """Set the changed elements of tensors in place, bit for bit, wherever these are; the number of bytes that went there.
-
-    The tensors have the names, types and shapes of the checkpoint, and are contiguous. All is checked before the first one changes.
-    """
-    found = []
-    for patch in patches:
-        tensor = tensors.get(patch.name)
-        if tensor is None or tuple(tensor.shape) != patch.shape or tensor.dtype != patch.values.dtype or not tensor.is_contiguous():
-            raise ValueError(f"there is no contiguous tensor {patch.name[:80]!r} of {patch.values.dtype} and the shape {patch.shape}")
-        found.append((tensor, patch))
-    moved = 0
-    for tensor, patch in found:
-        places, values = patch.places.to(tensor.device), patch.values.to(tensor.device)
-        tensor.detach().view(-1).index_copy_(0, places.long(), values)
-        moved += sum(t.numel() * t.element_size() for t in (places, values))
-    return moved
