@@ -173,9 +173,9 @@ func TestRefusals(t *testing.T) {
 func TestLimits(t *testing.T) {
 	for text, want := range map[string][2]int{
 		"    deploy:\n      resources:\n        limits: {cpus: '1.5', memory: 2G}": {2, 2048},
-		"    cpus: 2\n    mem_limit: 1500k":                                         {2, 2},
+		"    cpus: 2\n    mem_limit: 1500k":                                        {2, 2},
 		"    mem_limit: 1073741824":                                                {0, 1024},
-		"    tty: true":                                                             {},
+		"    tty: true":                                                            {},
 	} {
 		source := sound(t)
 		source[compose] = &fstest.MapFile{Data: []byte(strings.Replace(string(source[compose].Data), "    command:", text+"\n    command:", 1))}
