@@ -198,16 +198,23 @@ RUN mkdir -p /logs/verifier; if command -v bash >/dev/null 2>&1; then bash /test
 var (
 	errInstalls = errors.New("installs programs, and a verifier has no network")
 	// installer finds commands that cannot work without a network, whatever the workspace holds.
-	installer = regexp.MustCompile(`(?m)^[^#\n]*\b(?:uvx|(?:apt|apt-get|apk)(?:[ \t]+-\S+)*[ \t]+(?:install|add))\b`)
+	installer = regexp.MustCompile(`(?m)^[^#\n]*\b(?:uvx|uv[ \t]+(?:add|sync)|(?:apt|apt-get|apk)(?:[ \t]+-\S+)*[ \t]+(?:install|add)|(?:curl|wget|git[ \t]+clone)[ \t][^#\n]*https:/)(?:/|\b)`)
 )
 
-// installs: test.sh installs programs. Tests that are graded bring nothing along that would be kept.
+// installs: test.sh, or a script beside it, installs programs. Tests that are graded bring nothing along that would be kept.
 func installs(tests *node) bool {
 	if tests == nil || !tests.isDir() || tests.child(grade.File) != nil {
 		return false
 	}
-	text, err := tests.readText("test.sh", maxHiddenFile)
-	return err == nil && installer.MatchString(text)
+	for name := range tests.children {
+		if !strings.HasSuffix(name, ".sh") {
+			continue
+		}
+		if text, err := tests.readText(name, maxHiddenFile); err == nil && installer.MatchString(text) {
+			return true
+		}
+	}
+	return false
 }
 
 // setBase notes the image that a FROM names.

@@ -49,6 +49,9 @@ func TestImagesThatTasksNeed(t *testing.T) {
 		{"uvx", "", "FROM ubuntu\nWORKDIR /app", "", uvx, "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
 		{"apt-get", "", "FROM ubuntu\nWORKDIR /app", "", "apt-get -qq  install -y curl\n" + uvx, "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
 		{"uvx over a published image", "[environment]\ndocker_image = \"acme/x:1\"", "FROM debian\nRUN make", "", uvx, "tests/test.sh", "acme/x:1", "tests/test.sh"},
+		{"uv in a project", "", "FROM ubuntu\nWORKDIR /app", "", "uv init\nuv add pytest==8.4.1\n", "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
+		{"a download", "", "FROM ubuntu\nWORKDIR /app", "", "curl -LsSf https://example.com/install.sh | sh\n", "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
+		{"a program of this machine", "", "FROM ubuntu\nWORKDIR /app", "", "curl -s http://localhost:8080/; git clone ../here; uv run pytest\n", "", "", ""},
 		{"a word in a comment", "", "FROM ubuntu\nWORKDIR /app", "", "# apt-get install nothing, uvx neither\n", "", "", ""},
 	}
 	for _, test := range cases {

@@ -127,7 +127,7 @@ copy the tests or the solution, where the agent could read them.
 			if err != nil {
 				return err
 			}
-			im := imported{dir: args[1]}
+			im, ownShell := imported{dir: args[1]}, 0
 			for _, name := range names {
 				if len(only) > 0 && !slices.Contains(only, name) {
 					continue
@@ -137,7 +137,13 @@ copy the tests or the solution, where the agent could read them.
 					im.errs = append(im.errs, err)
 					continue
 				}
-				im.written = append(im.written, written)
+				im.written = append(im.written, written.Name)
+				if written.OwnShell {
+					ownShell++
+				}
+			}
+			if ownShell > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d of them ask for tests in the agent's shell. Their tests run in a shell of their own: \"rondo tasks lint\" shows which pass so\n", ownShell)
 			}
 			return im.print(g, args[0], cmd.OutOrStdout())
 		},
@@ -156,17 +162,17 @@ func newTasksImportSWEBench(g *app.Global) *cobra.Command {
 		Long: `Make task folders of SWE-bench-style instances: a .json or .jsonl file of them, or a folder with tasks/INSTANCE/task.yaml,
 tests.json, problem_statement.md, gold.patch, test.patch and eval.sh. Nothing is downloaded: --repo names a repository's
 folder, or its Git repository, of which base_commit is taken. The agent sees a repository of one commit. Reports are read of pytest,
-unittest, go test, cargo test, jest and JUnit's XML; "rondo tasks lint DIR" then shows whether each task fails without its fix and passes with it on this machine.
+unittest, go test, cargo test, jest, SymPy's bin/test and JUnit's XML; "rondo tasks lint DIR" then shows whether each task fails without its fix and passes with it on this machine.
 
-Published rows (SWE-bench, SWE-Gym) do not say how their tests are run. --test-cmd and --log-parser say it for all of them, a
---specs file by repository and version, where "*" stands for all:
+Published rows do not say how their tests are run. For the repositories of SWE-bench and SWE-bench Verified it is known. For others (SWE-Gym) --test-cmd and
+--log-parser say it for all rows, a --specs file by repository and version, where "*" stands for all:
 
   {"psf/requests": {"*": {"log_parser": "pytest"}, "2.4": {"test_cmd": "pytest -rA"}}}
 
 Such a command gets the files of the instance's test patch as arguments. --image, or docker_image in a row or in the file, names the container image
 with the repository in /testbed and what its tests need; {id} in it stands for the instance as SWE-bench's images are named.`,
 		Example: `  rondo tasks import swebench ./instances.jsonl ./my-tasks --repo psf/requests=../requests
-  rondo tasks import swebench ./lite.jsonl ./my-tasks --specs specs.json --image 'swebench/sweb.eval.x86_64.{id}:latest'
+  rondo tasks import swebench ./verified.jsonl ./my-tasks --image 'swebench/sweb.eval.x86_64.{id}:latest'
   rondo tasks import swebench ./lite.jsonl ./my-tasks --repo ../requests --test-cmd 'pytest -rA' --log-parser pytest
   rondo tasks import swebench ./sweb ./my-tasks --repo ./repository --instance psf__requests-1142`,
 		Args: cobra.ExactArgs(2),
@@ -193,7 +199,7 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
 	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
 	cmd.Flags().StringVar(&specsFile, "specs", "", "JSON file that says how each repository and version runs its tests")
 	cmd.Flags().StringVar((*string)(&given.TestCommand), "test-cmd", "", "command that runs the tests, where neither row nor --specs says one")
-	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, cargo, jest or junit")
+	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, cargo, jest, sympy or junit")
 	cmd.Flags().StringVar(&given.Image, "image", "", "container image with what the tests need, the same; {id} is the instance")
 	return cmd
 }

@@ -124,18 +124,25 @@ func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Gra
 }
 
 // graded grades what the tests reported. That a process got away from them does not matter here: the report is one of processes that came to their end,
-// and a second mark in the log is refused.
-func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (map[string]float64, error) {
+// and a second mark in the log is refused. The note is for the log: which tests were asked for and are not in the report.
+func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (components map[string]float64, note string, err error) {
 	if dropped := cmp.Or(result.DroppedBytes, result.SentDropped); dropped > 0 {
-		return nil, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
+		return nil, "", fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
 	}
 	report, err := r.report(ctx, sb, g, result)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	components, err := g.Grade(result.Stdout, report)
+	components, err = g.Grade(result.Stdout, report)
 	if errors.Is(err, grade.ErrNoEvidence) {
 		err = fmt.Errorf("%w; exit %d", err, result.ExitCode)
 	}
-	return components, err
+	if names := g.Missing(report); len(names) > 0 {
+		note = fmt.Sprintf("\n%d of the %d graded tests are not in the report of %s: %.400s\n",
+			len(names), len(g.FailToPass)+len(g.PassToPass), g.Parser, strings.Join(names[:min(len(names), namedMissing)], ", "))
+	}
+	return components, note, err
 }
+
+// namedMissing is how many tests a log names that were not reported.
+const namedMissing = 5

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -20,6 +21,7 @@ func TestPrintedReports(t *testing.T) {
 		parser, file, script, code, passed, failed string
 	}{
 		"cargo": {"cargo", "cargo.txt", "cat /tests/report", "101", "tests::inner::nested", "tests::wrong"},
+		"sympy": {"sympy", "sympy.txt", "cat /tests/report", "1", "test_adds", "test_fails"},
 		"jest":  {"jest", "jest.txt", "cat /tests/report >&2", "1", "purse > with coins > adds", "purse > fails"},
 		"junit": {grade.JUnit, "pytest.xml", "cp /tests/report " + verifier.LogsFolder + "/" + grade.JUnitFile, "1", "test_purse.TestOld.test_sub", "test_broken"},
 	} {
@@ -39,8 +41,12 @@ func TestPrintedReports(t *testing.T) {
 				})
 			}
 			for wanted, reward := range map[string]float64{c.passed: 1, c.failed: 0, "nobody": 0} {
-				if got, err := score(wanted, c.script, c.code); err != nil || got.Reward != reward || got.Components["fail_to_pass"] != reward {
+				got, err := score(wanted, c.script, c.code)
+				if err != nil || got.Reward != reward || got.Components["fail_to_pass"] != reward {
 					t.Errorf("%s: %+v, %v", wanted, got, err)
+				}
+				if named := strings.Contains(string(got.Log), "1 of the 1 graded tests are not in the report of "+c.parser+": nobody\n"); named != (wanted == "nobody") {
+					t.Errorf("%s: the log names it as missing: %v: %s", wanted, named, got.Log)
 				}
 			}
 			var failure *verifier.Error

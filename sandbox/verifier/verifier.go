@@ -202,12 +202,15 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	outcome, err := score(ctx, sb, spec, result, func() (map[string]float64, error) {
+	note := ""
+	outcome, err := score(ctx, sb, spec, result, func() (components map[string]float64, err error) {
 		if grading != nil {
-			return graded(ctx, sb, grading, report, result)
+			components, note, err = graded(ctx, sb, grading, report, result)
+			return components, err
 		}
 		return readReward(ctx, sb, logs, result)
 	})
+	outcome.Log = append(outcome.Log, note...)
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = filtered.Protected, filtered.Links

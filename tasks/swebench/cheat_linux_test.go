@@ -114,6 +114,15 @@ for fd in range(3, 40):
     except OSError: continue
     for record in b'{"begin": "x"}', b'{"test": "test_edges (tests.test_slugs.TestSlugs.test_edges)", "status": "PASSED"}', b'{"test": "tests/test_slugs.py::TestSlugs::test_edges", "status": "PASSED"}', b'{"ran": 1}', b'{"end": true}':
         s.send(nonce + b" " + record + b"\n")`), ""},
+	"moves the description to another test": {python(`import sys
+class Later:
+    def find_spec(self, name, path=None, target=None):
+        cls = getattr(sys.modules.get("tests.test_slugs"), "TestSlugs", None)
+        if cls and cls.test_edges.__doc__: cls.test_words.__doc__, cls.test_edges.__doc__ = cls.test_edges.__doc__, None
+sys.meta_path.insert(0, Later())
+def slug(text, old=slug):
+    Later().find_spec("")
+    return old(text)`), ""},
 	"lets all assertions pass":    {python("import unittest; unittest.TestCase.assertEqual = lambda *a: None"), verifier.ClassTampered},
 	"changes an assertion's code": {python("import unittest; unittest.TestCase.assertEqual.__code__ = (lambda self, first, second, msg=None: None).__code__"), verifier.ClassTampered},
 	"lets no test fail":           {python("import unittest; unittest.TestResult.addFailure = unittest.TestResult.addSuccess"), verifier.ClassTampered},
@@ -195,6 +204,12 @@ func TestAttacksOnPython(t *testing.T) {
 			i.FailToPass, i.PassToPass = Names{"tests/test_slugs.py::TestSlugs::test_edges"}, Names{"tests/test_slugs.py::TestSlugs::test_words", "tests/test_slugs.py::TestSlugs::test_umlauts"}
 		})
 	}
+	// Lists of Django's tests name a test by its description where it has one.
+	const title = "Dashes at both ends are dropped."
+	programs["unittest, described"] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
+		i.TestPatch = strings.Replace(strings.Replace(i.TestPatch, "+7,9 @@", "+7,10 @@", 1), "    def test_edges(self):\n", "    def test_edges(self):\n+        \"\"\""+title+"\"\"\"\n", 1)
+		i.FailToPass = Names{title}
+	})
 	for program, i := range programs {
 		for name, commands := range map[string]string{"the fix": fix, "a commit of the fix": fix + "; git -c user.name=a -c user.email=a commit -qam fixed"} {
 			t.Run(program+"/"+name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/yamltext"
@@ -52,8 +53,15 @@ func (n *Names) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &text) == nil {
 		data = []byte(text)
 	}
-	return json.Unmarshal(data, (*[]string)(n))
+	if err := json.Unmarshal(data, (*[]string)(n)); err != nil {
+		return err
+	}
+	*n = slices.DeleteFunc(*n, progress.MatchString)
+	return nil
 }
+
+// progress is what pytest prints at the end of a line. Some published lists have it among the names.
+var progress = regexp.MustCompile(`^\[ *\d+%\]$`)
 
 // Bounds of a source of instances.
 const (
@@ -213,7 +221,7 @@ func (i Instance) check() error {
 		return fmt.Errorf("eval_script and test_cmd: are missing, as they are in published rows: say with --test-cmd, or in a --specs file, how %s %s runs its tests", i.Repo, i.Version)
 	case i.LogParser == "":
 		return fmt.Errorf("log_parser: is missing, as it is in published rows: say with --log-parser, or in a --specs file, which test program %s %s runs: "+
-			"pytest, gotest, unittest, cargo, jest or junit", i.Repo, i.Version)
+			"pytest, gotest, unittest, cargo, jest, sympy or junit", i.Repo, i.Version)
 	case i.Image != "" && !validImage.MatchString(i.Image):
 		return fmt.Errorf("docker_image %.100q: want the name of an image", i.Image)
 	case i.EvalType != "" && i.EvalType != "pass_and_fail" && i.EvalType != "fail_only":

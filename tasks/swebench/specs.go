@@ -1,6 +1,7 @@
 package swebench
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -96,10 +97,29 @@ func (s Specs) of(repo, version string) Spec {
 	return spec
 }
 
-// Complete fills in what the instance's row leaves open of how its tests are run. A command of the table gets the files of the instance's own tests
+// publishedSpecs is the table of SWE-bench's own repositories, from the specifications of its package in version 4.1. Sphinx's tests run without tox, which would keep the
+// reporter from them.
+//
+//go:embed published.json
+var publishedSpecs []byte
+
+// known is what that table says of a version of a repository.
+func known(repo, version string) Spec {
+	var specs Specs
+	if err := json.Unmarshal(publishedSpecs, &specs); err != nil {
+		panic(err) // a test reads it
+	}
+	return specs.of(repo, version)
+}
+
+// Complete fills in what the instance's row leaves open of how its tests are run: from the table, and for a repository of SWE-bench that neither row nor table speaks of, from
+// SWE-bench's own specifications. A command of a table gets the files of the instance's own tests
 // as its arguments, as in the harness of SWE-bench; one of the row is taken as it is.
 func (i Instance) Complete(specs Specs) Instance {
 	spec := specs.of(i.Repo, i.Version)
+	if i.TestCommand == "" && i.EvalScript == "" && i.LogParser == "" && spec.TestCommand == "" && spec.LogParser == "" {
+		spec = spec.over(known(i.Repo, i.Version))
+	}
 	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
 		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")
 	}
@@ -112,6 +132,9 @@ func (i Instance) Complete(specs Specs) Instance {
 	return i
 }
 
+// Django's own test program names modules from its folder of tests on.
+const django, djangoTests = "django/django", "tests/"
+
 // dataFiles are the endings of files in a patch of tests that are no tests.
 var dataFiles = []string{".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"}
 
@@ -122,8 +145,8 @@ func (i Instance) testFiles() (files []string) {
 		if slices.Contains(dataFiles, path.Ext(file)) {
 			continue
 		}
-		if i.Repo == "django/django" {
-			file = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(file, "tests/"), ".py"), "/", ".")
+		if i.Repo == django {
+			file = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(file, djangoTests), ".py"), "/", ".")
 		}
 		files = append(files, quoted(file))
 	}

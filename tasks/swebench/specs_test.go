@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,6 +97,40 @@ func TestSpecs(t *testing.T) {
 		if _, err := ReadSpecs(file); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// TestKnownRepositories: of SWE-bench's own repositories it is known how their tests run, unless somebody says otherwise.
+func TestKnownRepositories(t *testing.T) {
+	const patch = "+++ b/tests/forms/test_it.py\n"
+	for name, c := range map[string]struct {
+		row             Instance
+		specs           Specs
+		command, parser string
+	}{
+		"Django":             {Instance{Repo: "django/django", Version: "3.1"}, nil, "PYTHONIOENCODING=utf8 LC_ALL=C.UTF-8 ./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 forms.test_it", "unittest"},
+		"SymPy":              {Instance{Repo: "sympy/sympy", Version: "1.0"}, nil, "PYTHONWARNINGS=ignore::UserWarning,ignore::SyntaxWarning bin/test -C --verbose tests/forms/test_it.py", "sympy"},
+		"another repository": {Instance{Repo: "acme/slugs", Version: "1.0"}, nil, "", ""},
+		"a table":            {Instance{Repo: "sympy/sympy", Version: "1.0"}, Specs{}.Else(Spec{TestCommand: "pytest", LogParser: "pytest"}), "pytest tests/forms/test_it.py", "pytest"},
+		"half a table":       {Instance{Repo: "sympy/sympy", Version: "1.0"}, Specs{}.Else(Spec{TestCommand: "pytest"}), "pytest tests/forms/test_it.py", ""},
+		"an image alone":     {Instance{Repo: "psf/requests", Version: "2.9"}, Specs{}.Else(Spec{Image: "x"}), "pytest -rA tests/forms/test_it.py", "pytest"},
+		"the row":            {Instance{Repo: "psf/requests", EvalScript: "x", LogParser: "pytest"}, nil, "", "pytest"},
+	} {
+		c.row.TestPatch = patch
+		if got := c.row.Complete(c.specs); got.TestCommand != c.command || got.LogParser != c.parser {
+			t.Errorf("%s: %q, %q", name, got.TestCommand, got.LogParser)
+		}
+	}
+}
+
+// TestListsOfTests: what a published list has of pytest's progress is no test.
+func TestListsOfTests(t *testing.T) {
+	var row Instance
+	if err := json.Unmarshal([]byte(`{"FAIL_TO_PASS": "[\"t.py::a[100%]\", \"[100%]\"]", "PASS_TO_PASS": ["[  5%]", "b"]}`), &row); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(row.FailToPass, Names{"t.py::a[100%]"}) || !slices.Equal(row.PassToPass, Names{"b"}) {
+		t.Errorf("%q, %q", row.FailToPass, row.PassToPass)
 	}
 }
 

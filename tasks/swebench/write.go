@@ -112,7 +112,7 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 // script loses its commands that check them out of a commit which the task's repository does not have.
 func (i Instance) script() string {
 	if i.EvalScript == "" {
-		return "#!/bin/bash\nif [ -s /tests/test.patch ]; then\n    git apply --whitespace=nowarn /tests/test.patch || exit 1\nfi\n" +
+		return "#!/bin/bash\n" + activation + "if [ -s /tests/test.patch ]; then\n    git apply --whitespace=nowarn /tests/test.patch || exit 1\nfi\n" +
 			"echo '" + grade.StartMark + "'\n" + i.TestCommand + "\ncode=$?\necho\necho '" + grade.EndMark + "'\necho \"" + grade.ExitMark + "$code\"\n"
 	}
 	var kept []string
@@ -123,6 +123,9 @@ func (i Instance) script() string {
 	}
 	return strings.Join(kept, "")
 }
+
+// activation takes the Python with what the tests need, where an image has it as SWE-bench's have.
+const activation = "if [ -e /opt/miniconda3/bin/activate ]; then\n    . /opt/miniconda3/bin/activate testbed\nfi\n"
 
 var patchedFile = regexp.MustCompile(`(?m)^(?:\+\+\+ b|--- a)/([^\t\r\n]+)`)
 
@@ -137,7 +140,11 @@ func (i Instance) protected(parser string) []string {
 			found = append(found, modules(file)...)
 		case "unittest":
 			_, dotted, _ := strings.Cut(strings.TrimSuffix(name, ")"), "(")
-			found = append(found, modules(dottedFile(dotted))...)
+			file := dottedFile(dotted)
+			if i.Repo == django && file != "" {
+				file = djangoTests + file
+			}
+			found = append(found, modules(file)...)
 		}
 	}
 	if parser == "gotest" {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/yamltext"
@@ -18,6 +20,8 @@ type service struct {
 	image               string // of one that is not built
 	context, dockerfile string
 	additions           string // to the Dockerfile
+	cpus                float64
+	memory              int64 // MiB
 }
 
 // ours begins the variables that Terminal-Bench sets: names of its images and containers, and where its logs are.
@@ -82,12 +86,62 @@ func (s *service) take(key string, value any) error {
 		if value != "linux/amd64" {
 			return fmt.Errorf("%.60v: want linux/amd64", value)
 		}
+	case "deploy":
+		return s.deploy(value)
+	case "cpus":
+		return s.limit("cpus", value)
+	case "mem_limit":
+		return s.limit("memory", value)
 	case "volumes":
 		if list, ok := value.([]any); !ok || slices.ContainsFunc(list, func(v any) bool { return !strings.HasPrefix(fmt.Sprint(v), ours) }) {
 			return errors.New("a sandbox has no volumes but Terminal-Bench's own logs: copy the files in the Dockerfile")
 		}
 	default:
 		return errors.New("a sandbox does not have this")
+	}
+	return nil
+}
+
+// deploy takes the limits of a container. What it reserves is the business of the machine.
+func (s *service) deploy(value any) error {
+	fields, _ := value.(map[string]any)
+	resources, _ := fields["resources"].(map[string]any)
+	limits, _ := resources["limits"].(map[string]any)
+	if len(fields) != 1 || resources == nil || limits == nil && len(resources) > 0 && resources["reservations"] == nil {
+		return errors.New("a sandbox has nothing of this but resources.limits")
+	}
+	for _, key := range slices.Sorted(maps.Keys(limits)) {
+		if err := s.limit(key, limits[key]); err != nil {
+			return fmt.Errorf("resources.limits.%.60s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+var validMemory = regexp.MustCompile(`^(\d{1,15}(?:\.\d{1,6})?)([kmg]?)i?b?$`)
+
+func (s *service) limit(key string, value any) error {
+	text := strings.ToLower(fmt.Sprint(value))
+	switch key {
+	case "cpus":
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n > 0 && n <= 1024) {
+			return fmt.Errorf("%.60q: want a number of processors", text)
+		}
+		s.cpus = n
+	case "memory":
+		m := validMemory.FindStringSubmatch(text)
+		if m == nil {
+			return fmt.Errorf("%.60q: want an amount of memory, such as 512m or 2G", text)
+		}
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			return err
+		}
+		s.memory = int64(math.Ceil(n * map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[m[2]] / (1 << 20)))
+	case "pids": // a sandbox has a limit of its own
+	default:
+		return errors.New("a sandbox does not have this limit")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -72,31 +73,37 @@ func Tasks(source string) ([]string, error) {
 	return names, nil
 }
 
-// Convert writes the task in a folder as a Harbor task below dir, under the folder's name, which must not be there yet. It returns the name.
-func Convert(source, dir string) (name string, err error) {
+// Converted is a task that was written. OwnShell: its tests were to run in the agent's shell, whose variables and programs they miss in one of their own.
+type Converted struct {
+	Name     string
+	OwnShell bool
+}
+
+// Convert writes the task in a folder as a Harbor task below dir, under the folder's name, which must not be there yet.
+func Convert(source, dir string) (task Converted, err error) {
 	absolute, err := filepath.Abs(source)
 	if err != nil {
-		return "", err
+		return task, err
 	}
-	name = filepath.Base(absolute)
+	name := filepath.Base(absolute)
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("task %.100s: %w", name, err)
 		}
 	}()
 	if !validID.MatchString(name) {
-		return name, errors.New("its folder's name: want letters, digits, dots, - and _")
+		return task, errors.New("its folder's name: want letters, digits, dots, - and _")
 	}
 	root, err := os.OpenRoot(source) // links in it lead nowhere else
 	if err != nil {
-		return name, err
+		return task, err
 	}
 	defer root.Close()
-	files, err := convert(root.FS(), name)
+	files, ownShell, err := convert(root.FS(), name)
 	if err != nil {
-		return name, err
+		return task, err
 	}
-	return name, taskfolder.Make(dir, name, func(folder string) error { return files.write(root.FS(), folder) })
+	return Converted{name, ownShell}, taskfolder.Make(dir, name, func(folder string) error { return files.write(root.FS(), folder) })
 }
 
 // file is one of the converted task's: a text, or a file of the source.
@@ -146,37 +153,37 @@ func copyFile(source fs.FS, one file, into string, left *int64) error {
 }
 
 // convert decides what the task's files are.
-func convert(source fs.FS, name string) (files, error) {
+func convert(source fs.FS, name string) (made files, ownShell bool, err error) {
 	text, err := readText(source, "task.yaml")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var s settings
 	if err := yamltext.Unmarshal([]byte(text), &s); err != nil {
-		return nil, fmt.Errorf("task.yaml: %w", err)
+		return nil, false, fmt.Errorf("task.yaml: %w", err)
 	}
 	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("task.yaml: %w", err)
+		return nil, false, fmt.Errorf("task.yaml: %w", err)
 	}
 	main, err := readCompose(source)
 	if err != nil {
-		return nil, fmt.Errorf("docker-compose.yaml: %w", err)
+		return nil, false, fmt.Errorf("docker-compose.yaml: %w", err)
 	}
-	config, err := s.toml(name, main.image)
+	config, err := s.toml(name, main)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	made := files{"task.toml": {text: config, mode: 0o644}, "instruction.md": {text: strings.TrimRight(s.Instruction, "\n") + "\n", mode: 0o644}}
+	made = files{"task.toml": {text: config, mode: 0o644}, "instruction.md": {text: strings.TrimRight(s.Instruction, "\n") + "\n", mode: 0o644}}
 	if err := made.addTests(source); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := made.addSolution(source); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if main.image != "" {
-		return made, nil
+		return made, s.SameShell, nil
 	}
-	return made, made.addEnvironment(source, main)
+	return made, s.SameShell, made.addEnvironment(source, main)
 }
 
 func (s *settings) check() error {
@@ -189,18 +196,24 @@ func (s *settings) check() error {
 	switch {
 	case strings.TrimSpace(s.Instruction) == "":
 		return errors.New("instruction: is empty")
+	case s.Parser == "swebench":
+		return errors.New("parser_name swebench: this is a row of SWE-bench, which is in tests/config.json: import such rows by `rondo tasks import swebench`")
 	case s.Parser != "" && s.Parser != "pytest":
 		return fmt.Errorf("parser_name %.60q: only pytest's tests say by their exit code whether they passed", s.Parser)
-	case s.SameShell:
-		return errors.New("run_tests_in_same_shell: tests run in a sandbox of their own, where the agent's shell is gone")
 	}
 	return nil
 }
 
-func (s *settings) toml(name, image string) (string, error) {
+func (s *settings) toml(name string, main *service) (string, error) {
 	environment := map[string]any{}
-	if image != "" {
-		environment["docker_image"] = image
+	if main.image != "" {
+		environment["docker_image"] = main.image
+	}
+	if main.cpus > 0 {
+		environment["cpus"] = int(math.Ceil(main.cpus))
+	}
+	if main.memory > 0 {
+		environment["memory_mb"] = main.memory
 	}
 	metadata := map[string]any{}
 	for key, value := range map[string]string{"author_name": s.Author, "author_email": s.Email, "difficulty": s.Difficulty, "category": s.Category} {

@@ -1,6 +1,7 @@
 package terminalbench
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -24,10 +25,11 @@ func TestConvert(t *testing.T) {
 		t.Fatalf("%q, %v", names, err)
 	}
 	dir := t.TempDir()
-	name, err := Convert("testdata/hello-greeting", dir)
-	if err != nil || name != "hello-greeting" {
-		t.Fatalf("%q, %v", name, err)
+	converted, err := Convert("testdata/hello-greeting", dir)
+	if err != nil || converted != (Converted{Name: "hello-greeting"}) {
+		t.Fatalf("%+v, %v", converted, err)
 	}
+	name := converted.Name
 	if _, err := Convert("testdata/hello-greeting", dir); err == nil {
 		t.Error("a folder that is there is written again")
 	}
@@ -127,8 +129,14 @@ func TestRefusals(t *testing.T) {
 		"a solution in the image":   {replace("Dockerfile", "COPY greeting.txt ./", `ADD ["solution.sh", "/"]`), "copies solution.sh"},
 		"a folder called tests":     {replace("Dockerfile", "COPY greeting.txt ./", "COPY greeting.txt /app/tests/"), ""},
 		"no instruction":            {replace("task.yaml", "Write the text of greeting.txt to hello.txt, in upper case.", ""), "instruction"},
-		"another parser":            {replace("task.yaml", "parser_name: pytest", "parser_name: swebench"), "parser_name"},
-		"the agent's shell":         {replace("task.yaml", "same_shell: false", "same_shell: true"), "run_tests_in_same_shell"},
+		"another parser":            {replace("task.yaml", "parser_name: pytest", "parser_name: jest"), "parser_name"},
+		"a row of SWE-bench":        {replace("task.yaml", "parser_name: pytest", "parser_name: swebench"), "rondo tasks import swebench"},
+		"limits":                    {service("    deploy: {resources: {limits: {cpus: '0.5', memory: 2G}}}"), ""},
+		"reserved":                  {service("    deploy: {resources: {reservations: {memory: 2G}}}"), ""},
+		"copies of a service":       {service("    deploy: {replicas: 2}"), "services.client.deploy"},
+		"no processors":             {service("    cpus: 0"), "services.client.cpus"},
+		"another amount":            {service("    mem_limit: much"), "services.client.mem_limit"},
+		"a limit of something else": {service("    deploy: {resources: {limits: {devices: 1}}}"), "limits.devices"},
 		"no YAML":                   {put("task.yaml", "a: [b"), "task.yaml"},
 		"keystrokes":                {func(f fstest.MapFS) { delete(f, "solution.sh"); f["solution.yaml"] = &fstest.MapFile{} }, "solution.yaml"},
 		"no solution":               {without("solution.sh"), "solution.sh"},
@@ -143,7 +151,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := sound(t)
 			c.change(source)
-			made, err := convert(source, "a")
+			made, _, err := convert(source, "a")
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("want %q: %v", c.want, err)
 			}
@@ -158,6 +166,43 @@ func TestRefusals(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestLimits: a container's limits become those of the sandbox, rounded up.
+func TestLimits(t *testing.T) {
+	for text, want := range map[string][2]int{
+		"    deploy:\n      resources:\n        limits: {cpus: '1.5', memory: 2G}": {2, 2048},
+		"    cpus: 2\n    mem_limit: 1500k":                                        {2, 2},
+		"    mem_limit: 1073741824":                                                {0, 1024},
+		"    tty: true":                                                            {},
+	} {
+		source := sound(t)
+		source[compose] = &fstest.MapFile{Data: []byte(strings.Replace(string(source[compose].Data), "    command:", text+"\n    command:", 1))}
+		dir := t.TempDir()
+		made, _, err := convert(source, "a")
+		if err == nil {
+			err = made.write(source, filepath.Join(dir, "a"))
+		}
+		loaded, loadErr := tasks.LoadDir(dir)
+		if err != nil || loadErr != nil || len(loaded) != 1 {
+			t.Fatalf("%s: %d tasks, %v, %v", text, len(loaded), err, loadErr)
+		}
+		if got := [2]int{loaded[0].CPUs, loaded[0].MemoryMB}; got != want {
+			t.Errorf("%s: %d processors and %d MiB, want %d", text, got[0], got[1], want)
+		}
+	}
+}
+
+// TestShellOfTheAgent: a task whose tests were to run in the agent's shell says so.
+func TestShellOfTheAgent(t *testing.T) {
+	source := sound(t)
+	source["task.yaml"] = &fstest.MapFile{Data: bytes.Replace(source["task.yaml"].Data, []byte("same_shell: false"), []byte("same_shell: true"), 1)}
+	if _, ownShell, err := convert(source, "a"); err != nil || !ownShell {
+		t.Errorf("its tests have a shell of their own: %v, %v", ownShell, err)
+	}
+	if _, ownShell, err := convert(sound(t), "a"); err != nil || ownShell {
+		t.Errorf("as it is: %v, %v", ownShell, err)
 	}
 }
 
@@ -192,7 +237,7 @@ func TestScript(t *testing.T) {
 	} {
 		source := sound(t)
 		source["run-tests.sh"] = &fstest.MapFile{Data: []byte("#!/bin/bash\n" + script)}
-		made, err := convert(source, "a")
+		made, _, err := convert(source, "a")
 		if err != nil {
 			t.Fatal(err)
 		}

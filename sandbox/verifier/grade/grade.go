@@ -18,7 +18,7 @@ const File = "grading.json"
 
 // Grading says which tests must pass.
 type Grading struct {
-	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo or jest, or SWE-bench's name of one of these, or junit for a file.
+	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or sympy, or SWE-bench's name of one of these, or junit for a file.
 	Parser string `json:"parser"`
 	// FailToPass fail before the fix and must pass; a skipped one has not. PassToPass must not fail; one that is skipped has not.
 	FailToPass []string `json:"fail_to_pass"`
@@ -48,7 +48,7 @@ func Read(data []byte) (*Grading, error) {
 		g.Parser = alias
 	}
 	if !programs[g.Parser] {
-		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest, unittest, cargo, jest and junit", g.Parser)
+		return nil, fmt.Errorf("parser %.60q: there are only pytest, gotest, unittest, cargo, jest, sympy and junit", g.Parser)
 	}
 	if len(g.FailToPass) == 0 {
 		return nil, errors.New("fail_to_pass: is empty: nothing would show that the fix is there")
@@ -72,13 +72,13 @@ const (
 )
 
 // programs are the test programs whose reports can be read.
-var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "cargo": true, "jest": true, JUnit: true}
+var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "cargo": true, "jest": true, "sympy": true, JUnit: true}
 
 // aliases are SWE-bench's names of its parsers.
 var aliases = map[string]string{
 	"parse_log_pytest": "pytest", "parse_log_pytest_v2": "pytest", "parse_log_pytest_options": "pytest", "pytest_v2": "pytest",
 	"parse_log_gotest": "gotest", "go": "gotest", "parse_log_django": "unittest", "django": "unittest", "parse_log_unittest": "unittest",
-	"parse_log_cargo": "cargo", "parse_log_jest": "jest",
+	"parse_log_cargo": "cargo", "parse_log_jest": "jest", "parse_log_sympy": "sympy",
 }
 
 // Grade grades a report. Of the log it takes the test program's exit code, which the script wrote; what else the log says counts for nothing. Components
@@ -112,6 +112,16 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 		components["reward"] = 1
 	}
 	return components, nil
+}
+
+// Missing are the tests of both lists that a report does not name.
+func (g *Grading) Missing(report Report) (names []string) {
+	for _, name := range slices.Concat(g.FailToPass, g.PassToPass) {
+		if g.status(report, name) == "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // status is how a test ended, "" where the report does not name it.

@@ -9,7 +9,7 @@ import (
 
 // printed are the test programs that report in what they print, by how that is read. Nothing tells their lines from such that the code under test
 // prints, but that they add up to what the program says at its end.
-var printed = map[string]func(output string) (Report, error){"cargo": readCargo, "jest": readJest}
+var printed = map[string]func(output string) (Report, error){"cargo": readCargo, "jest": readJest, "sympy": readSymPy}
 
 // Printed reports whether the report is in the log, and not on a channel of its own.
 func (g *Grading) Printed() bool { return printed[g.Parser] != nil }

@@ -26,12 +26,14 @@ func read(parser, text string) (Report, error) {
 	return (&Grading{Parser: parser}).ReadLog(marked(text, 1))
 }
 
-// TestRealReports reads what cargo 1.95, jest 30 and pytest 9 write.
+// TestRealReports reads what cargo 1.95, jest 30, pytest 9 and SymPy 1.10 write.
 func TestRealReports(t *testing.T) {
 	for file, c := range map[string]struct{ parser, want string }{
 		"cargo.txt": {"cargo", "src/lib.rs - add (line 3) PASSED, tests::adds PASSED, tests::inner::nested PASSED, tests::overflows PASSED, tests::slow SKIPPED, tests::wrong FAILED, whole PASSED"},
 		"jest.txt": {"jest", "adds PASSED, adds slowly (3 ms) PASSED, alone PASSED, fails FAILED, later SKIPPED, other PASSED, purse > fails FAILED, purse > refunds SKIPPED, " +
 			"purse > with coins > adds PASSED, purse > with coins > adds slowly (3 ms) PASSED, purse > with coins > later SKIPPED, refunds SKIPPED"},
+		"sympy.txt": {"sympy", "sympy/core/tests/test_zy.py FAILED, test_adds PASSED, test_expected XFAIL, test_fails FAILED, test_last PASSED, test_later SKIPPED, test_other PASSED, " +
+			"test_prints PASSED, test_raises FAILED, test_skips SKIPPED, test_slow SKIPPED, test_unexpected FAILED"},
 		"pytest.xml": {JUnit, "test_adds PASSED, test_broken ERROR, test_expected SKIPPED, test_many[1] PASSED, test_many[2] FAILED, test_purse.TestOld.test_sub PASSED, " +
 			"test_purse.TestPurse.test_adds PASSED, test_purse.TestPurse.test_slow SKIPPED, test_purse.test_broken ERROR, test_purse.test_expected SKIPPED, " +
 			"test_purse.test_many[1] PASSED, test_purse.test_many[2] FAILED, test_slow SKIPPED, test_sub PASSED"},
@@ -50,6 +52,7 @@ func TestRealReports(t *testing.T) {
 const (
 	cargoOne = "running 1 test\ntest a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n"
 	jestOne  = "PASS ./a.test.js\n  s\n    ✓ a (1 ms)\n\nTest Suites: 1 passed, 1 total\nTests:       1 passed, 1 total\n"
+	sympyOne = "sympy/tests/test_a.py[1] \ntest_a ok   [OK]\n\n=== tests finished: 1 passed, in 0.01 seconds ===\n"
 	junitOne = `<testsuites><testsuite tests="1"><testcase classname="c" name="a"/></testsuite></testsuites>`
 )
 
@@ -74,6 +77,11 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 		"jest, cut short":              {"jest", strings.Split(jestOne, "\n\n")[0], "a PASSED, s > a PASSED", false, nil},
 		"jest, one test too many":      {"jest", strings.Replace(jestOne, "  s\n", "  s\n    ✓ fix\n", 1), "a PASSED, fix PASSED, s > a PASSED, s > fix PASSED", false, nil},
 		"jest, two sums":               {"jest", jestOne + jestOne, "", false, ErrImitated},
+		"sympy":                        {"sympy", sympyOne, "test_a PASSED", true, nil},
+		"sympy, cut short":             {"sympy", strings.Split(sympyOne, "\n\n")[0], "test_a PASSED", false, nil},
+		"sympy, one test too many":     {"sympy", strings.Replace(sympyOne, "test_a ok", "test_fix ok\ntest_a ok", 1), "test_a PASSED, test_fix PASSED", false, nil},
+		"sympy, two sums":              {"sympy", sympyOne + sympyOne, "", false, ErrImitated},
+		"sympy, a file is missing":     {"sympy", strings.Replace(sympyOne, "1 passed", "1 passed, 1 exceptions", 1), "test_a PASSED", false, nil},
 		"junit":                        {JUnit, junitOne, "a PASSED, c.a PASSED", true, nil},
 		"junit, one suite":             {JUnit, `<?xml version="1.0"?><!-- x --><testsuite><testcase name="a"><skipped/></testcase></testsuite>`, "a SKIPPED", true, nil},
 		"junit, nested suites":         {JUnit, `<testsuites><testsuite tests="2"><testcase name="a"/><testsuite tests="1"><properties><property/></properties><testcase name="b"><failure>x</failure><error/></testcase></testsuite></testsuite></testsuites>`, "a PASSED, b ERROR", true, nil},
@@ -107,11 +115,11 @@ func TestReportsThatDoNotAddUp(t *testing.T) {
 
 // FuzzReports: no text makes a reader fail otherwise than with its errors, or keep more than its bounds. A reward needs the program's own sums.
 func FuzzReports(f *testing.F) {
-	for n, text := range []string{cargoOne, jestOne, junitOne, recorded(f, "cargo.txt"), recorded(f, "jest.txt"), recorded(f, "pytest.xml")} {
-		f.Add(byte(n%3), text)
+	for n, text := range []string{cargoOne, jestOne, junitOne, recorded(f, "cargo.txt"), recorded(f, "jest.txt"), recorded(f, "pytest.xml"), sympyOne, recorded(f, "sympy.txt")} {
+		f.Add([]byte{0, 1, 2, 0, 1, 2, 3, 3}[n], text)
 	}
 	f.Fuzz(func(t *testing.T, which byte, text string) {
-		parser := []string{"cargo", "jest", JUnit}[which%3]
+		parser := []string{"cargo", "jest", JUnit, "sympy"}[which%4]
 		report, err := read(parser, text)
 		if err != nil && !errors.Is(err, ErrNoEvidence) && !errors.Is(err, ErrImitated) {
 			t.Error(err)

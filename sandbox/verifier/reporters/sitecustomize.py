@@ -148,6 +148,20 @@ def _unittest_parts():
     )
 
 
+def _described():
+    """Returns a function that gives the description of a test, which is a name of it in lists of Django's tests: unittest prints it before the status."""
+    import inspect
+
+    def described(method):
+        function = inspect.unwrap(getattr(method, "__func__", method))
+        text = getattr(function, "__doc__", None)
+        if not text or text not in getattr(getattr(function, "__code__", None), "co_consts", ()):
+            return []  # none, or one that the code does not have
+        return text.strip().split("\n")[:1]
+
+    return described
+
+
 def _unittest(send):
     """Reports the runs of unittest: the outermost ones, and none that a module begins while it is imported."""
     import functools
@@ -155,7 +169,7 @@ def _unittest(send):
 
     result = unittest.TestResult
     runs = {}
-    known = _origins()[1]
+    known, described = _origins()[1], _described()
 
     def before(name, note):
         original = getattr(result, name)
@@ -179,9 +193,14 @@ def _unittest(send):
     def noting(status):
         def note(self, test, *_):
             run = runs.get(id(self))
-            if run:
-                # Other objects stand for a class or module that could not be set up.
-                run.note(str(test), status, not isinstance(test, unittest.TestCase) or known(type(test), getattr(test, test._testMethodName, None)))
+            if not run:
+                return
+            if not isinstance(test, unittest.TestCase):
+                run.note(str(test), status)  # it stands for a class or module that could not be set up
+                return
+            method = getattr(test, test._testMethodName, None)
+            for name in [str(test)] + described(method):
+                run.note(name, status, known(type(test), method))
 
         return note
 
