@@ -31,8 +31,8 @@ func newTasksBuild(g *app.Global) *cobra.Command {
   - if its environment/Dockerfile does more than to copy files (RUN, several stages, an image that may hold the workspace),
     or if [metadata.rondo] image = true asks for it;
   - for its tests, if the verifier's environment is separate and tests/Dockerfile does more than to copy the tests;
-  - for its tests, if tests/test.sh installs programs with apt, apk or uvx. A verifier has no network, so test.sh runs once
-    while its image is built, and what it installed is kept.
+  - for its tests, if tests/test.sh or a script beside it installs programs with apt, apk or uv, or downloads some. A verifier
+    has no network, so test.sh runs once while its image is built, and what it installed is kept.
 
 What these files run has the network and the rights that the engine gives to builds, and no sandbox: build packs that you
 trust. An image is named by the files that it is made of, and is built once. Rollouts run in sandboxes as ever; the engine
