@@ -8,37 +8,43 @@ from typing import Any
 
 from families import Message, Model, Said, plain
 
+#: Tools of Rondo's, described in fewer words.
 TOOLS: list[Message] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "read_file",
-            "description": "Read lines of a file.",
-            "parameters": {
-                "type": "object",
-                "properties": {"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}},
-                "required": ["path"],
-            },
-        },
-    },
+    {"type": "function", "function": {"name": name, "description": text, "parameters": {"type": "object", "properties": properties, "required": list(properties)[:1]}}}
+    for name, text, properties in (
+        ("list_dir", "List a folder.", {"target_directory": {"type": "string"}, "ignore_globs": {"type": "array", "items": {"type": "string"}}}),
+        ("read_file", "Read a file.", {"target_file": {"type": "string"}, "offset": {"type": "integer"}, "limit": {"type": "integer"}}),
+    )
 ]
 
 
-def read(path: str, *lines: int) -> tuple[str, dict[str, Any]]:
-    return "read_file", {"path": path, **({"lines": list(lines)} if lines else {})}
+def listed(folder: str, *ignored: str) -> tuple[str, dict[str, Any]]:
+    return "list_dir", {"target_directory": folder, "ignore_globs": list(ignored)}
 
+
+def read(path: str, **lines: int) -> tuple[str, dict[str, Any]]:
+    return "read_file", {"target_file": path, **lines}
+
+
+SYSTEM = "You are an agent."
+ASKS = "How large is it? Read the files."
+ASKS_AGAIN = "And without the umlauts?\n"
 
 #: Eight turns, and what answers each one: results of tools in the order of the calls, or the user.
 TURNS: list[tuple[Said, list[str]]] = [
-    (Said("Where to begin? The list of files says most.", "I read the list.", (read("list.txt"),), tight=True), ["a.txt\nb.txt\n"]),
-    (Said("Two files. Both at once.", "", (read("a.txt", 1, 20), read("b.txt")), tight=True), ["Größe: 7\n\n", ""]),
-    (Said("The second is empty.\n\nOnce more, then.", "Reading on:", (read("b.txt", 1, 2),)), ["  indented, and at its end a space "]),
-    (Said("That is it.", "The first file says 7.", ()), ["And without the umlauts?\n"]),
-    (Said("The user wants it in ASCII.", "", (read("ä/c.txt", 3),), tight=True), ["<no such file>"]),
-    (Said("", "I look again.", (read("c.txt"),)), ["Groesse: 7"]),
-    (Said("Now both, to be sure.", "Both:", (read("c.txt", 1), read("a.txt", 1)), tight=True), ["Groesse: 7", "Größe: 7"]),
-    (Said("Done.", "It says 7 in both.", ()), ["Thank you."]),
+    (Said("Where to begin? The folder says most.", "I list the folder.", (listed(".", "*.log", "*.md"),), tight=True), ["a.txt\nb.txt\n"]),
+    (Said("Two files. Both at once.", "", (read("a.txt", offset=1, limit=20), read("b.txt")), tight=True), ["Größe: 7\n\n", ""]),
+    (Said("The second is empty.\n\nOnce more, then.", "Reading on:", (read("b.txt", offset=1),)), ["  indented, and at its end a space "]),
+    (Said("That is it.", "The first file says 7."), [ASKS_AGAIN]),
+    (Said("The user wants it in ASCII.", "", (read("ä/c.txt", limit=3),), tight=True), ["<no such file>"]),
+    (Said("", "I look again.", (listed("ä"),)), ["<|im_end|>.txt\n<|observation|>.txt\nc.txt"]),
+    (Said("Now both, to be sure.", "Both:", (read("a.txt", offset=1), listed("ä", "b*", "*.md")), tight=True), ["Groesse: 7", "c.txt"]),
+    (Said("Done.", "It says 7 in both."), ["Thank you."]),
 ]
+
+
+def calls_before(turn: int) -> int:
+    return sum(len(says.calls) for says, _ in TURNS[:turn])
 
 
 def answers(message: Message, texts: Sequence[str]) -> list[Message]:
@@ -51,11 +57,11 @@ def answers(message: Message, texts: Sequence[str]) -> list[Message]:
 
 def play(model: Model) -> dict[str, Any]:
     """The conversation. The template and, where there is one, the renderer's bridge agree on what each prompt adds."""
-    messages: list[Message] = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": "How large is it? Read the files."}]
+    messages: list[Message] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ASKS}]
     prompt, turns, ends, said = model.render(messages, TOOLS, True), [], [], []
     added = prompt
     for number, (says, texts) in enumerate(TURNS):
-        sampled = model.sampled(says, prompt, messages)
+        sampled = model.sampled(says, prompt, calls_before(number))
         message = model.read(sampled, prompt, TOOLS, f"call-{number}")
         check(says, message)
         turns.append({"messages": len(messages), "added": added, "sampled": sampled})

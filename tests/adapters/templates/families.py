@@ -12,8 +12,8 @@ from typing import Any
 
 import readers
 import renderers
+import vocabularies
 import writing
-from transformers import AddedToken, PreTrainedTokenizerFast
 
 Message = dict[str, Any]
 
@@ -106,8 +106,10 @@ def kimi3(said: Said, prompt: str, _: int) -> str:
         named = "".join(f' {key}="{value}"' for key, value in attributes.items())
         return f"<|open|>{tag}{named}<|sep|>{body}<|close|>{tag}<|sep|>"
 
+    kinds = {str: "string", int: "number", list: "array"}
+
     def call(number: int, name: str, given: Mapping[str, Any]) -> str:
-        arguments = [element("argument", said.text(value), key=key, type="string" if isinstance(value, str) else "array") for key, value in given.items()]
+        arguments = [element("argument", said.text(value), key=key, type=kinds[type(value)]) for key, value in given.items()]
         return element("call", "".join(arguments), tool=name, index=number)
 
     calls = "".join(call(i + 1, name, given) for i, (name, given) in enumerate(said.calls))
@@ -140,24 +142,24 @@ KIMI = (
 )
 GLM = ("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
 DEEPSEEK = ("<think>", "</think>", "｜DSML｜")
-V4 = ("<｜latest_reminder｜>", "<｜action｜>", "<｜query｜>", "<｜authority｜>", "<｜domain｜>", "<｜title｜>", "<｜read_url｜>")
+BOS = "<｜begin▁of▁sentence｜>"
 EOS = "<｜end▁of▁sentence｜>"
 
 FAMILIES = {
     family.template: family
     for family in (
         Family("Qwen-Qwen3-0.6B", "qwen3", IM_START, ("<|im_end|>",) * 2, qwen3, renderer=("Qwen3Renderer", ALL)),
-        Family("Qwen3.5-4B", "qwen3", IM_START, ("<|im_end|>",) * 2, qwen35, renderer=("Qwen35Renderer", ALL)),
+        Family("Qwen3.5-4B", "qwen3.5", IM_START, ("<|im_end|>",) * 2, qwen35, renderer=("Qwen35Renderer", ALL)),
         Family("GLM-4.6", "qwen3", "<|assistant|>", ("<|observation|>", "<|user|>"), glm46, GLM, renderer=("GLM45Renderer", ALL)),
         Family("GLM-4.7-Flash", "qwen3", "<|assistant|>", ("<|observation|>", "<|user|>"), glm47, GLM, renderer=("GLM5Renderer", ALL)),
         Family("Kimi-K2-Instruct", "qwen3", KIMI_OPENS, ("<|im_end|>",) * 2, kimi_instruct, KIMI, renderer=("KimiK2Renderer", ALL)),
         Family("Kimi-K2-Thinking", "qwen3", KIMI_OPENS, ("<|im_end|>",) * 2, kimi_thinking, KIMI, renderer=("KimiK2Renderer", ALL)),
         Family("Kimi-K3", "qwen3", '<|open|>message role="assistant"<|sep|>', ("<|end_of_msg|>",) * 2, kimi3, ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
                reads=readers.kimi3),
-        Family("deepseek-ai-DeepSeek-V3.1", "deepseek_v3", "", (EOS,) * 2, deepseek31, DEEPSEEK, {"thinking": True}, reads=readers.deepseek31),
-        Family("deepseek-ai-DeepSeek-V3.2", "deepseek_v3", "", (EOS,) * 2, dsml("function_calls"), DEEPSEEK, {"thinking": True}, reads=readers.dsml),
-        Family("deepseek-ai-DeepSeek-V4-Flash-0731", "deepseek_v3", "", (EOS,) * 2, dsml("tool_calls"), DEEPSEEK + V4, {"thinking": True},
-               ("DeepSeekV4Renderer", {**ALL, "enable_thinking": True})),
+        Family("deepseek-ai-DeepSeek-V3.1", "deepseek-v3", "", (EOS,) * 2, deepseek31, DEEPSEEK, {"thinking": True}, reads=readers.deepseek31),
+        Family("deepseek-ai-DeepSeek-V3.2", "deepseek-v3", "", (EOS,) * 2, dsml("function_calls"), DEEPSEEK, {"thinking": True}, reads=readers.dsml),
+        Family("deepseek-ai-DeepSeek-V4-Flash-0731", "deepseek-v4", "", (EOS,) * 2, dsml("tool_calls"), settings={"thinking": True},
+               renderer=("DeepSeekV4Renderer", {**ALL, "enable_thinking": True})),
     )
 }  # fmt: skip
 
@@ -165,17 +167,16 @@ FAMILIES = {
 class Model:
     """A template with its tokenizer and its renderer."""
 
-    def __init__(self, family: Family, templates: Path, vocabularies: Path) -> None:
+    def __init__(self, family: Family, templates: Path, modules: Path) -> None:
         self.family = family
         self.source = (templates / f"{family.template}.jinja").read_text()
-        self.tokenizer = tokenizer(vocabularies / f"tokenizer-{family.vocabulary}/models/tokenizer.json", family.vocabulary)
-        self.tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in family.special], special_tokens=True)
+        self.tokenizer = vocabularies.vocabulary(family.vocabulary, modules, family.special)
         self.renderer: Any = None
         if family.renderer is not None:
             name, settings = family.renderer
             kind = getattr(renderers, name)
             self.renderer = kind(self.tokenizer, getattr(renderers, name + "Config")(**settings))
-        self._special = re.compile("(" + "|".join(re.escape(token) for token in self.tokenizer.get_added_vocab()) + ")")
+        self._special = re.compile("(" + "|".join(re.escape(token) for token in self.tokenizer.special) + ")")
 
     def text(self, messages: Sequence[Message], tools: Sequence[Message], prompts: bool) -> str:
         """The template's rendering, of messages as a server hands them to it: arguments are objects, and thoughts have both of their names."""
@@ -188,23 +189,20 @@ class Model:
                 message["reasoning_content"] = message["reasoning"]
             given.append(message)
         return writing.template(self.source).render(
-            messages=given, tools=list(tools), add_generation_prompt=prompts, bos_token=self.tokenizer.bos_token, eos_token=self.tokenizer.eos_token, **self.family.settings
+            messages=given, tools=list(tools), add_generation_prompt=prompts, bos_token=BOS, **self.family.settings
         )
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
-        return ids
+        return self.tokenizer.encode(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return self.tokenizer.decode(ids)
 
     def render(self, messages: Sequence[Message], tools: Sequence[Message], prompts: bool) -> list[int]:
         return self.encode(self.text(messages, tools, prompts))
 
-    def sampled(self, said: Said, prompt: Sequence[int], messages: Sequence[Message]) -> list[int]:
-        """The tokens of what is said, some words of which are cut as no tokenizer cuts them: a model may sample any pieces."""
-        before = sum(len(message.get("tool_calls", [])) for message in messages)
+    def sampled(self, said: Said, prompt: Sequence[int], before: int) -> list[int]:
+        """The tokens of what is said behind a prompt, and behind so many calls. Some words are cut as no tokenizer cuts them: a model may sample any pieces."""
         text = self.family.writes(said, self.decode(prompt[-8:]), before)
         chance = random.Random(text)
         ids: list[int] = []
@@ -262,12 +260,6 @@ class Model:
         answers = sum(message["role"] == "assistant" for message in messages)
         whole = self.renderer.render_ids([plain(m) for m in messages], tools=list(tools), add_generation_prompt=True)
         return [*prompt, *sampled, *self.encode(self.behind(self.decode(whole), answers))]
-
-
-def tokenizer(file: Path, name: str) -> Any:
-    if name == "qwen3":
-        return PreTrainedTokenizerFast(tokenizer_file=str(file), eos_token="<|im_end|>", pad_token="<|endoftext|>")
-    return PreTrainedTokenizerFast(tokenizer_file=str(file), bos_token="<｜begin▁of▁sentence｜>", eos_token=EOS)
 
 
 def plain(message: Message) -> Message:
