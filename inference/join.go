@@ -4,8 +4,8 @@ import "slices"
 
 // Bounds of what templates do at the end of an answer, in tokens.
 const (
-	// closing is how many tokens a template puts behind an answer at most: the end of the turn and a line break are two.
-	closing = 4
+	// closing is how many tokens a template puts behind an answer at most: the end of the turn and a line break are two, and Kimi K3's ends of words and message seven.
+	closing = 8
 	// emptyThoughts is how many tokens an empty block of thoughts has at most that a template adds to its last messages alone: it has one to four.
 	emptyThoughts = 8
 	// enough is how many tokens must agree where the last one alone proves nothing: it may be any word.

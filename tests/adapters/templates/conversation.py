@@ -43,6 +43,10 @@ TURNS: list[tuple[Said, list[str]]] = [
 ]
 
 
+#: Another turn, which is cut. No rollout of one stage goes on behind such a turn, so that it is in the recordings alone.
+CUT: tuple[Said, list[str]] = (Said("Nothing is left to do.", "It is always", cut=True), ["Go on."])
+
+
 def calls_before(turn: int) -> int:
     return sum(len(says.calls) for says, _ in TURNS[:turn])
 
@@ -58,22 +62,23 @@ def answers(message: Message, texts: Sequence[str]) -> list[Message]:
 def play(model: Model) -> dict[str, Any]:
     """The conversation. The template and, where there is one, the renderer's bridge agree on what each prompt adds."""
     messages: list[Message] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ASKS}]
-    prompt, turns, ends, said = model.render(messages, TOOLS, True), [], [], []
+    prompt, turns, said = model.render(messages, TOOLS, True), [], []
     added = prompt
-    for number, (says, texts) in enumerate(TURNS):
+    for number, (says, texts) in enumerate([*TURNS, CUT]):
         sampled = model.sampled(says, prompt, calls_before(number))
         message = model.read(sampled, prompt, TOOLS, f"call-{number}")
         check(says, message)
-        turns.append({"messages": len(messages), "added": added, "sampled": sampled})
+        turns.append({"messages": len(messages), "added": added, "sampled": sampled, "unsure": says.cut})
         new = answers(message, texts)
         messages += [message, *new]
-        added = model.added(messages, TOOLS)
+        added = model.added(messages, TOOLS, says.words if says.cut else "")
         said.append(model.behind(model.text([plain(m) for m in messages], TOOLS, False), number + 1))
-        ends.append(len(messages))
         bridged = model.bridged(prompt, sampled, messages, len(new), TOOLS)
+        if bridged is not None and says.cut and model.family.template.startswith("GLM"):
+            bridged.remove(model.encode("<|endoftext|>")[0])  # the renderer ends with it what was cut, and the template with nothing
         prompt = prompt + sampled + added
         assert bridged is None or bridged == prompt, f"turn {number}: the template adds {model.decode(added)!r}, the renderer {model.decode(bridged[len(prompt) - len(added):])!r}"
-    turns.append({"messages": len(messages), "added": added, "sampled": []})
+    turns.append({"messages": len(messages), "added": added, "sampled": [], "unsure": False})
     at, whole = 0, model.text([plain(m) for m in messages], TOOLS, False)
     for text in said:  # a template writes new messages as it writes them later, when others have followed
         at = whole.index(text, at) + len(text)

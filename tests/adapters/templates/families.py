@@ -27,6 +27,8 @@ class Said:
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     #: Arguments are JSON without spaces, which no template writes.
     tight: bool = False
+    #: The answer is cut behind its words: it has no stop token.
+    cut: bool = False
 
     def json(self, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":") if self.tight else None)
@@ -202,19 +204,24 @@ class Model:
         return self.encode(self.text(messages, tools, prompts))
 
     def sampled(self, said: Said, prompt: Sequence[int], before: int) -> list[int]:
-        """The tokens of what is said behind a prompt, and behind so many calls. Some words are cut as no tokenizer cuts them: a model may sample any pieces."""
+        """The tokens of what is said behind a prompt, and behind so many calls. Some words are cut as no tokenizer cuts them: a model may sample any pieces.
+
+        Those of an answer that is cut are not: its end is found by them.
+        """
         text = self.family.writes(said, self.decode(prompt[-8:]), before)
+        if said.cut:
+            text = text[: text.index(said.words) + len(said.words)]
         chance = random.Random(text)
         ids: list[int] = []
         for piece in self._special.split(text):
             if self._special.fullmatch(piece):
                 ids += self.encode(piece)
                 continue
-            cuts = [0, *(i for i in range(1, len(piece)) if chance.random() < 0.05), len(piece)]
+            cuts = [0, *(i for i in range(1, len(piece)) if chance.random() < 0.05 and not said.cut), len(piece)]
             for begin, end in zip(cuts, cuts[1:], strict=False):
                 ids += self.encode(piece[begin:end])
         assert self.decode(ids) == text, (self.decode(ids), text)
-        return ids + self.encode(self.family.stops[0 if said.calls else 1])
+        return ids if said.cut else ids + self.encode(self.family.stops[0 if said.calls else 1])
 
     def read(self, ids: Sequence[int], prompt: Sequence[int], tools: Sequence[Message], names: str) -> Message:
         """The message in what was sampled, as vLLM answers with it: by the parser of renderers, or by one of ours. names begins the ids of calls."""
@@ -243,10 +250,11 @@ class Model:
             at = min(text.index(stop, at) + len(stop) for stop in set(self.family.stops) if stop in text[at:])
         return text[at:]
 
-    def added(self, messages: Sequence[Message], tools: Sequence[Message]) -> list[int]:
-        """What the next prompt adds behind the last sample, by the template alone."""
+    def added(self, messages: Sequence[Message], tools: Sequence[Message], cut: str = "") -> list[int]:
+        """What the next prompt adds behind the last sample, by the template alone. cut are the words with which it ends, where it was cut."""
         answers = sum(message["role"] == "assistant" for message in messages)
-        return self.encode(self.behind(self.text([plain(m) for m in messages], tools, True), answers))
+        text = self.text([plain(m) for m in messages], tools, True)
+        return self.encode(text[text.rindex(cut) + len(cut) :] if cut else self.behind(text, answers))
 
     def bridged(self, prompt: Sequence[int], sampled: Sequence[int], messages: Sequence[Message], new: int, tools: Sequence[Message]) -> list[int] | None:
         """The next prompt, of so many new messages, by the renderer's own bridge; None where there is no renderer."""

@@ -49,7 +49,7 @@ def dsml(text: str) -> Message:
 
 def kimi3(text: str) -> Message:
     thoughts, _, rest = text.partition("<|close|>think<|sep|>")
-    words = re.search(r"<\|open\|>response<\|sep\|>(.*?)<\|close\|>response<\|sep\|>", rest, re.DOTALL)
+    words = re.search(r"<\|open\|>response<\|sep\|>(.*?)(?:<\|close\|>response<\|sep\|>|$)", rest, re.DOTALL)
     calls = []
     for name, body in re.findall(r'<\|open\|>call tool="(.*?)" index="\d+"<\|sep\|>(.*?)<\|close\|>call<\|sep\|>', rest, re.DOTALL):
         given = re.findall(r'<\|open\|>argument key="(.*?)" type="(.*?)"<\|sep\|>(.*?)<\|close\|>argument<\|sep\|>', body, re.DOTALL)
