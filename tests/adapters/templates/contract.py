@@ -20,7 +20,7 @@ sys.path += [str(ROOT / "tests/engines"), str(Path(__file__).resolve().parent)]
 import golden
 import pyarrow as pa
 from conversation import ASKS, ASKS_AGAIN, SYSTEM, TURNS, play
-from families import FAMILIES, Message, Model
+from families import FAMILIES, Model
 from plane import Plane
 from served import Server, serving
 

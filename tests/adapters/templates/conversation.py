@@ -77,7 +77,7 @@ def play(model: Model) -> dict[str, Any]:
         if bridged is not None and says.cut and model.family.template.startswith("GLM"):
             bridged.remove(model.encode("<|endoftext|>")[0])  # the renderer ends with it what was cut, and the template with nothing
         prompt = prompt + sampled + added
-        assert bridged is None or bridged == prompt, f"turn {number}: the template adds {model.decode(added)!r}, the renderer {model.decode(bridged[len(prompt) - len(added):])!r}"
+        assert bridged is None or bridged == prompt, f"turn {number}: the template adds {model.decode(added)!r}, the renderer {model.decode(bridged[len(prompt) - len(added) :])!r}"
     turns.append({"messages": len(messages), "added": added, "sampled": [], "unsure": False})
     at, whole = 0, model.text([plain(m) for m in messages], TOOLS, False)
     for text in said:  # a template writes new messages as it writes them later, when others have followed
@@ -98,7 +98,8 @@ def renderings(model: Model, messages: Sequence[Message]) -> list[dict[str, Any]
     for thoughts, prompts in ((True, True), (False, True), (False, False)):
         for n in range(1, len(messages) + 1):
             answered = messages[n - 1]["role"] == "assistant"
-            if answered == prompts or n < len(messages) and not answered and messages[n]["role"] != "assistant":
+            goes_on = n < len(messages) and not answered and messages[n]["role"] != "assistant"
+            if answered == prompts or goes_on:
                 continue
             ids = model.render([m if thoughts else plain(m) for m in messages[:n]], TOOLS, prompts)
             same = next((i for i, (a, b) in enumerate(zip(before, ids, strict=False)) if a != b), min(len(before), len(ids)))

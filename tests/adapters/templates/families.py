@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ class Model:
                 ids += self.encode(piece)
                 continue
             cuts = [0, *(i for i in range(1, len(piece)) if chance.random() < 0.05 and not said.cut), len(piece)]
-            for begin, end in zip(cuts, cuts[1:], strict=False):
+            for begin, end in pairwise(cuts):
                 ids += self.encode(piece[begin:end])
         assert self.decode(ids) == text, (self.decode(ids), text)
         return ids if said.cut else ids + self.encode(self.family.stops[0 if said.calls else 1])
