@@ -150,7 +150,9 @@ func TestPublishedTemplates(t *testing.T) {
 						messages = append(messages, message)
 					}
 					conv := Conversation{Engine: engine, Request: Request{Messages: messages}, Known: known, Sampled: len(sampled), Unsure: unsure}
-					prompt, err := promptOf(t.Context(), client.engine(url, conv, answers.Share(url)), conv)
+					share := answers.Share(url)
+					prompt, err := promptOf(t.Context(), client.engine(url, conv, share), conv)
+					share.End()
 					if err != nil {
 						t.Fatal(err)
 					}
