@@ -12,9 +12,9 @@ const (
 	enough = 3
 )
 
-// endOf is where in a rendering the messages end that another rendering, of these alone, ends with. A template may write an empty block of thoughts into the messages behind the
-// user's last words, and so writes it into none of them once the user has spoken again: the same block may lack in several places. The old rendering may end with as many
-// tokens as rest that the other one does not have. ok is false where the renderings differ in any other way.
+// endOf is where in a rendering the messages end that another, older rendering holds alone. A template may write an empty block of thoughts into each answer behind the user's last
+// words. Once the user has spoken again it writes none, so one block may be missing in several places. The older rendering may have up to rest tokens at its end that the other
+// one lacks. ok is false where the renderings differ in any other way.
 func endOf(old, whole []int32, rest int) (end int, ok bool) {
 	same := agree(old, whole)
 	if len(old)-same <= rest {
@@ -28,7 +28,7 @@ func endOf(old, whole []int32, rest int) (end int, ok bool) {
 	return 0, false
 }
 
-// without is where in a rendering another one ends, a block of which it lacks wherever the two differ. The other one begins with the block.
+// without is where in a rendering an older one ends, if the two differ by one block alone, which the older one has. It begins with the block.
 func without(block, old, whole []int32, rest int) (end int, ok bool) {
 	for len(old) > rest {
 		if len(old) <= len(block) || !slices.Equal(old[:len(block)], block) {

@@ -64,16 +64,16 @@ func readPublished(t *testing.T) map[string]*published {
 }
 
 // number is that of the rendering of some messages in a request; -1 for none.
-func (p *published) number(t *testing.T, body *http.Request) int {
+func (p *published) number(t *testing.T, asked *http.Request) int {
 	var in struct {
 		Messages []map[string]any
 		Prompts  bool `json:"add_generation_prompt"`
 	}
-	if err := json.NewDecoder(body.Body).Decode(&in); err != nil {
+	if err := json.NewDecoder(asked.Body).Decode(&in); err != nil {
 		t.Error(err)
 	}
 	for i, r := range p.Renderings {
-		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts && slices.EqualFunc(in.Messages, p.messages(t, r.Messages, r.Thoughts), func(a, b map[string]any) bool { return reflect.DeepEqual(a, b) }) {
+		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts && reflect.DeepEqual(in.Messages, p.messages(t, r.Messages, r.Thoughts)) {
 			return i
 		}
 	}
@@ -131,8 +131,8 @@ func (p *published) serve(t *testing.T) (url string) {
 	return server.URL + "/v1"
 }
 
-// TestPublishedTemplates: with the published templates of Qwen3, GLM, Kimi and DeepSeek, each prompt of a rollout that thinks, calls tools and is told something in the middle is the one before, what
-// was sampled, and what the template writes for the new messages. So the rollout is one sample.
+// TestPublishedTemplates: with the published templates of Qwen3, GLM, Kimi and DeepSeek, a rollout that thinks, calls tools and is told something in the middle is one sample. Each prompt is
+// the one before, what was sampled, and what the template writes for the new messages.
 func TestPublishedTemplates(t *testing.T) {
 	for name, p := range readPublished(t) {
 		for _, engine := range []string{EngineVLLM, EngineSGLang, EngineLlamaCPP} {
