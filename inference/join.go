@@ -4,32 +4,52 @@ import "slices"
 
 // Bounds of what templates do at the end of an answer, in tokens.
 const (
-	// closing is how many tokens a template puts behind an answer at most: the end of the turn and a line break are two.
-	closing = 4
-	// emptyThoughts is how many tokens a template adds to its last message alone: an empty block of thoughts has two to four.
+	// closing is how many tokens a template puts behind an answer at most: the end of the turn and a line break are two, and Kimi K3's ends of words and message seven.
+	closing = 8
+	// emptyThoughts is how many tokens an empty block of thoughts has at most that a template adds to its last messages alone: it has one to four.
 	emptyThoughts = 8
 	// enough is how many tokens must agree where the last one alone proves nothing: it may be any word.
 	enough = 3
 )
 
-// endOf is where in a rendering the messages end that another rendering, of these alone, ends with. A template may write an empty block of thoughts
-// into a message only while it is the last one. ok is false where the renderings differ in any other way.
-func endOf(old, whole []int32) (end int, ok bool) {
-	same := 0
-	for same < min(len(old), len(whole)) && old[same] == whole[same] {
-		same++
+// endOf is where in a rendering the messages end that another, older rendering holds alone. A template may write an empty block of thoughts into each answer behind the user's last
+// words. Once the user has spoken again it writes none, so one block may be missing in several places. The older rendering may have up to rest tokens at its end that the other
+// one lacks. ok is false where the renderings differ in any other way.
+func endOf(old, whole []int32, rest int) (end int, ok bool) {
+	same := agree(old, whole)
+	if len(old)-same <= rest {
+		return same, true
 	}
-	rest := old[same:]
-	for range emptyThoughts + 1 {
-		if len(rest) == 0 {
-			return same, same == len(old) // nothing of the last message agrees, unless all of it did
+	for n := 1; n <= min(emptyThoughts, len(old)-same); n++ {
+		if end, ok := without(old[same:same+n], old[same:], whole[same:], rest); ok {
+			return same + end, true
 		}
-		if len(rest) <= len(whole)-same && slices.Equal(rest, whole[same:same+len(rest)]) {
-			return same + len(rest), true
-		}
-		rest = rest[1:]
 	}
 	return 0, false
+}
+
+// without is where in a rendering an older one ends, if the two differ by one block alone, which the older one has. It begins with the block.
+func without(block, old, whole []int32, rest int) (end int, ok bool) {
+	for len(old) > rest {
+		if len(old) <= len(block) || !slices.Equal(old[:len(block)], block) {
+			return 0, false // nothing behind the block would prove that it is one
+		}
+		old = old[len(block):]
+		same := agree(old, whole[end:])
+		if same == 0 {
+			return 0, false
+		}
+		old, end = old[same:], end+same
+	}
+	return end, true
+}
+
+// agree is how many tokens two lists begin with together.
+func agree(a, b []int32) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // join is what a prompt adds behind a sample: the tokens of the messages since, which the rendering whole has behind end, with as much of what the template puts behind an

@@ -64,15 +64,15 @@ func (t *llamaTurn) end(ctx context.Context, messages []Message, whole, sample [
 	if err != nil {
 		return 0, false, err
 	}
-	same := 0
-	for same < min(len(before), len(whole)) && before[same] == whole[same] {
-		same++
-	}
-	stop := slices.Index(whole[same:], sample[len(sample)-1])
-	if len(before)-same > emptyThoughts || stop < 0 {
+	begin, ok := endOf(before, whole, emptyThoughts) // it ends with what opens an answer, and perhaps its thoughts
+	if !ok {
 		return 0, false, nil
 	}
-	return same + stop + 1, true, nil
+	stop := slices.Index(whole[begin:], sample[len(sample)-1])
+	if stop < 0 {
+		return 0, false, nil
+	}
+	return begin + stop + 1, true, nil
 }
 
 // neutral are the settings of llama.cpp that no run can set, as they change nothing: an operator may have set others for the server.

@@ -199,7 +199,7 @@ func endByRendering(ctx context.Context, e engine, messages []Message, whole []i
 	if err != nil {
 		return 0, false, err
 	}
-	end, ok := endOf(old, whole)
+	end, ok := endOf(old, whole, 0)
 	return end, ok, nil
 }
 

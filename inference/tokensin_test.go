@@ -89,8 +89,10 @@ func TestTokensIn(t *testing.T) {
 	for name, want := range map[string][3]string{ // what prompts add behind a call, behind words, and behind words that were cut
 		"Qwen3": {"\n<|im_start|>user\n<tool_response>\nfile A\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
 			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"},
-		"DeepSeek": {"<｜tool output begin｜>file A<｜tool output end｜><｜Assistant｜><think>\n",
-			"<｜User｜>Now the next.<｜Assistant｜><think>\n", "<｜end of sentence｜><｜User｜>Go on.<｜Assistant｜><think>\n"},
+		"Qwen35": {"\n<|im_start|>user\n<tool_response>\nfile A\n</tool_response><|im_end|>\n<|im_start|>assistant\n<think>\n",
+			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n<think>\n", "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+		"DeepSeek": {"\n\n<function_results>\n<result>file A</result>\n</function_results>\n\n<think>",
+			"<｜User｜>Now the next.<｜Assistant｜><think>", "<｜end▁of▁sentence｜><｜User｜>Go on.<｜Assistant｜><think>"},
 		"GLM": {"\n<tool_response>\nfile A\n</tool_response><|assistant|>", "\nNow the next.<|assistant|>", "<|user|>\nGo on.<|assistant|>"},
 		"Kimi": {"<|im_system|>tool<|im_middle|>## Return\nfile A<|im_end|><|im_assistant|>assistant<|im_middle|>",
 			"<|im_user|>user<|im_middle|>Now the next.<|im_end|><|im_assistant|>assistant<|im_middle|>",

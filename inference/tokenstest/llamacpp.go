@@ -84,7 +84,7 @@ func (s *Server) llamaPrompt(in llamaRequest) (text, begun, why string) {
 	if in.Continues != nil && (in.Prompts == nil || *in.Prompts) {
 		return "", "", "Cannot set both add_generation_prompt and continue_final_message to true."
 	}
-	before, _, _ := strings.Cut(s.Template.Prompt, opens)
+	before, _, _ := strings.Cut(s.Template.asks(messages[:last]), opens)
 	begun = opens + messages[last].Reasoning
 	if in.Continues == "content" || in.Continues != "reasoning_content" && messages[last].Content != "" {
 		begun += "</think>" + messages[last].Content

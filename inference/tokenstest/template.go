@@ -1,4 +1,5 @@
-// Package tokenstest is an inference server that takes and gives tokens as vLLM does, with a small tokenizer and chat templates of the shapes that widely used models have.
+// Package tokenstest is an inference server that takes and gives tokens as vLLM does, with a small tokenizer and chat templates of the shapes that widely used models have. Published templates are
+// held in inference/testdata/templates.
 package tokenstest
 
 import (
@@ -30,6 +31,8 @@ type Call struct {
 type Template struct {
 	// Begin begins every prompt, Prompt asks for an answer, and Assistant begins one that was given.
 	Begin, Prompt, Assistant string
+	// Results stand in place of Prompt and Assistant behind results of tools; "" leaves those.
+	Results [2]string
 	// System, User and Tool stand before and behind such a message.
 	System, User, Tool [2]string
 	// Thoughts writes those of an answer: last is set of the last message, recent behind the last message of the user.
@@ -56,12 +59,30 @@ var Templates = map[string]Template{
 		},
 		Calls: [2]string{"\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n", Stop: [2]string{"<|im_end|>", "<|im_end|>"},
 	},
-	// All earlier thoughts are dropped, and the prompt opens those of the answer.
+	// The prompt opens thoughts, and every message behind the user's last words has a block of them.
+	"Qwen35": {
+		Prompt: "<|im_start|>assistant\n<think>\n", Assistant: "<|im_start|>assistant\n",
+		System: [2]string{"<|im_start|>system\n", "<|im_end|>\n"}, User: [2]string{"<|im_start|>user\n", "<|im_end|>\n"},
+		Tool: [2]string{"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"},
+		Thoughts: func(thoughts string, _, recent bool) string {
+			if !recent {
+				return ""
+			}
+			return "<think>\n" + thoughts + "\n</think>\n\n"
+		},
+		Calls: [2]string{"\n\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n", Stop: [2]string{"<|im_end|>", "<|im_end|>"},
+	},
+	// Nothing but line breaks begins an answer behind results of tools. Thoughts open behind the user's last words, and end in all messages.
 	"DeepSeek": {
-		Begin: "<｜begin of sentence｜>", Prompt: "<｜Assistant｜><think>\n", Assistant: "<｜Assistant｜>",
-		System: [2]string{"", ""}, User: [2]string{"<｜User｜>", ""}, Tool: [2]string{"<｜tool output begin｜>", "<｜tool output end｜>"},
-		Thoughts: func(string, bool, bool) string { return "" },
-		Calls:    [2]string{"<｜tool calls begin｜>", "<｜tool calls end｜>"}, End: "<｜end of sentence｜>", Stop: [2]string{"<｜end of sentence｜>", "<｜end of sentence｜>"},
+		Begin: "<｜begin▁of▁sentence｜>", Prompt: "<｜Assistant｜><think>", Assistant: "<｜Assistant｜>", Results: [2]string{"\n\n<think>", "\n\n"},
+		System: [2]string{"", ""}, User: [2]string{"<｜User｜>", ""}, Tool: [2]string{"\n\n<function_results>\n<result>", "</result>\n</function_results>"},
+		Thoughts: func(thoughts string, _, recent bool) string {
+			if !recent {
+				return "</think>"
+			}
+			return "<think>" + thoughts + "</think>"
+		},
+		Calls: [2]string{"\n\n<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"}, End: "<｜end▁of▁sentence｜>", Stop: [2]string{"<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>"},
 	},
 	// Nothing ends an answer: the model stops with the token that begins the next message.
 	"GLM": {
@@ -108,7 +129,7 @@ func (t Template) Render(messages []Message, prompts bool) string {
 		case "tool":
 			text += t.Tool[0] + m.Content + t.Tool[1]
 		default:
-			text += t.Assistant + t.Thoughts(m.Reasoning, i == len(messages)-1, i > user) + m.Content
+			text += t.begins(messages[:i], t.Assistant, t.Results[1]) + t.Thoughts(m.Reasoning, i == len(messages)-1, i > user) + m.Content
 			for _, c := range m.ToolCalls {
 				text += t.call(c)
 			}
@@ -116,7 +137,20 @@ func (t Template) Render(messages []Message, prompts bool) string {
 		}
 	}
 	if prompts {
-		text += t.Prompt
+		text += t.asks(messages)
+	}
+	return text
+}
+
+// asks is what asks for an answer to messages.
+func (t Template) asks(messages []Message) string {
+	return t.begins(messages, t.Prompt, t.Results[0])
+}
+
+// begins is the first of two texts that is there, or the second one behind results of tools.
+func (t Template) begins(messages []Message, text, behindResults string) string {
+	if behindResults != "" && len(messages) > 0 && messages[len(messages)-1].Role == "tool" {
+		return behindResults
 	}
 	return text
 }
@@ -127,10 +161,13 @@ func (t Template) call(c Call) string {
 	return t.Calls[0] + `{"name": ` + string(name) + `, "arguments": ` + c.Function.Arguments + "}" + t.Calls[1]
 }
 
+// Opens says that prompts open the thoughts of answers.
+func (t Template) Opens() bool { return strings.HasSuffix(strings.TrimSpace(t.Prompt), opens) }
+
 // Answer is what a model samples: its thoughts, words, a call of read_file where path is not "", and the stop token.
 func (t Template) Answer(thoughts, words, path string) string {
-	open := "<think>\n"
-	if strings.HasSuffix(t.Prompt, open) {
+	open := opens + "\n"
+	if t.Opens() {
 		open = ""
 	}
 	text := open + thoughts + "\n</think>\n\n" + words

@@ -27,7 +27,7 @@ type contract struct {
 type passed struct{ Pins, On, Python string }
 
 // pinned are the lines of requirements that fix a version.
-var pinned = regexp.MustCompile(`(?m)^([A-Za-z0-9._-]+)==(\S+)`)
+var pinned = regexp.MustCompile(`(?m)^([@A-Za-z0-9._/-]+)==(\S+)`)
 
 // TestCompatibility: the table of the guide has the versions that the contracts' requirements pin, each contract is in it, and all of them were seen to pass with these pins.
 func TestCompatibility(t *testing.T) {
