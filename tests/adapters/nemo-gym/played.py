@@ -31,7 +31,9 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
 #: Where Gym's servers are installed.
 [SHIPPED] = [Path(folder) for folder in resources_servers.__path__]
 
-COUNTER = "example_session_state_mgmt"
+#: One with a state for each session, one whose verdict another model gives, and the others that are played.
+COUNTER, JUDGED = "example_session_state_mgmt", "simpleqa"
+STEPS, REWARDS, WORKPLACE = "example_multi_step", "example_tool_call_multireward", "workplace_assistant"
 
 
 def data(name: str, file: str = "example") -> Path:
@@ -49,8 +51,10 @@ def free() -> int:
 
 
 def started(name: str, port: int, folder: str) -> subprocess.Popen[bytes]:
-    """A server of Gym's, with the configuration that Gym's command hands on to its process."""
-    own = {"entrypoint": "app.py", "domain": "agent", "host": "127.0.0.1", "port": port}
+    """A server of Gym's, with the configuration that Gym's command hands on to its process. Its judge, where it has one, is nowhere."""
+    own: dict[str, Any] = {"entrypoint": "app.py", "domain": "agent", "host": "127.0.0.1", "port": port}
+    if name == JUDGED:
+        own |= {"judge_model_server": {"type": "responses_api_models", "name": "nobody"}, "judge_responses_create_params": {"input": []}}
     whole = {"head_server": {"host": "127.0.0.1", "port": 1}, "dry_run": False, "served": {"resources_servers": {name: own}}}
     variables = {**os.environ, "NEMO_GYM_CONFIG_DICT": json.dumps(whole), "NEMO_GYM_CONFIG_PATH": "served"}
     command = [sys.executable, "-m", f"resources_servers.{name}.app"]
@@ -95,8 +99,8 @@ def gyms_tasks_are_read() -> None:
     assert len(read) == 115 and len(refused) == 30, (len(read), refused)
     assert "different tools" in refused["xlam_fc"] and "more than text" in refused["image_tools"], refused
     assert "line 1: the task does not begin with one text" in refused["multichallenge"], refused
-    assert len(read["workplace_assistant"].tools) == 27 and read["wordle"].system_prompt
-    assert [row["row"] for row in read["example_multi_step"].rows()] == rows("example_multi_step")
+    assert len(read[WORKPLACE].tools) == 27 and read["wordle"].system_prompt
+    assert [row["row"] for row in read[STEPS].rows()] == rows(STEPS)
     print(f"  the examples of {len(read)} servers are read, those of {len(refused)} are refused", flush=True)
 
 
@@ -137,7 +141,7 @@ def gyms_own_rollouts_get_gyms_rewards(ports: Mapping[str, int]) -> None:
 
 def a_workplace_s_tasks_are_solved(port: int) -> None:
     """Each task of the server with 27 tools by the calls that it wants, and by none."""
-    for task in tasks_of("workplace_assistant"):
+    for task in tasks_of(WORKPLACE):
         wanted = [(call["name"], call["arguments"]) for call in task.data["row"]["ground_truth"]]
         for calls in (wanted, []):
             episode = play(port)()
@@ -200,18 +204,21 @@ def what_was_said_is_a_response_of_gyms(port: int) -> None:
         episode.close()
 
 
-def no_verdict_is_no_reward_of_0(port: int) -> None:
-    """Gym's multi-step server cannot verify a call without values, and says so with 500."""
-    episode = play(port)()
-    episode.reset(tasks_of("example_multi_step")[0])
-    episode.step(called(0, "extract_synonym_values", {"other": 1}))
-    try:
-        said = episode.step(env.Action(1, "Done."))
-    except RuntimeError as error:
-        assert "verify with 500" in str(error), error
-    else:
-        raise AssertionError(f"a server that could not verify gave {said}")
-    episode.close()
+def no_verdict_is_no_reward_of_0(ports: Mapping[str, int]) -> None:
+    """The multi-step server cannot verify a call without values, and says so with 500. One whose judge is away gives a reward of 0 that is to be masked."""
+    bad = called(0, "extract_synonym_values", {"other": 1})
+    for name, before, why in ((STEPS, [bad], "verify with 500"), (JUDGED, [], "no reward for this: judge_failed")):
+        episode = play(ports[name])()
+        episode.reset(tasks_of(name)[0])
+        for action in before:
+            episode.step(action)
+        try:
+            said = episode.step(env.Action(len(before), "Done."))
+        except RuntimeError as error:
+            assert why in str(error), error
+        else:
+            raise AssertionError(f"a server that could not verify gave {said}")
+        episode.close()
 
 
 def killed_and_started_again(port: int, process: subprocess.Popen[bytes], servers: ExitStack) -> None:
@@ -322,9 +329,8 @@ def listening(port: int) -> None:
 
 
 def check(plane: Plane) -> None:
-    recorded = (COUNTER, "example_multi_step", "example_tool_call_multireward", "example_single_tool_call")
     with ExitStack() as servers:
-        ports = {name: free() for name in (*recorded, "workplace_assistant")}
+        ports = {name: free() for name in (COUNTER, STEPS, REWARDS, WORKPLACE, JUDGED)}
         processes = {name: servers.enter_context(server(name, port)) for name, port in ports.items()}
         for port in ports.values():
             listening(port)
@@ -332,12 +338,12 @@ def check(plane: Plane) -> None:
         idle.reset(tasks_of(COUNTER)[0])
         for name, run in {
             "gyms_tasks_are_read": gyms_tasks_are_read,
-            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards({name: ports[name] for name in recorded}),
-            "a_workplace_s_tasks_are_solved": lambda: a_workplace_s_tasks_are_solved(ports["workplace_assistant"]),
+            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards({name: ports[name] for name in (COUNTER, STEPS, REWARDS)}),
+            "a_workplace_s_tasks_are_solved": lambda: a_workplace_s_tasks_are_solved(ports[WORKPLACE]),
             "episodes_at_once_have_sessions_of_their_own": lambda: episodes_at_once_have_sessions_of_their_own(at),
             "errors_of_tools_are_the_model_s_to_read": lambda: errors_of_tools_are_the_model_s_to_read(at),
             "what_was_said_is_a_response_of_gyms": lambda: what_was_said_is_a_response_of_gyms(at),
-            "no_verdict_is_no_reward_of_0": lambda: no_verdict_is_no_reward_of_0(ports["example_multi_step"]),
+            "no_verdict_is_no_reward_of_0": lambda: no_verdict_is_no_reward_of_0(ports),
             "a_plane_s_rollouts_are_played": lambda: a_plane_s_rollouts_are_played(plane, at),
             "a_session_is_kept": lambda: a_session_is_kept(idle, since),
             "killed_and_started_again": lambda: killed_and_started_again(at, processes[COUNTER], servers),
