@@ -33,7 +33,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
 
 #: One with a state for each session, one whose verdict another model gives, and the others that are played.
 COUNTER, JUDGED = "example_session_state_mgmt", "simpleqa"
-STEPS, REWARDS, WORKPLACE = "example_multi_step", "example_tool_call_multireward", "workplace_assistant"
+STEPS, REWARDS, WORKPLACE, TURNS = "example_multi_step", "example_tool_call_multireward", "workplace_assistant", "example_multi_turn_gymnasium"
 
 
 def data(name: str, file: str = "example") -> Path:
@@ -105,10 +105,10 @@ def gyms_tasks_are_read() -> None:
 
 
 def turns(output: Sequence[Mapping[str, Any]]) -> Iterator[env.Action]:
-    """The turns of a response of Gym's: what stands between the answers of tools."""
+    """The turns of a response of Gym's: what stands between what the environment says."""
     said, number = [], 0
     for item in [*output, {"type": "function_call_output"}]:
-        if item["type"] != "function_call_output":
+        if item["type"] != "function_call_output" and item.get("role") != "user":
             said.append(item)
         elif said:
             text = "".join(part["text"] for one in said if one["type"] == "message" for part in one["content"])
@@ -131,9 +131,10 @@ def gyms_own_rollouts_get_gyms_rewards(ports: Mapping[str, int]) -> None:
                 outputs += heard(said)
             episode.close()
             assert said["done"] and said["reward"] == recorded["reward"], (name, said, recorded["reward"])
-            theirs = [item["output"] for item in recorded["response"]["output"] if item["type"] == "function_call_output"]
-            assert list(map(json.loads, outputs)) == list(map(json.loads, theirs)), (name, outputs, theirs)
+            heard_then = [item.get("output") or item["content"] for item in recorded["response"]["output"] if "output" in item or item.get("role") == "user"]
+            assert [text.replace(" ", "") for text in outputs] == [text.replace(" ", "") for text in heard_then], (name, outputs, heard_then)
             numbers = {key: float(value) for key, value in recorded.items() if isinstance(value, (bool, int, float)) and key[0] != "_"}
+            numbers = {key: value for key, value in numbers.items() if key not in ("terminated", "truncated")}
             assert {"reward": said["reward"], **said["components"]} == numbers, (name, said, numbers)
             count += 1
     print(f"  {count} rollouts of {len(ports)} servers", flush=True)
@@ -228,7 +229,7 @@ def killed_and_started_again(port: int, process: subprocess.Popen[bytes], server
     process.kill()
     process.wait()
     servers.enter_context(server(COUNTER, port))
-    again = play(port)()
+    again = play(port, patience=300)()
     again.reset(tasks_of(COUNTER)[0])  # waits until the new one listens
     for _ in range(2):
         try:
@@ -299,6 +300,7 @@ def a_killed_server_fails_the_rollout_and_its_task_is_played_again(plane: Plane,
     """The rollout is the machine's failure and no reward of 0, and the next one of the task has its reward."""
     with ExitStack() as servers:
         running, killed = [servers.enter_context(server(COUNTER, port))], []
+        listening(port)
 
         def says(messages: Sequence[Mapping[str, Any]]) -> Any:
             if len(messages) == 3 and not killed:  # in the middle of the first episode
@@ -330,7 +332,7 @@ def listening(port: int) -> None:
 
 def check(plane: Plane) -> None:
     with ExitStack() as servers:
-        ports = {name: free() for name in (COUNTER, STEPS, REWARDS, WORKPLACE, JUDGED)}
+        ports = {name: free() for name in (COUNTER, STEPS, REWARDS, WORKPLACE, JUDGED, TURNS)}
         processes = {name: servers.enter_context(server(name, port)) for name, port in ports.items()}
         for port in ports.values():
             listening(port)
@@ -338,7 +340,7 @@ def check(plane: Plane) -> None:
         idle.reset(tasks_of(COUNTER)[0])
         for name, run in {
             "gyms_tasks_are_read": gyms_tasks_are_read,
-            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards({name: ports[name] for name in (COUNTER, STEPS, REWARDS)}),
+            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards({name: ports[name] for name in (COUNTER, STEPS, REWARDS, TURNS)}),
             "a_workplace_s_tasks_are_solved": lambda: a_workplace_s_tasks_are_solved(ports[WORKPLACE]),
             "episodes_at_once_have_sessions_of_their_own": lambda: episodes_at_once_have_sessions_of_their_own(at),
             "errors_of_tools_are_the_model_s_to_read": lambda: errors_of_tools_are_the_model_s_to_read(at),

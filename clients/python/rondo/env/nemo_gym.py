@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,9 @@ class NemoGym:
     restart: what becomes of an episode whose worker is lost. "replay" calls the tools again in a new session and compares; "fail" fails it.
 
     The model's calls go to the server's tools, and what these answer is the model's to read, errors included. When the model calls nothing, or a limit is
-    reached, the server verifies what was said. Its reward is the rollout's, and other numbers that it gives are components. A server that dies, that
-    cannot verify, or whose reward is no measurement (`mask_sample`) fails the rollout as a machine that failed.
+    reached, the server verifies what was said. Its reward is the rollout's, and other numbers that it gives are components. A server for Gym's
+    gymnasium_agent answers each turn instead, and its rewards are added up. A server that dies, that cannot verify, or whose reward is no measurement
+    (`mask_sample`) fails the rollout as a machine that failed.
     """
 
     def __init__(
@@ -123,65 +124,83 @@ class NemoGym:
 
 
 class _Episode:
-    def __init__(self, connect: Any, restart: str) -> None:
+    def __init__(self, connect: Callable[[], _Session], restart: str) -> None:
         self._connect, self.restart = connect, restart
         self._session: _Session | None = None
-        self._task: Task
-        self._row: Mapping[str, Any]
         self._output: list[dict[str, Any]] = []
 
     def reset(self, task: Task) -> Answer:
         self._task, self._row = task, task.data["row"]
         self._tools = {tool["name"] for tool in _tools(self._row)}
-        self._session = self._connect()
-        self._session.asked("seed_session", self._row)
-        return ""
+        self._session = session = self._connect()
+        status, text = session.post("seed_session", self._row)
+        self._steps = status == 404  # one for Gym's gymnasium_agent: it answers each turn, and has nothing to verify
+        if not self._steps:
+            _accepted("seed_session", status, text)
+            return ""
+        seen = session.asked("reset", self._row).get("observation")
+        return f"{task.instruction}\n\n{seen}" if seen else ""
 
     def step(self, action: Action) -> Answer:
+        assert self._session is not None
+        if self._steps:
+            return self._stepped(action)
         self._output += _said(action)
         answers: dict[str, str] = {}
         if action.finish_reason != "length":
             for call in action.calls:
-                answers[call.id] = self._called(call, MAX_OBSERVED // len(action.calls))
+                answers[call.id] = _cut(self._called(self._session, call), action)
                 self._output.append({"type": "function_call_output", "call_id": call.id, "output": answers[call.id]})
-        return Step(answers=answers) if answers and not action.last else self._verified(action, answers)
+        if answers and not action.last:
+            return Step(answers=answers)
+        said = self._judged("verify", action, self._output)
+        numbers = {name: value for name, value in said.items() if name not in self._row} | (said.get("reward_components") or {})
+        return Step(reward=said["reward"], done=True, components=_measured(numbers), answers=answers)
 
-    def _called(self, call: Call, room: int) -> str:
-        assert self._session is not None
+    def _stepped(self, action: Action) -> Step:
+        said = self._judged("step", action, list(_said(action)))
+        given = {one["call_id"]: str(one["output"]) for one in (said.get("info") or {}).get("tool_outputs") or []}
+        answers = {call.id: _cut(given.get(call.id, json.dumps({"error": "There is no answer"})), action) for call in action.calls}
+        return Step(said.get("observation") or "", said["reward"], bool(said["terminated"] or said["truncated"]), answers=answers)
+
+    def _called(self, session: _Session, call: Call) -> str:
         if call.name not in self._tools:  # verify and the like are the server's, too, and not for the model
             return json.dumps({"error": f"There is no tool {call.name}"})
         try:
             arguments = call.parsed()
         except ValueError as error:
             return json.dumps({"error": f"Invalid tool call arguments: {error}"})
-        _, answer = self._session.post(call.name, arguments)
-        return answer.decode(errors="replace").encode()[:room].decode(errors="ignore")
+        return session.post(call.name, arguments)[1].decode(errors="replace")
 
-    def _verified(self, action: Action, answers: Mapping[str, str]) -> Step:
-        """The end of the episode, with what the server says of it."""
+    def _judged(self, path: str, action: Action, output: list[dict[str, Any]]) -> dict[str, Any]:
+        """What the server says of what the model said."""
         assert self._session is not None
-        asked = self._row["responses_create_params"]
+        asked, cut = self._row["responses_create_params"], action.finish_reason == "length"
         response = {
             "id": f"resp_{self._task.rollout}",
             "object": "response",
             "created_at": int(time.time()),
             "model": asked.get("model") or "policy",
-            "output": self._output,
+            "output": output,
             "tools": asked.get("tools") or [],
             "tool_choice": asked.get("tool_choice") or "auto",
             "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
-            "status": "incomplete" if action.finish_reason == "length" else "completed",
-            "incomplete_details": {"reason": "max_output_tokens"} if action.finish_reason == "length" else None,
+            "status": "incomplete" if cut else "completed",
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         }
-        said = self._session.asked("verify", {**self._row, "response": response})
+        said: dict[str, Any] = self._session.asked(path, {**self._row, "response": response})
         if said.get("mask_sample"):
             raise RuntimeError(f"the server has no reward for this: {said.get('failure_kind')}: {said.get('failure_reason')}")
-        numbers = {name: value for name, value in said.items() if name not in self._row} | (said.get("reward_components") or {})
-        return Step(reward=said["reward"], done=True, components=_measured(numbers), answers=answers)
+        return said
 
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+
+
+def _cut(answer: str, action: Action) -> str:
+    """As much of an answer as there is room for, where all calls of the turn are answered at once."""
+    return answer.encode()[: MAX_OBSERVED // len(action.calls)].decode(errors="ignore")
 
 
 def _said(action: Action) -> Iterator[dict[str, Any]]:
@@ -232,10 +251,7 @@ class _Session:
 
     def asked(self, path: str, body: Any) -> Any:
         """What the server answers to its protocol; RuntimeError where it refuses."""
-        status, text = self.post(path, body)
-        if status != 200:
-            raise RuntimeError(f"the server answers {path} with {status}: {text[:300].decode(errors='replace')}")
-        return json.loads(text)
+        return json.loads(_accepted(path, *self.post(path, body)))
 
     def post(self, path: str, body: Any) -> tuple[int, bytes]:
         """The status and the text of an answer; ConnectionError where the server is lost."""
@@ -273,6 +289,12 @@ class _Session:
         self._over.set()
         with self._lock:
             self._connection.close()
+
+
+def _accepted(path: str, status: int, text: bytes) -> bytes:
+    if status != 200:
+        raise RuntimeError(f"the server answers {path} with {status}: {text[:300].decode(errors='replace')}")
+    return text
 
 
 def _beat(of: weakref.ref[_Session], over: threading.Event) -> None:
