@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,9 +22,13 @@ from nemo_gym.openai_utils import NeMoGymResponse
 
 import rondo
 from rondo import env
+from rondo.connection import end
 from rondo.env.environment import Adapted, adapted
+from rondo.env.episode import Stage
+from rondo.env.episode import play as play_episode
+from rondo.env.lease import EPISODES, take
 from rondo.env.nemo_gym import NemoGym, Tasks
-from tests.conftest import Plane
+from tests.conftest import Plane, until
 from tests.model import serving
 from tests.test_env import evaluate, outcomes, serve, task
 
@@ -320,6 +326,49 @@ def a_killed_server_fails_the_rollout_and_its_task_is_played_again(plane: Plane,
         plane.command("audit", run)
 
 
+def another_worker_goes_on_in_a_new_session(plane: Plane, port: int) -> None:
+    """The first worker is lost while the model thinks about its third turn. The second calls both tools again, and counts nothing twice."""
+    lost, sessions = threading.Event(), []
+
+    def says(messages: Sequence[Mapping[str, Any]]) -> Any:
+        assert len(messages) < 5 or lost.wait(120)
+        return counts(messages)
+
+    def make() -> Any:
+        sessions.append(NemoGym(f"http://127.0.0.1:{port}")())
+        return sessions[-1]
+
+    async def work(url: str) -> str:
+        async with rondo.AsyncClient(plane.dir) as client:
+            run = opened(plane, held, url, list(Tasks(data(COUNTER)).rows())[:1], group_size=1)
+            config = await client.config(run)
+            lease = None
+            while lease is None:
+                lease = await take(client.connection, run, EPISODES)
+            async with lease:
+                fact = await client.log.next(run, lease.subject, lease.sequence)
+                assert fact is not None
+                stage = Stage(client._opened_plane, run, {one["name"]: one for one in config["tasks"]}, "w", 600, config["limits"])
+                first = asyncio.create_task(play_episode(stage, fact, adapted(make)))
+                while len(await asyncio.to_thread(outcomes, held, run, "observed")) < 3:
+                    await asyncio.sleep(0.02)
+                await end(first)
+                second = asyncio.create_task(play_episode(stage, fact, adapted(make)))
+                while len(sessions) < 2 or not sessions[1]._output:  # it calls the tools again
+                    await asyncio.sleep(0.02)
+                lost.set()
+                await second
+                await lease.done()
+            return run
+
+    with serving(says) as url, rondo.Client(plane.dir) as held:
+        run = asyncio.run(work(url))
+        until(lambda: outcomes(held, run, "scored") or outcomes(held, run, "failed"), 60)
+        [scored] = outcomes(held, run, "scored")
+        assert scored["reward"] == 1.0 and len(sessions) == 2, scored
+    plane.command("audit", run)
+
+
 def listening(port: int) -> None:
     for _ in range(3000):
         try:
@@ -347,6 +396,7 @@ def check(plane: Plane) -> None:
             "what_was_said_is_a_response_of_gyms": lambda: what_was_said_is_a_response_of_gyms(at),
             "no_verdict_is_no_reward_of_0": lambda: no_verdict_is_no_reward_of_0(ports),
             "a_plane_s_rollouts_are_played": lambda: a_plane_s_rollouts_are_played(plane, at),
+            "another_worker_goes_on_in_a_new_session": lambda: another_worker_goes_on_in_a_new_session(plane, at),
             "a_session_is_kept": lambda: a_session_is_kept(idle, since),
             "killed_and_started_again": lambda: killed_and_started_again(at, processes[COUNTER], servers),
         }.items():
