@@ -94,7 +94,7 @@ def _tools(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 class NemoGym:
     """A maker of episodes for `rondo.env.serve`, on a resources server of NeMo Gym's. The run's tasks are those of `Tasks`.
 
-    url: of the server, without anything between that keeps connections of its own: a connection that ends is a session that is lost.
+    url: of the server, and not of a proxy that keeps connections of its own: a connection that ends is a session that is lost.
     timeout: seconds that the server may take for an answer. patience: seconds in which a server that is away may come back before an episode begins.
     headers: of each request, such as Authorization.
     restart: what becomes of an episode whose worker is lost. "replay" calls the tools again in a new session and compares; "fail" fails it.
@@ -200,7 +200,7 @@ class _Episode:
 
 def _cut(answer: str, action: Action) -> str:
     """As much of an answer as there is room for, where all calls of the turn are answered at once."""
-    return answer.encode()[: MAX_OBSERVED // len(action.calls)].decode(errors="ignore")
+    return answer.encode(errors="replace")[: MAX_OBSERVED // len(action.calls)].decode(errors="ignore")
 
 
 def _said(action: Action) -> Iterator[dict[str, Any]]:
