@@ -141,9 +141,20 @@ def test_an_environment_answers_each_turn(plane: Plane, client: rondo.Client, bi
 
 
 def test_the_environment_has_the_last_word_at_a_limit(plane: Plane, client: rondo.Client, bisecting: str) -> None:
+    told: list[tuple[int, bool]] = []
+
+    class Told(Guess):
+        def step(self, action: env.Action) -> env.Answer:
+            told.append((action.turn, action.last))
+            return super().step(action)
+
     limits = {"turns": 2, "tokens": 131072, "timeout": "10m", "tries": 5}
     run = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, limits=limits)
-    serve(plane, run, environment=Guess)
+    serve(plane, run, environment=Told)
+    assert sorted(told) == [(0, False)] * 2 + [(1, True)] * 2
+    few = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, limits={**limits, "turns": 9, "tokens": 1})
+    serve(plane, few, environment=Told)
+    assert sorted(told[4:]) == [(0, True)] * 2 and [f["stop_reason"] for f in outcomes(client, few, "finished")] == ["max_tokens"] * 2
     assert [f["stop_reason"] for f in outcomes(client, run, "finished")] == ["max_turns"] * 2
     assert [s["reward"] for s in outcomes(client, run, "scored")] == [0] * 2  # said by the environment: the sum of its rewards
     assert len(outcomes(client, run, "observed")) == 2 * 3

@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "docs/guide/environments.md"
 sys.path.insert(0, str(ROOT / "clients/python"))
 
+import played  # noqa: E402
 from tests.conftest import Plane  # noqa: E402
 
 import rondo  # noqa: E402
@@ -257,7 +258,7 @@ def a_trainer_gets_it_once(plane: Plane) -> None:
         assert len(killed(options, f"r{member}", after=2 * CALLS, delay=0)) == CALLS
     assert len(killed(options, "r2", after=2 * CALLS, delay=0)) == CALLS
     asyncio.run(begin(options, "r2"))
-    [code] = [block for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "rondo.nemo_gym" in block]
+    [code] = [block for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "from rondo.nemo_gym" in block]
     lines: dict[str, Any] = {}
     exec(code.replace('"gym"', repr(run)), lines)
 
@@ -329,6 +330,7 @@ def main() -> None:
             ):
                 check(live)
                 print(f"{check.__name__} ok", flush=True)
+            played.check(live)
         finally:
             live.stop()
 

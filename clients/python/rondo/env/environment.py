@@ -60,6 +60,8 @@ class Action:
     finish_reason: str = ""
     #: Whose turn it is, where an episode has several roles.
     role: str = ""
+    #: Whether a limit of the run is reached: the rollout ends behind the answer, also without `done`.
+    last: bool = False
 
 
 @dataclass

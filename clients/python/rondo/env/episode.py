@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -31,6 +32,8 @@ class Stage:
     worker: str
     #: What a step may take.
     seconds: float
+    #: The run's limits of a rollout.
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: Seconds behind a rollout's deadline for which a step is still waited for: clocks differ.
@@ -92,7 +95,7 @@ class _Episode:
             return False
         if len(record.turns) < self._record.stated:
             return True
-        action = action_of(record.turns[-1])
+        action = action_of(record.turns[-1], self._stage.limits)
         return await self._say("step", action.turn, lambda e: e.step(action))
 
     async def _say(self, what: str, turn: int, speak: Callable[[Adapted], dict[str, Any]]) -> bool:
@@ -160,19 +163,21 @@ class _Episode:
     def _again(self, environment: Adapted, number: int) -> dict[str, Any]:
         if number == 0:
             return environment.reset(self._task)
-        return environment.step(action_of(self._record.turns[number - 1]))
+        return environment.step(action_of(self._record.turns[number - 1], self._stage.limits))
 
     def end(self) -> None:
         """Close the environment, behind what it does now."""
         self._thread.end(None if self._environment is None or self._broken else self._environment.close)
 
 
-def action_of(turn: Fact, role: str = "") -> Action:
+def action_of(turn: Fact, limits: Mapping[str, Any], role: str = "") -> Action:
     """What the model did in a turn."""
     data = turn.data
     calls = tuple(Call(str(c["id"]), str(c["name"]), str(c["arguments"])) for c in data.get("tool_calls") or [])
     thoughts = (data.get("reasoning") or {}).get("text", "")
-    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role)
+    used = int(data.get("prompt_tokens") or 0) + int(data.get("completion_tokens") or 0)
+    last = int(data["turn"]) + 1 >= limits.get("turns", math.inf) or used >= limits.get("tokens", math.inf)
+    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role, last)
 
 
 def _same(said: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
