@@ -58,26 +58,38 @@ func BlobKey(digest string) string {
 // PutBlob stores data under its own digest, and uploads nothing when the blob was put there lately.
 func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
 	digest := Digest(data)
-	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data)
+	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data, s.Put)
 }
 
 // PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
 // runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it soon with the same data uploads nothing.
 func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
+	return putNamed(ctx, s, keyPrefix, ext, data, s.Put)
+}
+
+func putNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte, put func(ctx context.Context, key string, data []byte) error) (Ref, error) {
 	digest := Digest(data)
 	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
-	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data)
+	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data, put)
+}
+
+// PutPacked is PutNamed for small objects of which many are put at once, such as trajectories: a Packer keeps them together.
+func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
+	if packer, can := s.(Packer); can {
+		return putNamed(ctx, s, keyPrefix, ext, data, packer.PutPacked)
+	}
+	return PutNamed(ctx, s, keyPrefix, ext, data)
 }
 
 // RefreshAfter is the age from which on an object that is there already is written again, so that it is young: who collects garbage
 // spares what is young, as the event that will name it may not be on the log yet.
 const RefreshAfter = time.Hour
 
-func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
+func putRef(ctx context.Context, s Store, ref Ref, data []byte, put func(ctx context.Context, key string, data []byte) error) (Ref, error) {
 	if there, err := isYoung(ctx, s, ref); there || err != nil {
 		return ref, err
 	}
-	return ref, s.Put(ctx, ref.Key, data)
+	return ref, put(ctx, ref.Key, data)
 }
 
 // isYoung reports whether a young object of the right size has the content's own key, so that nothing has to be uploaded. One of another

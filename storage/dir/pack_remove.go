@@ -1,0 +1,70 @@
+package dir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+)
+
+// remove deletes an object from all packs that hold it.
+func (p *packs) remove(name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.refresh(); err != nil {
+		return err
+	}
+	places := map[*pack][]int64{}
+	for o := p.objects[nameOf(name)]; o != nil; o = o.older {
+		places[o.pack] = append(places[o.pack], o.at)
+	}
+	for each, at := range places {
+		if err := errors.Join(p.note(each, at), p.readGone(each)); err != nil {
+			return err
+		}
+		if err := p.discard(each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note writes down what of a pack was deleted, and returns when that is on the disk.
+func (p *packs) note(each *pack, places []int64) (err error) {
+	file, err := p.store.root.OpenFile(path.Join(p.folder, each.name+goneEnding), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return errors.Join(lockExclusive(file), appendGone(file, places), p.store.sync(p.folder))
+}
+
+// discard removes a pack of which nothing is left, and that nobody adds to.
+func (p *packs) discard(each *pack) (err error) {
+	if each.held > 0 || each.own {
+		return nil
+	}
+	name := path.Join(p.folder, each.name)
+	file, err := p.store.root.Open(name + packEnding)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	free, err := tryLock(file)
+	if err != nil || !free {
+		return err
+	}
+	// Its writer may have added to it before it let it go.
+	if err := errors.Join(p.scan(each), p.readGone(each)); err != nil || each.held > 0 {
+		return err
+	}
+	// Its notes go behind it: without them what was deleted would be there again.
+	if err := errors.Join(p.store.root.Remove(name+packEnding), p.store.sync(p.folder)); err != nil {
+		return err
+	}
+	p.removed(each)
+	return p.store.root.Remove(name + goneEnding)
+}
