@@ -36,6 +36,7 @@ func (p *packs) note(each *pack, places []int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
+	each.noted = true
 	return errors.Join(lockExclusive(file), appendGone(file, places), p.store.sync(p.folder))
 }
 

@@ -39,7 +39,8 @@ type pack struct {
 	name    string
 	scanned int64 // its records up to here are known
 	gone    int64 // and what was deleted, up to here
-	sealed  bool
+	noted   bool  // something of it was deleted
+	sealed  bool  // all of it is known, and on the disk
 	own     bool // this process appends to it
 	held    int  // objects in it
 }
@@ -166,7 +167,11 @@ func (p *packs) refresh() error {
 		}
 	}
 	for _, each := range p.known {
-		if err := errors.Join(p.scan(each), p.readGone(each)); err != nil {
+		err := p.scan(each)
+		if err == nil && each.noted {
+			err = p.readGone(each)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -193,6 +198,11 @@ func (p *packs) readNames(made os.FileInfo) error {
 			}
 		}
 	}
+	for _, entry := range entries {
+		if name, is := strings.CutSuffix(entry.Name(), goneEnding); is && there[name] {
+			p.known[name].noted = true
+		}
+	}
 	for name, each := range p.known {
 		if !there[name] {
 			p.removed(each)
@@ -215,8 +225,12 @@ func (p *packs) scan(each *pack) error {
 		return err
 	}
 	defer file.Close()
+	over, err := tryLock(file)
+	if err != nil {
+		return err
+	}
 	info, err := file.Stat()
-	if err != nil || info.Size() == each.scanned {
+	if err != nil {
 		return err
 	}
 	found, end, sealed, err := scan(file, each.scanned, info.Size())
@@ -227,6 +241,9 @@ func (p *packs) scan(each *pack) error {
 		p.add(each, r)
 	}
 	each.scanned, each.sealed = end, sealed
+	if over && end > 0 && !sealed { // its writer is dead: it had locked it before it wrote the first record
+		each.sealed = file.Sync() == nil
+	}
 	return nil
 }
 
