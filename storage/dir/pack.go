@@ -12,9 +12,9 @@ import (
 
 // A pack is a file of small objects of one folder, one record behind the other. One writer appends to it, and holds a lock on it as long as it may.
 //
-// A record begins at a multiple of eight: magic, CRC-32C of the rest of the head and the name, CRC-32C of the data, bytes of the name, bytes
+// A record begins at a multiple of eight: magic, CRC-32 of the rest of the head and the name, CRC-32 of the data, bytes of the name, bytes
 // of the data (8 bytes), nanoseconds since 1970 (8 bytes); then name, data, and zeros. A record without a name ends the pack: all before it is on
-// the disk. Beside a pack NAME lies NAME.gone, where something of it was deleted: 16 bytes for each, its place and their CRC-32C.
+// the disk. Beside a pack NAME lies NAME.gone, where something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
 const (
 	packMagic = 0x316b6350 // "Pck1"
 	packHead  = 32
@@ -24,8 +24,6 @@ const (
 	maxPack = 64 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // appendRecord adds a record; one without a name ends the pack.
 func appendRecord(to []byte, name string, data []byte, at time.Time) []byte {
 	start := len(to)
@@ -34,11 +32,11 @@ func appendRecord(to []byte, name string, data []byte, at time.Time) []byte {
 	to = append(to, make([]byte, -len(to)&7)...)
 	head := to[start:]
 	binary.LittleEndian.PutUint32(head, packMagic)
-	binary.LittleEndian.PutUint32(head[8:], crc32.Checksum(data, castagnoli))
+	binary.LittleEndian.PutUint32(head[8:], crc32.ChecksumIEEE(data))
 	binary.LittleEndian.PutUint32(head[12:], uint32(len(name)))
 	binary.LittleEndian.PutUint64(head[16:], uint64(len(data)))
 	binary.LittleEndian.PutUint64(head[24:], uint64(at.UnixNano()))
-	binary.LittleEndian.PutUint32(head[4:], crc32.Checksum(head[8:packHead+len(name)], castagnoli))
+	binary.LittleEndian.PutUint32(head[4:], crc32.ChecksumIEEE(head[8:packHead+len(name)]))
 	return to
 }
 
@@ -69,7 +67,7 @@ func readRecord(pack io.ReaderAt, at int64) (record, error) {
 		return record{}, errNoRecord
 	}
 	name, size := int(binary.LittleEndian.Uint32(head[12:])), binary.LittleEndian.Uint64(head[16:])
-	if name > n-packHead || name > maxName || size > MaxPacked || crc32.Checksum(head[8:packHead+name], castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+	if name > n-packHead || name > maxName || size > MaxPacked || crc32.ChecksumIEEE(head[8:packHead+name]) != binary.LittleEndian.Uint32(head[4:]) {
 		return record{}, errNoRecord
 	}
 	return record{
@@ -90,7 +88,7 @@ func (r record) whole(pack io.ReaderAt) error {
 		}
 		return err
 	}
-	if crc32.Checksum(data, castagnoli) != r.sum {
+	if crc32.ChecksumIEEE(data) != r.sum {
 		return errNoRecord
 	}
 	return nil
@@ -139,7 +137,7 @@ func gone(file io.ReaderAt, from, size int64) (places []int64, err error) {
 	}
 	for ; len(data) > 0; data = data[goneSize:] {
 		at := int64(-1)
-		if crc32.Checksum(data[:8], castagnoli) == binary.LittleEndian.Uint32(data[8:]) {
+		if crc32.ChecksumIEEE(data[:8]) == binary.LittleEndian.Uint32(data[8:]) {
 			at = int64(binary.LittleEndian.Uint64(data))
 		}
 		places = append(places, at)
@@ -159,7 +157,7 @@ func appendGone(file *os.File, places []int64) error {
 	for _, at := range places {
 		start := len(notes)
 		notes = binary.LittleEndian.AppendUint64(notes, uint64(at))
-		notes = binary.LittleEndian.AppendUint32(notes, crc32.Checksum(notes[start:], castagnoli))
+		notes = binary.LittleEndian.AppendUint32(notes, crc32.ChecksumIEEE(notes[start:]))
 		notes = append(notes, 0, 0, 0, 0)
 	}
 	if _, err := file.WriteAt(notes, info.Size()/goneSize*goneSize); err != nil {

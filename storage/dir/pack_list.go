@@ -29,7 +29,7 @@ func (p *packs) list(folder string) ([]storage.Info, error) {
 		if n < 0 {
 			n = len(objects)
 		}
-		file, err := p.store.root.Open(path.Join(p.folder, pack.name+packEnding))
+		file, err := p.root.Open(pack.name + packEnding)
 		switch {
 		case missing(err): // removed meanwhile
 		case err != nil:

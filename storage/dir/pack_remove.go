@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 )
 
 // remove deletes an object from all packs that hold it.
@@ -31,7 +30,7 @@ func (p *packs) remove(name string) error {
 
 // note writes down what of a pack was deleted, and returns when that is on the disk.
 func (p *packs) note(each *pack, places []int64) (err error) {
-	file, err := p.store.root.OpenFile(path.Join(p.folder, each.name+goneEnding), os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := p.root.OpenFile(each.name+goneEnding, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -45,8 +44,7 @@ func (p *packs) discard(each *pack) (err error) {
 	if each.held > 0 || each.own {
 		return nil
 	}
-	name := path.Join(p.folder, each.name)
-	file, err := p.store.root.Open(name + packEnding)
+	file, err := p.root.Open(each.name + packEnding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -63,9 +61,9 @@ func (p *packs) discard(each *pack) (err error) {
 		return err
 	}
 	// Its notes go behind it: without them what was deleted would be there again.
-	if err := errors.Join(p.store.root.Remove(name+packEnding), p.store.sync(p.folder)); err != nil {
+	if err := errors.Join(p.root.Remove(each.name+packEnding), p.store.sync(p.folder)); err != nil {
 		return err
 	}
 	p.removed(each)
-	return p.store.root.Remove(name + goneEnding)
+	return p.root.Remove(each.name + goneEnding)
 }

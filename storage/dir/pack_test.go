@@ -103,6 +103,29 @@ func TestPacksAreShared(t *testing.T) {
 	wantPacked(t, other, 50, 200)
 }
 
+// TestPacksOfARemovedFolder: an operator removes a run's folder by hand, and the run goes on.
+func TestPacksOfARemovedFolder(t *testing.T) {
+	path := t.TempDir()
+	one, other := open(t, path), open(t, path)
+	pack(t, one, 0, 10)
+	wantPacked(t, other, 0, 10)
+	if err := os.RemoveAll(filepath.Join(path, "runs")); err != nil {
+		t.Fatal(err)
+	}
+	pack(t, one, 10, 20)
+	wantPacked(t, one, 10, 20)
+	wantPacked(t, other, 10, 20)
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.PutPacked(t.Context(), key(1), nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("PutPacked after Close: %v", err)
+	}
+	if _, err := one.Get(t.Context(), key(10)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Get after Close: %v", err)
+	}
+}
+
 // TestFilesComeFirst: a key is written as a file, too, by who does not pack.
 func TestFilesComeFirst(t *testing.T) {
 	s := open(t, t.TempDir())

@@ -163,6 +163,9 @@ func (p *packs) prepare() error {
 		if p.isThere(name, file) { // before it was locked it was nobody's, and could be removed
 			p.mu.Lock()
 			defer p.mu.Unlock()
+			if err := p.refresh(); err != nil { // it may be another folder of that name
+				return errors.Join(err, file.Close())
+			}
 			p.file, p.size, p.own = file, 0, &pack{name: name, own: true}
 			p.known[name] = p.own
 			return nil
@@ -229,6 +232,9 @@ func (s *Store) closePacks() error {
 		p.turn <- struct{}{}
 		err = errors.Join(err, p.seal())
 		<-p.turn
+		p.mu.Lock()
+		p.forget()
+		p.mu.Unlock()
 	}
 	return err
 }

@@ -25,8 +25,10 @@ type packs struct {
 	store  *Store
 	folder string // of the packs
 
-	mu    sync.Mutex
-	made  os.FileInfo // of the folder, when its names were read
+	mu   sync.Mutex
+	made os.FileInfo // of the folder, when its names were read
+	// root is the folder: a path of one name is opened faster. It is nil while there is none.
+	root  *os.Root
 	known map[string]*pack
 	// objects are found by the digest of their names, which is shorter. Of several of one name the newest is first.
 	objects map[[16]byte]*packed
@@ -108,6 +110,14 @@ func (s *Store) packsIn(folder string) (*packs, error) {
 // forget drops what is known.
 func (p *packs) forget() {
 	p.made, p.known, p.objects = nil, map[string]*pack{}, map[[16]byte]*packed{}
+	p.closeRoot()
+}
+
+func (p *packs) closeRoot() {
+	if p.root != nil {
+		_ = p.root.Close() // of a folder
+		p.root = nil
+	}
 }
 
 // find opens an object. storage.ErrNotFound.
@@ -143,7 +153,7 @@ func (p *packs) open(o *packed) (object, error) {
 	if o.gone {
 		return object{}, fs.ErrNotExist
 	}
-	file, err := p.store.root.Open(path.Join(p.folder, o.pack.name+packEnding))
+	file, err := p.root.Open(o.pack.name + packEnding)
 	if err != nil {
 		return object{}, err
 	}
@@ -181,13 +191,18 @@ func (p *packs) refresh() error {
 // settled is how long two changes of a folder may have the same time.
 const settled = 2 * time.Second
 
-func (p *packs) readNames(made os.FileInfo) error {
-	entries, err := fs.ReadDir(p.store.root.FS(), p.folder)
-	if err != nil && !missing(err) {
-		return err
-	}
+func (p *packs) readNames(made os.FileInfo) (err error) {
 	if p.made != nil && !os.SameFile(p.made, made) {
 		p.forget()
+	}
+	if p.root == nil {
+		if p.root, err = p.store.root.OpenRoot(p.folder); err != nil {
+			return err
+		}
+	}
+	entries, err := fs.ReadDir(p.root.FS(), ".")
+	if err != nil {
+		return err
 	}
 	there := map[string]bool{}
 	for _, entry := range entries {
@@ -217,7 +232,7 @@ func (p *packs) scan(each *pack) error {
 	if each.sealed || each.own {
 		return nil
 	}
-	file, err := p.store.root.Open(path.Join(p.folder, each.name+packEnding))
+	file, err := p.root.Open(each.name + packEnding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -249,7 +264,7 @@ func (p *packs) scan(each *pack) error {
 
 // readGone takes out what was deleted since the last time.
 func (p *packs) readGone(each *pack) error {
-	file, err := p.store.root.Open(path.Join(p.folder, each.name+goneEnding))
+	file, err := p.root.Open(each.name + goneEnding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -265,7 +280,7 @@ func (p *packs) readGone(each *pack) error {
 	if err != nil || len(places) == 0 {
 		return err
 	}
-	pack, err := p.store.root.Open(path.Join(p.folder, each.name+packEnding))
+	pack, err := p.root.Open(each.name + packEnding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
