@@ -1,13 +1,9 @@
 package storage
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 	"github.com/klauspost/compress/zstd"
 )
@@ -42,7 +38,7 @@ func writePart(columns []arrow.Array, rows int) part {
 
 // writeFile lays record batches, at least one, out as an Arrow IPC file.
 func writeFile(schema *arrow.Schema, parts []part) ([]byte, error) {
-	frame, err := writeFrame(schema, len(parts))
+	frame, err := fileFrame(schema, len(parts))
 	if err != nil {
 		return nil, err
 	}
@@ -63,32 +59,6 @@ func writeFile(schema *arrow.Schema, parts []part) ([]byte, error) {
 		file = append(append(file, p.message...), p.body...)
 	}
 	return append(file, rest...), nil
-}
-
-// writeFrame makes a file with the schema and record batches without rows.
-func writeFrame(schema *arrow.Schema, batches int) ([]byte, error) {
-	columns := make([]arrow.Array, schema.NumFields())
-	for i, field := range schema.Fields() {
-		columns[i] = array.MakeArrayOfNull(memory.DefaultAllocator, field.Type, 0)
-	}
-	var frame bytes.Buffer
-	writer, err := ipc.NewFileWriter(&frame, ipc.WithSchema(schema))
-	if err != nil {
-		return nil, err
-	}
-	empty := array.NewRecordBatch(schema, columns, 0)
-	for range batches {
-		if err := writer.Write(empty); err != nil {
-			return nil, err
-		}
-	}
-	err = writer.Close()
-	return frame.Bytes(), err
-}
-
-// blockOf reads a footer's block {offset int64, metadata length int32, padding, body length int64}.
-func blockOf(block []byte) (offset, header, body int64) {
-	return int64At(block, 0), int64(int32(binary.LittleEndian.Uint32(block[8:]))), int64At(block, 16)
 }
 
 // body is a record batch on its way into a file: compressed buffers one after the other, and where each lies.

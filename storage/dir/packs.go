@@ -43,8 +43,8 @@ type pack struct {
 	gone    int64 // and what was deleted, up to here
 	noted   bool  // something of it was deleted
 	sealed  bool  // all of it is known, and on the disk
-	own     bool // this process appends to it
-	held    int  // objects in it
+	own     bool  // this process appends to it
+	held    int   // objects in it
 }
 
 // packed is where an object lies.
