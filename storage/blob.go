@@ -58,25 +58,25 @@ func BlobKey(digest string) string {
 // PutBlob stores data under its own digest, and uploads nothing when the blob was put there lately.
 func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
 	digest := Digest(data)
-	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data, s.Put)
+	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data)
 }
 
 // PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
 // runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it soon with the same data uploads nothing.
 func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
-	return putNamed(ctx, s, keyPrefix, ext, data, s.Put)
+	return putRef(ctx, s, namedRef(keyPrefix, ext, data), data)
 }
 
-func putNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte, put func(ctx context.Context, key string, data []byte) error) (Ref, error) {
+func namedRef(keyPrefix, ext string, data []byte) Ref {
 	digest := Digest(data)
-	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
-	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data, put)
+	return Ref{Key: keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, "."), SHA256: digest, Size: int64(len(data))}
 }
 
 // PutPacked is PutNamed for small objects of which many are put at once, such as trajectories: a Packer keeps them together.
 func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
 	if packer, can := s.(Packer); can {
-		return putNamed(ctx, s, keyPrefix, ext, data, packer.PutPacked)
+		ref := namedRef(keyPrefix, ext, data)
+		return ref, packer.PutPacked(ctx, ref.Key, data)
 	}
 	return PutNamed(ctx, s, keyPrefix, ext, data)
 }
@@ -85,11 +85,11 @@ func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte)
 // spares what is young, as the event that will name it may not be on the log yet.
 const RefreshAfter = time.Hour
 
-func putRef(ctx context.Context, s Store, ref Ref, data []byte, put func(ctx context.Context, key string, data []byte) error) (Ref, error) {
+func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
 	if there, err := isYoung(ctx, s, ref); there || err != nil {
 		return ref, err
 	}
-	return ref, put(ctx, ref.Key, data)
+	return ref, s.Put(ctx, ref.Key, data)
 }
 
 // isYoung reports whether a young object of the right size has the content's own key, so that nothing has to be uploaded. One of another

@@ -103,6 +103,30 @@ func TestPacksAreShared(t *testing.T) {
 	wantPacked(t, other, 50, 200)
 }
 
+// TestPackedTwiceIsWrittenOnce: an effect that is tried again stores its object again.
+func TestPackedTwiceIsWrittenOnce(t *testing.T) {
+	path := t.TempDir()
+	s := open(t, path)
+	size := func() int64 {
+		info, err := os.Stat(packFiles(t, filepath.Join(path, "runs", "r"))[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	pack(t, s, 0, 10)
+	before := size()
+	pack(t, s, 0, 10)
+	if after := size(); after != before {
+		t.Errorf("%d bytes, then %d", before, after)
+	}
+	if err := open(t, path).Delete(t.Context(), key(3)); err != nil {
+		t.Fatal(err)
+	}
+	pack(t, s, 0, 10)
+	wantPacked(t, s, 0, 10)
+}
+
 // TestPacksOfARemovedFolder: an operator removes a run's folder by hand, and the run goes on.
 func TestPacksOfARemovedFolder(t *testing.T) {
 	path := t.TempDir()

@@ -1,6 +1,7 @@
 package dir
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -57,10 +58,35 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 	if _, err := s.root.Lstat(key); !missing(err) {
 		return s.Put(ctx, key, data)
 	}
-	if err := s.packsOf(path.Dir(key)).put(path.Base(key), data); err != nil {
+	p := s.packsOf(path.Dir(key))
+	there, err := p.holds(path.Base(key), data)
+	if err == nil && !there {
+		err = p.put(path.Base(key), data)
+	}
+	if err != nil {
 		return s.failed("put", key, err)
 	}
 	return nil
+}
+
+// holds says whether this process put the object lately, and it is still there.
+func (p *packs) holds(name string, data []byte) (bool, error) {
+	p.mu.Lock()
+	o := p.objects[nameOf(name)]
+	lately := o != nil && o.pack.own && int(o.size) == len(data) && time.Since(time.Unix(0, o.modified)) < storage.RefreshAfter
+	p.mu.Unlock()
+	if !lately {
+		return false, nil
+	}
+	found, err := p.find(name)
+	if errors.Is(err, storage.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	there, err := found.read(0, found.size)
+	return bytes.Equal(there, data), errors.Join(err, found.Close())
 }
 
 func (p *packs) put(name string, data []byte) error {
