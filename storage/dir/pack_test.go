@@ -103,6 +103,30 @@ func TestPacksAreShared(t *testing.T) {
 	wantPacked(t, other, 50, 200)
 }
 
+// TestNoPacksBesideOthers: a process of a version that knows no packs has the store open, and goes on reading it.
+func TestNoPacksBesideOthers(t *testing.T) {
+	path := t.TempDir()
+	older := open(t, path)
+	if err := os.Remove(filepath.Join(path, ".rondo", "packs")); err != nil { // it has not made that
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	pack(t, s, 0, 10)
+	if files := packFiles(t, filepath.Join(path, "runs", "r")); len(files) != 0 {
+		t.Errorf("packs: %q", files)
+	}
+	wantPacked(t, older, 0, 10)
+	if err := errors.Join(older.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	pack(t, s, 10, 20)
+	if files := packFiles(t, filepath.Join(path, "runs", "r")); len(files) != 1 {
+		t.Errorf("packs of a store that nobody else has open: %q", files)
+	}
+	wantPacked(t, s, 0, 20)
+}
+
 // TestPackedTwiceIsWrittenOnce: an effect that is tried again stores its object again.
 func TestPackedTwiceIsWrittenOnce(t *testing.T) {
 	path := t.TempDir()

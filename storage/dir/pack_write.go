@@ -42,9 +42,29 @@ type waiting struct {
 // maxGroup is how many bytes are written at once.
 const maxGroup = 4 << 20
 
+// packsAllowed is there when no process has the store open that knows no packs, or none had when it was made. Processes of versions that know
+// none may run beside others while a plane goes from one version to another.
+const packsAllowed = own + "/packs"
+
+func (s *Store) allowPacks() error {
+	file, err := s.root.OpenFile(packsAllowed, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+func (s *Store) arePacksAllowed() (bool, error) {
+	_, err := s.root.Stat(packsAllowed)
+	if missing(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // PutPacked implements storage.Packer.
 func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
-	if len(data) > MaxPacked {
+	if len(data) > MaxPacked || !s.packing {
 		return s.Put(ctx, key, data)
 	}
 	err := storage.ValidateKey(key)

@@ -39,6 +39,7 @@ type Store struct {
 	// named are folders whose names, and those of all above them, are on the disk.
 	named sync.Map
 
+	packing bool // small objects go into packs
 	packsMu sync.Mutex
 	packs   map[string]*packs // by folder
 }
@@ -91,6 +92,12 @@ func (s *Store) prepare() error {
 		if _, err := s.removeTemps(time.Now().Add(24 * time.Hour)); err != nil {
 			return err
 		}
+		if err := s.allowPacks(); err != nil {
+			return err
+		}
+	}
+	if s.packing, err = s.arePacksAllowed(); err != nil {
+		return err
 	}
 	return lockShared(s.alive)
 }

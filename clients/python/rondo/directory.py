@@ -70,10 +70,11 @@ class Directory:
     def put_packed(self, key: str, data: bytes) -> None:
         """Write an object whose key follows from its content. Small ones that threads put at the same time are synced together."""
         path = self._root / key
-        if len(data) > MAX_PACKED or path.exists():  # a file at the key comes before what is in a pack
+        self._enter()
+        # A file at the key comes before what is in a pack. Services say whether all of them know packs.
+        if len(data) > MAX_PACKED or path.exists() or not (self._root / ".rondo" / "packs").exists():
             self.put(key, data)
             return
-        self._enter()
         _make_folder(path.parent / FOLDER)
         self._packs_of(path.parent).put(path.name, data)
 

@@ -19,6 +19,15 @@ from rondo.packs import MAX_PACKED
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(autouse=True)
+def allowed(tmp_path: Path) -> Path:
+    """What a service leaves that opens the store when no other process has."""
+    path = tmp_path / ".rondo" / "packs"
+    path.parent.mkdir()
+    path.touch()
+    return path
+
+
 def content(key: str) -> bytes:
     return key.encode() * (1 + len(key) * int(key[-2:]))
 
@@ -60,6 +69,12 @@ def test_large_objects_and_those_that_are_files_stay_files(tmp_path: Path) -> No
     store.put_packed("runs/r/file", b"mended")
     assert [path.name for path in files(tmp_path)] == ["file", "large"]
     assert store.get("runs/r/file", 10) == b"mended"
+
+
+def test_no_packs_beside_services_that_know_none(tmp_path: Path, allowed: Path) -> None:
+    allowed.unlink()
+    pack(Directory(tmp_path), KEYS[:3])
+    assert [path.name for path in files(tmp_path)] == [key.rpartition("/")[2] for key in KEYS[:3]]
 
 
 def test_a_torn_pack_keeps_what_is_before_the_tear(tmp_path: Path) -> None:
