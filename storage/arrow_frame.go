@@ -90,9 +90,17 @@ func textsOf(frame []byte) (message, footer func(i int) int) {
 
 // textAt is where the value of an entry of a schema's metadata begins.
 func textAt(schema flatbuffers.Table, i int) int {
-	const value = 6 // of KeyValue
 	entry := element(schema, schemaMetadata, i)
-	return int(entry.Vector(flatbuffers.UOffsetT(entry.Offset(value))))
+	return int(entry.Vector(flatbuffers.UOffsetT(entry.Offset(entryValue))))
+}
+
+// textOf is a text of an entry.
+func textOf(entry flatbuffers.Table, slot flatbuffers.VOffsetT) string {
+	offset := flatbuffers.UOffsetT(entry.Offset(slot))
+	if offset == 0 {
+		return ""
+	}
+	return string(entry.ByteVector(entry.Pos + offset))
 }
 
 // writeFrame has the library write it.

@@ -138,7 +138,9 @@ def test_rollouts_have_time_until_their_outcome(client: rondo.Client, plane: Pla
 
 def test_a_rollout_that_another_process_hands_in_meanwhile_is_handed_in_once(client: rondo.Client, plane: Plane) -> None:
     run = plane.open_run(client)
-    group = client.publish_group(run, group="g", task="mend", trajectories=[rondo.Trajectory(conversation(i), reward=1.0) for i in range(2)])
+    group = client.publish_group(
+        run, group="g", task="mend", trajectories=[rondo.Trajectory(conversation(i), reward=1.0) for i in range(2)]
+    )
     opened = client.asynchronous._opened_plane
 
     def again(member: int, trajectory: rondo.Trajectory, new: bool) -> str:
