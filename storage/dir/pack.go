@@ -60,7 +60,7 @@ var errNoRecord = errors.New("no record")
 func readRecord(pack io.ReaderAt, at int64) (record, error) {
 	head := make([]byte, packHead+maxName)
 	n, err := pack.ReadAt(head, at)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return record{}, err
 	}
 	if n < packHead || binary.LittleEndian.Uint32(head) != packMagic {
@@ -83,7 +83,7 @@ const maxName = 256
 func (r record) whole(pack io.ReaderAt) error {
 	data := make([]byte, r.size)
 	if n, err := pack.ReadAt(data, r.data()); n < len(data) {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = errNoRecord
 		}
 		return err
