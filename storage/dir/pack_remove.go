@@ -8,6 +8,13 @@ import (
 
 // remove deletes an object from all packs that hold it.
 func (p *packs) remove(name string) error {
+	if err := p.noteAll(name); err != nil {
+		return err
+	}
+	return p.discardEmpty()
+}
+
+func (p *packs) noteAll(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.refresh(); err != nil {
@@ -21,11 +28,42 @@ func (p *packs) remove(name string) error {
 		if err := errors.Join(p.note(each, at), p.readGone(each)); err != nil {
 			return err
 		}
-		if err := p.discard(each); err != nil {
-			return err
+	}
+	return nil
+}
+
+// discardEmpty removes the packs of which nothing is left, also that of this process, which begins another one then.
+func (p *packs) discardEmpty() error {
+	if p.isOwnEmpty() {
+		select {
+		case p.turn <- struct{}{}:
+			var err error
+			if p.isOwnEmpty() { // nobody has added to it meanwhile
+				err = p.seal()
+			}
+			<-p.turn
+			if err != nil {
+				return err
+			}
+		default: // somebody adds to it
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, each := range p.known {
+		if each.noted && each.held == 0 {
+			if err := p.discard(each); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+func (p *packs) isOwnEmpty() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.own != nil && p.own.noted && p.own.held == 0
 }
 
 // note writes down what of a pack was deleted, and returns when that is on the disk.

@@ -242,6 +242,9 @@ func TestEmptyPacksGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if files := packFiles(t, filepath.Join(path, "runs", "r")); len(files) != 0 {
+		t.Errorf("an empty pack of its own is still there: %q", files)
+	}
 	pack(t, s, 10, 20)
 	wantPacked(t, s, 10, 20)
 }
