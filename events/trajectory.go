@@ -77,7 +77,7 @@ func (f RolloutFinished) Misfit() bool { return f.StopReason == StopContext && f
 func StoreTrajectory(ctx context.Context, store storage.Store, t *storage.Trajectory, file []byte) (RolloutFinished, error) {
 	f := NewRolloutFinished(t)
 	var err error
-	f.Trajectory, err = storage.PutNamed(ctx, store, "runs/"+t.Run+"/trajectories/"+t.Rollout, "arrow", file)
+	f.Trajectory, err = storage.PutPacked(ctx, store, "runs/"+t.Run+"/trajectories/"+t.Rollout, "arrow", file)
 	if err != nil {
 		return f, fmt.Errorf("store the trajectory of %s: %w", t.Rollout, err)
 	}

@@ -36,6 +36,7 @@ const (
 	messageHeaderKind, messageHeader, messageMetadata                      = 6, 8, 12
 	batchLength, batchNodes, batchBuffers, batchCompression, batchVariadic = 4, 6, 8, 10, 12
 	compressionCodec                                                       = 4
+	entryKey, entryValue                                                   = 4, 6
 )
 
 // arrowKinds are the types that the files use, by their number in the union Type of Schema.fbs.

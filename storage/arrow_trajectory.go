@@ -61,20 +61,37 @@ func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
 	return TrajectorySchema, messageColumns
 }
 
-// formOf is that of a file; what is no file has the oldest one.
+// formOf is what a file's metadata say of its form; what is no file has the oldest one. Who reads the file says what is wrong with it.
 func formOf(file []byte) (schema string, columns []column[messageRow]) {
-	schema, columns = TrajectorySchema, messageColumns
-	defer func() { _ = recover() }() // who reads the file says what is wrong with it
-	if _, err := openArrow(reasonedColumns, trajectoryKind, file, 1, ReasonedSchema); err == nil {
-		return ReasonedSchema, reasonedColumns
+	switch schema = schemaVersion(file); schema {
+	case ColumnedSchema:
+		return schema, columnedColumns
+	case VersionedSchema:
+		return schema, versionedColumns
+	case ReasonedSchema:
+		return schema, reasonedColumns
 	}
-	if _, err := openArrow(versionedColumns, trajectoryKind, file, 1, VersionedSchema); err == nil {
-		return VersionedSchema, versionedColumns
+	return TrajectorySchema, messageColumns
+}
+
+// schemaVersion is the one in a file's metadata, or "": it is read without the library, which would read all columns' types for it.
+func schemaVersion(file []byte) (version string) {
+	defer func() {
+		if recover() != nil { // offsets that lead nowhere
+			version = ""
+		}
+	}()
+	if len(file) > MaxArrowFile || checkArrow(file, 1) != nil {
+		return ""
 	}
-	if _, err := openArrow(columnedColumns, trajectoryKind, file, 1, ColumnedSchema); err == nil {
-		return ColumnedSchema, columnedColumns
+	schema, _ := subTable(footerOf(file), footerSchema)
+	for i := range vectorLen(schema, schemaMetadata) {
+		entry := element(schema, schemaMetadata, i)
+		if textOf(entry, entryKey) == "schema_version" {
+			return textOf(entry, entryValue)
+		}
 	}
-	return schema, columns
+	return ""
 }
 
 // EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.

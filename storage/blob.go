@@ -64,9 +64,21 @@ func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
 // PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
 // runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it soon with the same data uploads nothing.
 func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
+	return putRef(ctx, s, namedRef(keyPrefix, ext, data), data)
+}
+
+func namedRef(keyPrefix, ext string, data []byte) Ref {
 	digest := Digest(data)
-	key := keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, ".")
-	return putRef(ctx, s, Ref{Key: key, SHA256: digest, Size: int64(len(data))}, data)
+	return Ref{Key: keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, "."), SHA256: digest, Size: int64(len(data))}
+}
+
+// PutPacked is PutNamed for small objects of which many are put at once, such as trajectories: a Packer keeps them together.
+func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
+	if packer, can := s.(Packer); can {
+		ref := namedRef(keyPrefix, ext, data)
+		return ref, packer.PutPacked(ctx, ref.Key, data)
+	}
+	return PutNamed(ctx, s, keyPrefix, ext, data)
 }
 
 // RefreshAfter is the age from which on an object that is there already is written again, so that it is young: who collects garbage

@@ -118,3 +118,11 @@ type Store interface {
 	// Close releases what the Store holds. The data stays.
 	Close() error
 }
+
+// Packer is a Store that can keep small objects together, so that many that are put at once need one sync. Each is an object of its own to all
+// other calls.
+type Packer interface {
+	// PutPacked is Put of an object whose key follows from its content: what is put at a key is always the same. Repeating it soon may write
+	// nothing.
+	PutPacked(ctx context.Context, key string, data []byte) error
+}

@@ -111,7 +111,7 @@ func (p plane) push(ctx context.Context, r *rollout) error {
 	if err != nil {
 		return err
 	}
-	if r.file, err = storage.PutNamed(ctx, p.log.Store(), "runs/"+run+"/trajectories/"+r.id, ".arrow", data); err != nil {
+	if r.file, err = storage.PutPacked(ctx, p.log.Store(), "runs/"+run+"/trajectories/"+r.id, ".arrow", data); err != nil {
 		return err
 	}
 	e := fact(events.RolloutFinishedType, r.id, "0", events.RolloutFinished{Task: task, StopReason: events.StopFinished, Trajectory: r.file, Samples: 1})

@@ -39,6 +39,38 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestFullDiskOfPacks: an object that does not fit fails, what was answered stays, and when there is room again the store goes on.
+func TestFullDiskOfPacks(t *testing.T) {
+	s := open(t, filepath.Join(smalldisk.Mount(t, "16m"), "objects"))
+	if err := s.Put(t.Context(), "large", make([]byte, 4<<20)); err != nil {
+		t.Fatal(err)
+	}
+	n, data := 0, bytes.Repeat([]byte("x"), 60<<10)
+	var err error
+	for ; err == nil && n < 1000; n++ {
+		err = s.PutPacked(t.Context(), key(n), data)
+	}
+	if n--; !errors.Is(err, unix.ENOSPC) || n < 100 {
+		t.Fatalf("%d objects, then %v", n, err)
+	}
+	if err := s.Delete(t.Context(), "large"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutPacked(t.Context(), key(n), data); err != nil {
+		t.Fatal(err)
+	}
+	there := 0
+	for info, err := range s.List(t.Context(), "runs/") {
+		if got, failed := s.Get(t.Context(), info.Key); err != nil || failed != nil || !bytes.Equal(got, data) {
+			t.Fatalf("%s: %d bytes, %v, %v", info.Key, len(got), err, failed)
+		}
+		there++
+	}
+	if there != n+1 {
+		t.Errorf("%d objects, want %d", there, n+1)
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {

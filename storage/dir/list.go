@@ -40,38 +40,85 @@ func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(stor
 	if err != nil {
 		return stop(yield, s.failed("list", prefix, err))
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(sortName(a), sortName(b)) })
+	items := make([]item, 0, len(entries))
 	for _, entry := range entries {
 		key := path.Join(folder, entry.Name())
-		if entry.Name() == own || !within(key, entry.IsDir(), prefix) {
+		switch {
+		case entry.Name() == packFolder:
+			infos, err := s.packsOf(folder).list(folder)
+			if err != nil {
+				return stop(yield, s.failed("list", prefix, err))
+			}
+			for _, info := range infos {
+				items = append(items, item{key: info.Key, info: info})
+			}
+		case entry.Name() != own:
+			items = append(items, item{key: key, entry: entry})
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Or(cmp.Compare(a.order(), b.order()), a.rank()-b.rank()) })
+	for i, each := range items {
+		if !within(each.key, each.isFolder(), prefix) || i > 0 && each.entry == nil && items[i-1].key == each.key {
 			continue
 		}
-		if entry.IsDir() {
-			if !s.walk(ctx, key, prefix, yield) {
+		if each.isFolder() {
+			if !s.walk(ctx, each.key, prefix, yield) {
 				return false
 			}
 			continue
 		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		info, err := each.describe()
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return stop(yield, s.failed("list", prefix, err))
 		}
-		if !yield(storage.Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil) {
+		if !yield(info, nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// sortName lets a folder stand where its keys stand: "a-b" comes before "a/b", as in the order of bytes.
-func sortName(entry fs.DirEntry) string {
-	if entry.IsDir() {
-		return entry.Name() + "/"
+// item is a file, a folder, or an object in a pack.
+type item struct {
+	key   string
+	entry fs.DirEntry // nil in a pack
+	info  storage.Info
+}
+
+func (i item) isFolder() bool { return i.entry != nil && i.entry.IsDir() }
+
+// order lets a folder stand where its keys stand: "a-b" comes before "a/b", as in the order of bytes.
+func (i item) order() string {
+	if i.isFolder() {
+		return i.key + "/"
 	}
-	return entry.Name()
+	return i.key
+}
+
+// rank lets a file come before what a pack has of its key: it is what readers get.
+func (i item) rank() int {
+	if i.entry == nil {
+		return 1
+	}
+	return 0
+}
+
+// describe fails with fs.ErrNotExist where there is no regular file.
+func (i item) describe() (storage.Info, error) {
+	if i.entry == nil {
+		return i.info, nil
+	}
+	info, err := i.entry.Info()
+	if err != nil {
+		return storage.Info{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return storage.Info{}, fs.ErrNotExist
+	}
+	return storage.Info{Key: i.key, Size: info.Size(), Modified: info.ModTime()}, nil
 }
 
 // within says that an object's key begins with the prefix, or that one below a folder might.

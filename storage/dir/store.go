@@ -1,7 +1,8 @@
 // Package dir is the storage.Store in a directory: for one machine, for tests, and for a file system that several machines share
 // if it has working locks.
 //
-// Every object is a file at its key. A write goes to a temporary file, is synced, renamed into place, and the directory is synced.
+// An object is a file at its key. A write goes to a temporary file, is synced, renamed into place, and the directory is synced. Small objects
+// of PutPacked lie together in files of the folder .packs beside their keys.
 // Conditional writes hold a lock file while they compare and rename, so that they are atomic between processes too.
 // The folder .rondo at the root is the store's own.
 package dir
@@ -37,6 +38,10 @@ type Store struct {
 	locks [stripes]keyLock
 	// named are folders whose names, and those of all above them, are on the disk.
 	named sync.Map
+
+	packing bool // small objects go into packs
+	packsMu sync.Mutex
+	packs   map[string]*packs // by folder
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -59,7 +64,7 @@ func open(path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, root: root}
+	s := &Store{path: path, root: root, packs: map[string]*packs{}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -87,6 +92,12 @@ func (s *Store) prepare() error {
 		if _, err := s.removeTemps(time.Now().Add(24 * time.Hour)); err != nil {
 			return err
 		}
+		if err := s.allowPacks(); err != nil {
+			return err
+		}
+	}
+	if s.packing, err = s.arePacksAllowed(); err != nil {
+		return err
 	}
 	return lockShared(s.alive)
 }
@@ -127,7 +138,7 @@ func (s *Store) removeTemps(before time.Time) (removed int, err error) {
 
 // Close gives the directory back. Calls after it fail with os.ErrClosed.
 func (s *Store) Close() error {
-	err := s.root.Close()
+	err := errors.Join(s.closePacks(), s.root.Close())
 	if s.alive != nil {
 		err = errors.Join(err, s.alive.Close())
 	}
@@ -153,17 +164,15 @@ func (s *Store) Load(ctx context.Context, key string) ([]byte, string, error) {
 }
 
 func (s *Store) read(ctx context.Context, key string, limit int64) ([]byte, error) {
-	file, size, err := s.openObject(ctx, key)
+	o, err := s.openObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if size > limit {
-		return nil, fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, size, limit)
+	defer o.Close()
+	if o.size > limit {
+		return nil, fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, o.size, limit)
 	}
-	data := make([]byte, size)
-	_, err = io.ReadFull(file, data)
-	return data, err
+	return o.read(0, o.size)
 }
 
 // GetRange implements storage.Store.
@@ -176,37 +185,53 @@ func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) 
 }
 
 func (s *Store) readRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	file, size, err := s.openObject(ctx, key)
+	o, err := s.openObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	if offset < 0 || length < 0 || offset > size || length > size-offset {
-		return nil, fmt.Errorf("%w: %d bytes at %d of %d", storage.ErrRange, length, offset, size)
+	defer o.Close()
+	if offset < 0 || length < 0 || offset > o.size || length > o.size-offset {
+		return nil, fmt.Errorf("%w: %d bytes at %d of %d", storage.ErrRange, length, offset, o.size)
 	}
 	if length > storage.MaxObject {
 		return nil, fmt.Errorf("%w: %d bytes (limit %d)", storage.ErrTooLarge, length, storage.MaxObject)
 	}
-	data := make([]byte, length)
-	_, err = file.ReadAt(data, offset)
-	return data, err
+	return o.read(offset, length)
 }
 
-// object is an open file. Its content stays as it is: who replaces an object renames another file into its place.
+// object is an open one. Its content stays as it is: who replaces an object renames another file into its place, and a pack only grows.
 type object struct {
-	*os.File
-	size int64
+	content  io.ReaderAt
+	file     *os.File // of its own, or its pack
+	size     int64
+	modified time.Time
+	// unsynced is an object in the pack of another process, which may not have synced it yet.
+	unsynced bool
 }
+
+func (o object) ReadAt(p []byte, offset int64) (int, error) { return o.content.ReadAt(p, offset) }
 
 func (o object) Size() int64 { return o.size }
 
+func (o object) Close() error { return o.file.Close() }
+
+// read reads a range that is there.
+func (o object) read(offset, length int64) ([]byte, error) {
+	data := make([]byte, length)
+	n, err := o.content.ReadAt(data, offset)
+	if n == len(data) {
+		err = nil
+	}
+	return data, err
+}
+
 // Open implements storage.Store.
 func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
-	file, size, err := s.openObject(ctx, key)
+	o, err := s.openObject(ctx, key)
 	if err != nil {
 		return nil, s.failed("open", key, err)
 	}
-	return object{file, size}, nil
+	return o, nil
 }
 
 // Stat implements storage.Store.
@@ -219,55 +244,61 @@ func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 }
 
 func (s *Store) stat(ctx context.Context, key string) (storage.Info, error) {
-	file, size, err := s.openObject(ctx, key)
+	o, err := s.openObject(ctx, key)
 	if err != nil {
 		return storage.Info{}, err
 	}
-	defer file.Close()
-	held, err := file.Stat()
-	if err != nil {
+	defer o.Close()
+	if err := s.keepObject(key, o); err != nil {
 		return storage.Info{}, err
 	}
-	// Who is told of an object may name it in a fact instead of storing it again: a writer that was killed, or is still at it, may not
-	// have synced its name.
-	if err := s.keep(path.Dir(key)); err != nil {
-		return storage.Info{}, err
-	}
-	info := storage.Info{Key: key, Size: size, Modified: held.ModTime()}
-	if size > storage.MaxPointer {
+	info := storage.Info{Key: key, Size: o.size, Modified: o.modified}
+	if o.size > storage.MaxPointer {
 		return info, nil
 	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(file, data); err != nil {
+	data, err := o.read(0, o.size)
+	if err != nil {
 		return storage.Info{}, err
 	}
 	info.ETag = etag(data)
 	return info, nil
 }
 
-// openObject opens the file of a key and tells its size; what is no regular file is not found.
-func (s *Store) openObject(ctx context.Context, key string) (*os.File, int64, error) {
+// openObject opens what is at a key; what is no regular file is not found.
+func (s *Store) openObject(ctx context.Context, key string) (object, error) {
 	if err := storage.ValidateKey(key); err != nil {
-		return nil, 0, err
+		return object{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, 0, err
+		return object{}, err
 	}
 	file, err := s.root.Open(key)
 	if missing(err) {
-		return nil, 0, storage.ErrNotFound
+		return s.findPacked(key)
 	}
 	if err != nil {
-		return nil, 0, err
+		return object{}, err
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = storage.ErrNotFound
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
+		return object{}, errors.Join(err, file.Close())
 	}
-	return file, info.Size(), nil
+	return object{content: file, file: file, size: info.Size(), modified: info.ModTime()}, nil
+}
+
+// keepObject returns when an object is on the disk. Who is told of one may name it in a fact instead of storing it again: a writer that was
+// killed, or is still at it, may not have synced it.
+func (s *Store) keepObject(key string, o object) error {
+	switch {
+	case o.content == io.ReaderAt(o.file):
+		return s.keep(path.Dir(key))
+	case o.unsynced:
+		return errors.Join(o.file.Sync(), s.keep(path.Join(path.Dir(key), packFolder)))
+	}
+	return nil
 }
 
 // etag is a digest of the content, as in S3: the same bytes have the same ETag.

@@ -60,10 +60,21 @@ func (s *Store) mustBeAbsent(key string) error {
 	case err == nil:
 		return errors.Join(storage.ErrExists, s.keep(path.Dir(key)))
 	case missing(err):
-		return nil
+		return s.mustNotBePacked(key)
 	default:
 		return err
 	}
+}
+
+func (s *Store) mustNotBePacked(key string) error {
+	o, err := s.findPacked(key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(storage.ErrExists, s.keepObject(key, o), o.Close())
 }
 
 // CompareAndSwap implements storage.Store.
@@ -107,6 +118,13 @@ func (s *Store) remove(ctx context.Context, key string) error {
 		return err
 	}
 	defer unlock()
+	packs, err := s.packsIn(path.Dir(key))
+	if err == nil && packs != nil {
+		err = packs.remove(path.Base(key))
+	}
+	if err != nil {
+		return err
+	}
 	info, err := s.root.Lstat(key)
 	if missing(err) || err == nil && info.IsDir() {
 		return nil

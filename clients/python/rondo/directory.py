@@ -1,14 +1,16 @@
-"""The store in a directory: every object is a file at its key."""
+"""The store in a directory: an object is a file at its key, or lies in a pack beside it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .errors import missing, too_large
+from .packs import FOLDER, MAX_PACKED, Found, Packs
 from .source import PIECE, Source
 
 __all__ = ["Directory"]
@@ -20,6 +22,8 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._root = Path(path)
         self._alive = -1
+        self._packs: dict[Path, Packs] = {}
+        self._packs_lock = threading.Lock()
 
     def get(self, key: str, limit: int) -> bytes:
         """Read an object of at most limit bytes."""
@@ -30,14 +34,15 @@ class Directory:
                     raise too_large(key, size, limit)
                 return file.readall()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise missing(key) from None
+            return self._get_packed(key, limit)
 
     def pieces(self, key: str, limit: int) -> Iterator[bytes]:
         """Read an object of at most limit bytes from front to end."""
         try:
             file = open(self._root / key, "rb", buffering=0)  # noqa: SIM115
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise missing(key) from None
+            yield self._get_packed(key, limit)
+            return
         with file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
@@ -51,11 +56,49 @@ class Directory:
             told = (self._root / key).stat()
             return told.st_size, told.st_mtime
         except (FileNotFoundError, NotADirectoryError):
+            found = self._find(key)
+        if found is None:
             return None
+        with open(found.file, "rb") as pack:  # its writer may be dead, or still at it
+            os.fsync(pack.fileno())
+        return found.size, found.modified / 1e9
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object."""
         self._write(key, [data])
+
+    def put_packed(self, key: str, data: bytes) -> None:
+        """Write an object whose key follows from its content. Small ones that threads put at the same time are synced together."""
+        path = self._root / key
+        self._enter()
+        # A file at the key comes before what is in a pack. Services say whether all of them know packs.
+        if len(data) > MAX_PACKED or path.exists() or not (self._root / ".rondo" / "packs").exists():
+            self.put(key, data)
+            return
+        _make_folder(path.parent / FOLDER)
+        self._packs_of(path.parent).put(path.name, data)
+
+    def _packs_of(self, folder: Path) -> Packs:
+        with self._packs_lock:
+            return self._packs.setdefault(folder, Packs(folder))
+
+    def _find(self, key: str) -> Found | None:
+        path = self._root / key
+        if path.parent not in self._packs and not (path.parent / FOLDER).is_dir():
+            return None
+        return self._packs_of(path.parent).find(path.name)
+
+    def _get_packed(self, key: str, limit: int) -> bytes:
+        found = self._find(key)
+        if found is None:
+            raise missing(key)
+        if found.size > limit:
+            raise too_large(key, found.size, limit)
+        try:
+            with open(found.file, "rb", buffering=0) as pack:
+                return os.pread(pack.fileno(), found.size, found.data)
+        except FileNotFoundError:  # deleted meanwhile
+            raise missing(key) from None
 
     def upload(self, key: str, source: Source, absent: bool) -> None:
         """Write a source of any size."""
@@ -87,6 +130,8 @@ class Directory:
             fcntl.flock(self._alive, fcntl.LOCK_SH)
 
     def __del__(self) -> None:
+        for packs in self._packs.values():
+            packs.close()
         if self._alive >= 0:
             os.close(self._alive)
 

@@ -6,10 +6,10 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from .errors import Damaged, RondoError
 from .source import Content, Source
@@ -74,6 +74,15 @@ class Store(Protocol):
         ...
 
 
+@runtime_checkable
+class Packer(Protocol):
+    """A store that can keep small objects together."""
+
+    def put_packed(self, key: str, data: bytes) -> None:
+        """Write an object whose key follows from its content, durably and whole, or not at all."""
+        ...
+
+
 def open_store(location: str) -> Store:
     """Open a directory (a path or file:///path) or a bucket (s3://bucket/prefix?endpoint=http://host:port&region=name).
 
@@ -105,13 +114,17 @@ def fetch(store: Store, ref: Ref) -> bytes:
 def put_blob(store: Store, data: bytes) -> Ref:
     """Store bytes under their own digest."""
     digest = hashlib.sha256(data).hexdigest()
-    return _put(store, Ref(f"blobs/sha256/{digest[:2]}/{digest}", digest, len(data)), data)
+    return _put(store, Ref(f"blobs/sha256/{digest[:2]}/{digest}", digest, len(data)), data, store.put)
 
 
 def put_named(store: Store, prefix: str, extension: str, data: bytes) -> Ref:
-    """Store bytes under PREFIX-<first 16 digits of their digest>.EXTENSION, a name for people that is unique to them."""
+    """Store bytes under PREFIX-<first 16 digits of their digest>.EXTENSION, a name for people that is unique to them.
+
+    A store in a directory keeps small ones together, so that many that are put at once need one sync.
+    """
     digest = hashlib.sha256(data).hexdigest()
-    return _put(store, Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data)), data)
+    put = store.put_packed if isinstance(store, Packer) else store.put
+    return _put(store, Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data)), data, put)
 
 
 def weights_key(policy: str, sha256: str) -> str:
@@ -157,9 +170,9 @@ def _is_young(held: tuple[int, float] | None, ref: Ref) -> bool:
     return held is not None and held[0] == ref.size and time.time() - held[1] <= REFRESH_AFTER
 
 
-def _put(store: Store, ref: Ref, data: bytes) -> Ref:
+def _put(store: Store, ref: Ref, data: bytes, put: Callable[[str, bytes], None]) -> Ref:
     if len(data) > MAX_OBJECT:
         raise RondoError(f"{ref.key}: {len(data)} bytes are more than an object's {MAX_OBJECT}")
     if not _is_young(store.stat(ref.key), ref):
-        store.put(ref.key, data)
+        put(ref.key, data)
     return ref

@@ -13,7 +13,7 @@ from .errors import IntakeError
 from .facts import subject
 from .objects import Ref, put_named
 from .plane import Plane
-from .trajectory import Trajectory, encode, figures
+from .trajectory import Message, Trajectory, encode, figures
 
 __all__ = ["bring", "open_group", "time_of"]
 
@@ -27,15 +27,17 @@ _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-async def open_group(plane: Plane, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool) -> str:
-    """Open a group, unless it is open; its id."""
+async def open_group(
+    plane: Plane, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool
+) -> tuple[str, bool]:
+    """Open a group, unless it is open; its id, and whether it was not."""
     if not _NAME.fullmatch(group):
         raise ValueError(f"group {group!r}: use letters, digits and _, at most 48")
     opened: dict[str, Any] = {"task": task, "size": size, "policy_version": policy_version}
     if session or consent:
         opened |= {"session": session, "consent": consent}
-    await _once(plane, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
-    return PREFIX + group
+    new = await _once(plane, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
+    return PREFIX + group, new
 
 
 def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
@@ -47,12 +49,14 @@ def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
     return deadline
 
 
-async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory, seconds: float) -> str:
+async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory, seconds: float, new: bool) -> str:
     """Hand in a member of an open group, which has so many seconds until its outcome; the rollout's id.
 
-    What was handed in before is not handed in again.
+    What was handed in before is not handed in again. new: nothing of the group was before.
     """
     rollout = f"{group}-{member}"
+    if not new:  # one look at the rollout's chain in place of one for each fact
+        new = await plane.log.last(run, subject(run, "rollout.>", rollout)) is None
     started = {
         "group": group,
         "member": member,
@@ -61,24 +65,34 @@ async def bring(plane: Plane, run: str, group: str, member: int, task: str, traj
         "seed": 0,
         "deadline": (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat(),
     }
-    data = b"" if trajectory.failure else await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
-    await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",))
+    data = b"" if trajectory.failure else await _encode(run, group, rollout, task, trajectory)
+    await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",), new=new)
     if trajectory.failure:
         failed = {"stage": "harness", "class": trajectory.failure_class, "message": trajectory.failure[:1000]}
-        await _once(plane, run, "rollout.failed", rollout, failed)
+        await _once(plane, run, "rollout.failed", rollout, failed, new=new)
         return rollout
     ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
-    await _once(plane, run, "rollout.finished", rollout, _finished(task, trajectory, ref), same=("trajectory",))
+    told = figures(trajectory)
+    finished = {"task": task, "trajectory": ref.told(), **told}
+    await _once(plane, run, "rollout.finished", rollout, finished, same=("trajectory",), new=new)
     if trajectory.reward is not None:
-        await _once(plane, run, "rollout.scored", rollout, _scored(trajectory, ref), same=("reward",))
+        await _once(plane, run, "rollout.scored", rollout, _scored(trajectory, ref, told["text_only"]), same=("reward",), new=new)
     return rollout
 
 
-def _finished(task: str, trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
-    return {"task": task, "trajectory": ref.told(), **figures(trajectory)}
+async def _encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> bytes:
+    """The trajectory's file. A small one is made at once: to hand it to a thread and back takes longer."""
+    if _is_small(trajectory):
+        return encode(run, group, rollout, task, trajectory)
+    return await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
 
 
-def _scored(trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
+def _is_small(trajectory: Trajectory) -> bool:
+    messages = (m if isinstance(m, Message) else Message(**m) for m in trajectory.messages)
+    return len(trajectory.messages) <= 64 and sum(len(m.token_ids) + len(m.content) for m in messages) <= 1 << 13
+
+
+def _scored(trajectory: Trajectory, ref: Ref, text_only: bool) -> dict[str, Any]:
     return {
         "reward": trajectory.reward,
         "components": dict(trajectory.components),
@@ -86,16 +100,31 @@ def _scored(trajectory: Trajectory, ref: Ref) -> dict[str, Any]:
         "task_digest": "",
         "duration_ms": 0,
         "trajectory": ref.told(),
-        "text_only": figures(trajectory)["text_only"],
+        "text_only": text_only,
     }
 
 
-async def _once(plane: Plane, run: str, type: str, entity: str, data: Mapping[str, Any], same: Sequence[str] = ()) -> None:
-    """State a fact that happens once. One that is on the log must say the same in the fields that matter."""
+async def _once(
+    plane: Plane, run: str, type: str, entity: str, data: Mapping[str, Any], same: Sequence[str] = (), new: bool = False
+) -> bool:
+    """State a fact that happens once; False if it is on the log. Then it must say the same in the fields that matter.
+
+    new: it is hardly there, so it is looked for only when the intake refuses it.
+    """
+    refused: IntakeError | None = None
+    if new:
+        try:
+            await plane.intake.state(run, type, entity, data)
+            return True
+        except IntakeError as error:
+            refused = error
     known = await plane.log.last(run, subject(run, type, entity))
     if known is None:
+        if refused:
+            raise refused
         await plane.intake.state(run, type, entity, data)
-        return
+        return True
     for name in same:
         if known.data.get(name) != data[name]:
             raise IntakeError(f"{type} of {entity} was stated before with {name} {known.data.get(name)}, not {data[name]}")
+    return False

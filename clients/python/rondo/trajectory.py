@@ -62,6 +62,9 @@ class Trajectory:
     failure_class: str = "internal"
 
 
+#: Bytes of columns up to which they are not compressed.
+SMALL = 32 << 10
+
 _INT32S, _FLOAT32S, _BOOLS = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.bool_())
 
 _SCHEMA = pa.schema(
@@ -117,7 +120,9 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
     arrays = [pa.array(values, f.type) for values, f in zip(columns, _SCHEMA, strict=True)]
     record = pa.record_batch(arrays, schema=_SCHEMA.with_metadata(metadata))
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, record.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    # Of a small file most is the schema, and compression would take more time than all else.
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if record.nbytes > SMALL else None, use_threads=record.nbytes > SMALL)
+    with pa.ipc.new_file(sink, record.schema, options=options) as writer:
         writer.write_batch(record)
     data: bytes = sink.getvalue().to_pybytes()
     return data

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rondo
+from rondo import outside
 from rondo.outside import time_of
 
 from .conftest import Plane, bring, conversation
@@ -133,6 +134,29 @@ def test_rollouts_have_time_until_their_outcome(client: rondo.Client, plane: Pla
         client.publish_trajectory(run, group="i", member=0, deadline=3600, **member)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="deadline 0: want a number of seconds"):
         client.publish_trajectory(run, group="i", member=0, deadline=0, **member)  # type: ignore[arg-type]
+
+
+def test_a_rollout_that_another_process_hands_in_meanwhile_is_handed_in_once(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    group = client.publish_group(
+        run, group="g", task="mend", trajectories=[rondo.Trajectory(conversation(i), reward=1.0) for i in range(2)]
+    )
+    opened = client.asynchronous._opened_plane
+
+    def again(member: int, trajectory: rondo.Trajectory, new: bool) -> str:
+        return client.loop.run(outside.bring(opened, run, "xg", member, "mend", trajectory, 300, new))
+
+    for new in (True, False):  # who takes it for new is refused, and finds it
+        assert [again(i, rondo.Trajectory(conversation(i), reward=1.0), new) for i in range(2)] == group
+        with pytest.raises(rondo.IntakeError, match="was stated before with reward 1.0, not 0.5"):
+            again(0, rondo.Trajectory(conversation(0), reward=0.5), new)
+        with pytest.raises(rondo.IntakeError, match="was stated before with trajectory"):
+            again(0, rondo.Trajectory(conversation(7), reward=1.0), new)
+    told = plane.command("events", "tail", run, "--json").splitlines()
+    types = [fact["type"] for fact in map(json.loads, told) if fact["entity"] in group]
+    assert sorted(types) == sorted(["rollout.started", "rollout.finished", "rollout.scored"] * 2)
+    with pytest.raises(rondo.IntakeError, match="member 9"):  # a refusal of what is not there is the intake's
+        again(9, rondo.Trajectory(conversation(9), reward=1.0), True)
 
 
 def test_durations_of_runs() -> None:
