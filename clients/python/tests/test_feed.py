@@ -13,7 +13,7 @@ import pytest
 
 import rondo
 
-from .conftest import KEYS, Plane, bring
+from .conftest import KEYS, Plane, bring, until
 
 
 def facts(client: rondo.Client, run: str, type: str, field: str, entity: str = "trainer") -> list[int]:
@@ -67,7 +67,7 @@ def test_a_trainer_gets_every_batch_and_the_log_knows(client: rondo.Client, plan
             call()
     for type in ("batch.consumed", "batch.checkpointed"):
         assert facts(client, run, type, "step") == [1, 2, 3]
-    assert facts(client, run, "weights.published", "through_step", f"policy-{run}") == [1, 2, 3]
+    until(lambda: facts(client, run, "weights.published", "through_step", f"policy-{run}") == [1, 2, 3], 30)  # the run has a copy of the catalogue's
 
 
 def test_a_restarted_trainer_goes_back_to_its_checkpoint(client: rondo.Client, plane: Plane) -> None:
@@ -188,7 +188,7 @@ def test_asyncio(client: rondo.Client, plane: Plane) -> None:
         return steps
 
     assert asyncio.run(train()) == [1, 2]
-    assert facts(client, run, "weights.published", "version", f"policy-{run}") == [1, 2]  # numbered by themselves
+    until(lambda: facts(client, run, "weights.published", "version", f"policy-{run}") == [1, 2], 30)  # numbered by themselves
 
 
 def test_what_is_not_there(client: rondo.Client, plane: Plane) -> None:
