@@ -2,10 +2,9 @@ package dir
 
 import (
 	"cmp"
-	"io"
+	"fmt"
 	"path"
 	"slices"
-	"time"
 
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -17,43 +16,43 @@ func (p *packs) list(folder string) ([]storage.Info, error) {
 	if err := p.refresh(); err != nil {
 		return nil, err
 	}
-	objects := make([]*packed, 0, len(p.objects))
-	for _, o := range p.objects {
-		objects = append(objects, o)
-	}
-	slices.SortFunc(objects, func(a, b *packed) int { return cmp.Or(cmp.Compare(a.pack.name, b.pack.name), cmp.Compare(a.at, b.at)) })
-	infos := make([]storage.Info, 0, len(objects))
-	for len(objects) > 0 {
-		pack := objects[0].pack
-		n := slices.IndexFunc(objects, func(o *packed) bool { return o.pack != pack })
+	places := p.index.all()
+	infos := make([]storage.Info, 0, len(places))
+	for len(places) > 0 {
+		n := slices.IndexFunc(places, func(at place) bool { return at.pack != places[0].pack })
 		if n < 0 {
-			n = len(objects)
+			n = len(places)
 		}
-		file, err := p.root.Open(pack.name + packEnding)
-		switch {
-		case missing(err): // removed meanwhile
-		case err != nil:
+		var err error
+		if infos, err = p.describe(folder, places[:n], infos); err != nil {
 			return nil, err
-		default:
-			infos, err = describe(file, folder, objects[:n], infos)
-			file.Close()
-			if err != nil {
-				return nil, err
-			}
 		}
-		objects = objects[n:]
+		places = places[n:]
+	}
+	if len(p.index.more) > 0 { // some may have been packed several times: the newest counts
+		slices.SortFunc(infos, func(a, b storage.Info) int { return cmp.Or(cmp.Compare(a.Key, b.Key), b.Modified.Compare(a.Modified)) })
+		infos = slices.CompactFunc(infos, func(a, b storage.Info) bool { return a.Key == b.Key })
 	}
 	return infos, nil
 }
 
-// describe adds objects of a pack, whose names are there.
-func describe(pack io.ReaderAt, folder string, objects []*packed, infos []storage.Info) ([]storage.Info, error) {
-	name := make([]byte, maxName)
-	for _, o := range objects {
-		if _, err := pack.ReadAt(name[:o.name], o.at+packHead); err != nil {
-			return nil, err
+// describe adds the objects at places of one pack.
+func (p *packs) describe(folder string, places []place, infos []storage.Info) ([]storage.Info, error) {
+	each := p.numbered[places[0].pack]
+	file, err := p.root.Open(each.name + packEnding)
+	if missing(err) { // removed meanwhile
+		return infos, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	for _, at := range places {
+		r, err := readRecord(file, at.at())
+		if err != nil {
+			return nil, fmt.Errorf("pack %s at %d: %w", each.name, at.at(), err)
 		}
-		infos = append(infos, storage.Info{Key: path.Join(folder, string(name[:o.name])), Size: int64(o.size), Modified: time.Unix(0, o.modified)})
+		infos = append(infos, storage.Info{Key: path.Join(folder, r.name), Size: r.size, Modified: r.modified})
 	}
 	return infos, nil
 }

@@ -21,8 +21,17 @@ func (p *packs) noteAll(name string) error {
 		return err
 	}
 	places := map[*pack][]int64{}
-	for o := p.objects[nameOf(name)]; o != nil; o = o.older {
-		places[o.pack] = append(places[o.pack], o.at)
+	for _, at := range p.index.of(name) {
+		found, err := p.openAt(name, at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		found.Close()
+		each := p.numbered[at.pack]
+		places[each] = append(places[each], at.at())
 	}
 	for each, at := range places {
 		if err := errors.Join(p.note(each, at), p.readGone(each)); err != nil {

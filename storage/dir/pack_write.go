@@ -92,10 +92,9 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 // holds says whether this process put the object lately, and it is still there.
 func (p *packs) holds(name string, data []byte) (bool, error) {
 	p.mu.Lock()
-	o := p.objects[nameOf(name)]
-	lately := o != nil && o.pack.own && int(o.size) == len(data) && time.Since(time.Unix(0, o.modified)) < storage.RefreshAfter
+	own := slices.ContainsFunc(p.index.of(name), func(at place) bool { return p.numbered[at.pack].own })
 	p.mu.Unlock()
-	if !lately {
+	if !own {
 		return false, nil
 	}
 	found, err := p.find(name)
@@ -106,7 +105,7 @@ func (p *packs) holds(name string, data []byte) (bool, error) {
 		return false, err
 	}
 	there, err := found.read(0, found.size)
-	return bytes.Equal(there, data), errors.Join(err, found.Close())
+	return bytes.Equal(there, data) && time.Since(found.modified) < storage.RefreshAfter, errors.Join(err, found.Close())
 }
 
 func (p *packs) put(name string, data []byte) error {
@@ -212,8 +211,11 @@ func (p *packs) prepare() error {
 			if err := p.refresh(); err != nil { // it may be another folder of that name
 				return errors.Join(err, file.Close())
 			}
-			p.file, p.size, p.own = file, 0, &pack{name: name, own: true}
-			p.known[name] = p.own
+			// The names that were just read may have it already.
+			if p.own = p.known[name]; p.own == nil {
+				p.own = p.learn(name)
+			}
+			p.file, p.size, p.own.own = file, 0, true
 			return nil
 		}
 		if err := file.Close(); err != nil {

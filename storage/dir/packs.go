@@ -1,8 +1,8 @@
 package dir
 
 import (
-	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -30,8 +30,10 @@ type packs struct {
 	// root is the folder: a path of one name is opened faster. It is nil while there is none.
 	root  *os.Root
 	known map[string]*pack
-	// objects are found by the digest of their names, which is shorter. Of several of one name the newest is first.
-	objects map[[16]byte]*packed
+	// numbered are the same packs by their numbers. Numbers are not used again.
+	numbered map[uint32]*pack
+	last     uint32
+	index    packIndex
 
 	packWriter
 }
@@ -39,30 +41,13 @@ type packs struct {
 // pack is one file.
 type pack struct {
 	name    string
+	number  uint32
 	scanned int64 // its records up to here are known
 	gone    int64 // and what was deleted, up to here
 	noted   bool  // something of it was deleted
 	sealed  bool  // all of it is known, and on the disk
 	own     bool  // this process appends to it
 	held    int   // objects in it
-}
-
-// packed is where an object lies.
-type packed struct {
-	pack     *pack
-	at       int64 // of its record
-	modified int64 // nanoseconds since 1970
-	older    *packed
-	size     int32
-	name     uint16 // bytes
-	gone     bool
-}
-
-func (o *packed) data() int64 { return o.at + packHead + int64(o.name) }
-
-func nameOf(name string) [16]byte {
-	sum := sha256.Sum256([]byte(name))
-	return [16]byte(sum[:16])
 }
 
 // packsOf are those of a folder, to add to.
@@ -109,8 +94,16 @@ func (s *Store) packsIn(folder string) (*packs, error) {
 
 // forget drops what is known.
 func (p *packs) forget() {
-	p.made, p.known, p.objects = nil, map[string]*pack{}, map[[16]byte]*packed{}
+	p.made, p.known, p.numbered, p.index = nil, map[string]*pack{}, map[uint32]*pack{}, newPackIndex()
 	p.closeRoot()
+}
+
+// learn adds a pack.
+func (p *packs) learn(name string) *pack {
+	p.last++
+	each := &pack{name: name, number: p.last}
+	p.known[name], p.numbered[each.number] = each, each
+	return each
 }
 
 func (p *packs) closeRoot() {
@@ -124,41 +117,67 @@ func (p *packs) closeRoot() {
 func (p *packs) find(name string) (object, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	id := nameOf(name)
-	if o := p.objects[id]; o != nil {
-		found, err := p.open(o)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return found, err
+	found, err := p.open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := p.refresh(); err != nil {
+			return object{}, err
 		}
+		found, err = p.open(name)
 	}
-	if err := p.refresh(); err != nil {
-		return object{}, err
-	}
-	o := p.objects[id]
-	if o == nil {
-		return object{}, storage.ErrNotFound
-	}
-	found, err := p.open(o)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = storage.ErrNotFound
 	}
 	return found, err
 }
 
-// open opens an object, and fails with fs.ErrNotExist where another process has deleted it.
-func (p *packs) open(o *packed) (object, error) {
-	if err := p.readGone(o.pack); err != nil {
-		return object{}, err
+// open opens the newest object of a name, and fails with fs.ErrNotExist where there is none, or another process has deleted it.
+func (p *packs) open(name string) (newest object, err error) {
+	for _, at := range p.index.of(name) {
+		if err := p.readGone(p.numbered[at.pack]); err != nil {
+			return object{}, err
+		}
 	}
-	if o.gone {
+	for _, at := range p.index.of(name) {
+		found, err := p.openAt(name, at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err == nil && newest.file != nil && found.modified.Before(newest.modified):
+			found.Close()
+			continue
+		}
+		if newest.file != nil {
+			newest.Close()
+		}
+		if newest = found; err != nil {
+			return object{}, err
+		}
+	}
+	if newest.file == nil {
 		return object{}, fs.ErrNotExist
 	}
-	file, err := p.root.Open(o.pack.name + packEnding)
+	return newest, nil
+}
+
+// openAt opens the object at a place, and fails with fs.ErrNotExist where one of another name lies.
+func (p *packs) openAt(name string, at place) (object, error) {
+	each := p.numbered[at.pack]
+	file, err := p.root.Open(each.name + packEnding)
 	if err != nil {
 		return object{}, err
 	}
-	content := io.NewSectionReader(file, o.data(), int64(o.size))
-	return object{content: content, file: file, size: int64(o.size), modified: time.Unix(0, o.modified), unsynced: !o.pack.own && !o.pack.sealed}, nil
+	r, err := readRecord(file, at.at())
+	switch {
+	case err != nil:
+		err = fmt.Errorf("pack %s at %d: %w", each.name, at.at(), err)
+	case r.name != name:
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return object{}, errors.Join(err, file.Close())
+	}
+	content := io.NewSectionReader(file, r.data(), r.size)
+	return object{content: content, file: file, size: r.size, modified: r.modified, unsynced: !each.own && !each.sealed}, nil
 }
 
 // refresh reads what was added or removed since the last time.
@@ -209,7 +228,7 @@ func (p *packs) readNames(made os.FileInfo) (err error) {
 		if name, is := strings.CutSuffix(entry.Name(), packEnding); is {
 			there[name] = true
 			if p.known[name] == nil {
-				p.known[name] = &pack{name: name}
+				p.learn(name)
 			}
 		}
 	}
@@ -305,54 +324,24 @@ func (p *packs) readGone(each *pack) error {
 }
 
 func (p *packs) add(each *pack, r record) {
-	id := nameOf(r.name)
-	each.held++
-	p.objects[id] = newest(p.objects[id], &packed{pack: each, at: r.at, size: int32(r.size), name: uint16(len(r.name)), modified: r.modified.UnixNano()})
+	if r.at < maxPlace {
+		each.held++
+		p.index.add(r.name, placeOf(each, r))
+	}
 }
 
-// newest puts an object among those of its name.
-func newest(first, o *packed) *packed {
-	if first == nil || o.modified >= first.modified {
-		o.older = first
-		return o
-	}
-	first.older = newest(first.older, o)
-	return first
-}
+func placeOf(each *pack, r record) place { return place{each.number, uint32(r.at / 8)} }
 
 // drop takes an object out.
 func (p *packs) drop(each *pack, r record) {
-	id := nameOf(r.name)
-	first := p.objects[id]
-	for link := &first; *link != nil; link = &(*link).older {
-		if o := *link; o.pack == each && o.at == r.at {
-			*link, o.gone = o.older, true
-			each.held--
-			break
-		}
+	if p.index.remove(r.name, placeOf(each, r)) {
+		each.held--
 	}
-	p.keepFirst(id, first)
 }
 
 // removed takes a pack out that is not there any more.
 func (p *packs) removed(each *pack) {
-	for id, first := range p.objects {
-		for link := &first; *link != nil; {
-			if o := *link; o.pack == each {
-				*link, o.gone = o.older, true
-				continue
-			}
-			link = &(*link).older
-		}
-		p.keepFirst(id, first)
-	}
+	p.index.removePack(each.number)
 	delete(p.known, each.name)
-}
-
-func (p *packs) keepFirst(id [16]byte, first *packed) {
-	if first == nil {
-		delete(p.objects, id)
-		return
-	}
-	p.objects[id] = first
+	delete(p.numbered, each.number)
 }
