@@ -40,7 +40,7 @@ const (
 	faultWire    = "wire"    // the line to the log breaks
 	faultDisk    = "disk"    // it is full for a while in the middle of the run
 	faultOpening = "opening" // it is full while the run's stream is made
-	faultPause   = "pause"   // the process stands still, and its clocks have jumped
+	faultPause   = "pause"   // the process stands still, and a second one for longer than it may decide: their clocks have jumped
 	faultHostile = "hostile" // outsiders submit nonsense
 )
 
@@ -109,9 +109,10 @@ type trial struct {
 	log    *eventlog.Log
 	disk   bool
 
-	mu    sync.Mutex
-	plane *exec.Cmd
-	said  bytes.Buffer
+	mu     sync.Mutex
+	plane  *exec.Cmd
+	second *exec.Cmd // nil where nothing pauses
+	said   *os.File // by both
 }
 
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
@@ -123,14 +124,30 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 	} else {
 		tr.orders.Dir = t.TempDir()
 	}
+	var err error
+	if tr.said, err = os.OpenFile(filepath.Join(t.TempDir(), "said"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
+		defer tr.said.Close()
 		tr.kill()
+		if tr.second != nil {
+			_ = tr.second.Process.Kill()
+			_ = tr.second.Wait()
+		}
 		if t.Failed() {
-			text := tr.said.String()
-			t.Logf("the plane of seed %d said:\n%s", seed, text[max(0, len(text)-6000):])
+			text, err := os.ReadFile(tr.said.Name())
+			t.Logf("the plane of seed %d said:\n%s%v", seed, text[max(0, len(text)-6000):], err)
 		}
 	})
 	tr.start()
+	if tr.orders.has(faultPause) {
+		other := tr.orders
+		other.Second = true
+		if tr.second, err = tr.launch(other); err != nil {
+			t.Fatal(err)
+		}
+	}
 	nc, err := nats.Connect("nats://"+tr.orders.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
@@ -155,23 +172,28 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 func (tr *trial) start() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	words, err := json.Marshal(tr.orders)
+	plane, err := tr.launch(tr.orders)
 	if err != nil {
 		tr.t.Error(err)
 		return
 	}
+	tr.plane = plane
 	tr.orders.Life++
+}
+
+// launch starts a process.
+func (tr *trial) launch(o orders) (*exec.Cmd, error) {
+	words, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPlane$", "-test.timeout=20m")
 	cmd.Env = append(os.Environ(), ordersVariable+"="+string(words))
-	cmd.Stderr = &tr.said
-	if _, err = cmd.StdinPipe(); err == nil { // it ends with this process
-		err = cmd.Start()
+	cmd.Stderr = tr.said
+	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
+		return nil, err
 	}
-	if err != nil {
-		tr.t.Error(err)
-		return
-	}
-	tr.plane = cmd
+	return cmd, cmd.Start()
 }
 
 func (tr *trial) kill() {
@@ -313,13 +335,19 @@ func (tr *trial) refused(ctx context.Context) {
 	}
 }
 
-// pause stops the process for some time.
+// pause stops the plane for some time, and the second process for longer than a lease lasts: the plane decides then, until the other comes back.
 func (tr *trial) pause(ctx context.Context) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	_ = tr.plane.Process.Signal(unix.SIGSTOP)
-	retry.Sleep(ctx, time.Duration(tr.chance.Int64N(int64(2*time.Second))))
-	_ = tr.plane.Process.Signal(unix.SIGCONT)
+	still(ctx, tr.plane, time.Duration(tr.chance.Int64N(int64(2*time.Second))))
+	still(ctx, tr.second, 11*time.Second+time.Duration(tr.chance.Int64N(int64(2*time.Second))))
+}
+
+// still lets a process stand still.
+func still(ctx context.Context, process *exec.Cmd, time time.Duration) {
+	_ = process.Process.Signal(unix.SIGSTOP)
+	retry.Sleep(ctx, time)
+	_ = process.Process.Signal(unix.SIGCONT)
 }
 
 // hostile submits nonsense: of every type that outsiders may state but the ends of runs, about all kinds of entities.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -33,6 +35,7 @@ type orders struct {
 	Life   uint64
 	Faults []string // those that happen within the process
 	Run    string
+	Second bool // it serves the same run as the plane, and has no log of its own
 }
 
 const ordersVariable = "RONDO_TEST_FAULTS"
@@ -79,6 +82,9 @@ func live(t *testing.T, o orders) error {
 	if o.has(faultStore) {
 		store = &faultyStore{store, chance}
 	}
+	if o.Second {
+		return second(ctx, o, store, logger, chance)
+	}
 	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(o.Dir, "nats"), Listen: o.Listen, Streams: eventlog.StreamSettings})
 	if err != nil {
 		return err
@@ -99,11 +105,31 @@ func live(t *testing.T, o orders) error {
 	if o.has(faultWire) {
 		go cuts(ctx, line, chance)
 	}
-	p := &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "state"), Instance: "plane", Logger: logger}
+	if o.has(faultPause) && o.Life == 0 {
+		retry.Sleep(ctx, 3*time.Second) // the second process is to decide first, as that one may stand still for long
+	}
+	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "state"), Instance: "plane", Logger: logger}, chance)
+}
+
+// second is a life of the process beside the plane, which takes its share of the work.
+func second(ctx context.Context, o orders, store storage.Store, logger *slog.Logger, chance *dice) error {
+	nc, err := nats.Connect("nats://"+o.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		return err
+	}
+	log, err := eventlog.New(nc, store)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "second"), Instance: "second", Logger: logger}, chance)
+}
+
+// serve runs the services, again whenever they end.
+func serve(ctx context.Context, o orders, p *mill.Mill, chance *dice) error {
 	if o.has(faultRepeat) {
 		p.Repeat = func(m pipeline.Message) bool { return m.Delivered < 3 && chance.one(2) }
 	}
-	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) }, func(err error, _ time.Duration) { logger.Warn("plane interrupted", "error", err) })
+	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) }, func(err error, _ time.Duration) { p.Logger.Warn(p.Instance+" interrupted", "error", err) })
 }
 
 var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
