@@ -15,6 +15,7 @@ import (
 
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
 // Build is a container image that a task needs and that its files describe: the operator's engine makes it once (see Make), and sandboxes have its
@@ -168,7 +169,7 @@ func ownImage(tests *node, separate bool) error {
 	if !separate || tests.child("Dockerfile") == nil {
 		return nil
 	}
-	text, err := tests.readText("Dockerfile", maxDockerfile)
+	text, err := tests.readText("Dockerfile", dockerfile.MaxBytes)
 	if err != nil {
 		return err
 	}
@@ -218,8 +219,8 @@ func installs(tests *node) bool {
 }
 
 // setBase notes the image that a FROM names.
-func (img *image) setBase(in instruction) error {
-	list, err := words(in.args, img.lookup)
+func (img *image) setBase(in dockerfile.Instruction) error {
+	list, err := dockerfile.Words(in.Args, img.lookup)
 	if err != nil {
 		return err
 	}

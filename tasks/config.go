@@ -16,6 +16,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
 // config is task.toml (schema 1.4, with the older spellings). What is said of no account is declared all the same: a key that is here
@@ -234,10 +235,7 @@ func (v *verifierTable) environment(table string) (map[string]string, error) {
 	return environment(table+".env", given)
 }
 
-var (
-	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	hostVariable  = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
-)
+var hostVariable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
 // environment checks the variables of one table. A "${NAME:-default}", which
 // Harbor takes from the host, becomes its default: tasks see nothing of the
@@ -249,7 +247,7 @@ func environment(key string, values map[string]string) (map[string]string, error
 	result := make(map[string]string, len(values))
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := values[name]
-		if !validVariable.MatchString(name) {
+		if !dockerfile.ValidVariable.MatchString(name) {
 			return nil, fmt.Errorf("%s: %q is not the name of a variable", key, name)
 		}
 		if len(value) > maxEnvValue || strings.ContainsRune(value, 0) {

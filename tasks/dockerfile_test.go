@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"unicode/utf8"
+
+	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
 // dockerized is sound with a Dockerfile and no named snapshot.
@@ -156,9 +158,9 @@ func FuzzDockerfile(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := parseDockerfile(text)
+		list, err := dockerfile.Parse(text)
 		for _, in := range list {
-			if err != nil || in.name == "" || in.line < 1 || in.args != strings.TrimSpace(in.args) || !utf8.ValidString(in.args) {
+			if err != nil || in.Name == "" || in.Line < 1 || in.Args != strings.TrimSpace(in.Args) || !utf8.ValidString(in.Args) {
 				t.Fatalf("instruction %+v of %q (%v)", in, text, err)
 			}
 		}
@@ -178,7 +180,7 @@ func FuzzDockerfile(f *testing.F) {
 			}
 		}
 		for name := range img.env {
-			if !validVariable.MatchString(name) {
+			if !dockerfile.ValidVariable.MatchString(name) {
 				t.Fatalf("variable %q", name)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
 // image is what the supported instructions of a Dockerfile amount to.
@@ -30,14 +32,14 @@ type copying struct {
 // ready snapshot, so only WORKDIR, ENV and ARG matter; otherwise it is an error
 // where something is not what copying files alone can reproduce.
 func readImage(text string, prepared bool) (*image, error) {
-	list, err := parseDockerfile(text)
+	list, err := dockerfile.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	img := &image{env: map[string]string{}, args: map[string]string{}}
 	stages := 0
 	for _, in := range list {
-		if in.name == "FROM" {
+		if in.Name == "FROM" {
 			stages++
 			switch {
 			case prepared:
@@ -50,7 +52,7 @@ func readImage(text string, prepared bool) (*image, error) {
 			err = img.apply(in, prepared)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %s: %w", in.line, in.name, err)
+			return nil, fmt.Errorf("line %d: %s: %w", in.Line, in.Name, err)
 		}
 	}
 	return img, nil
@@ -58,8 +60,8 @@ func readImage(text string, prepared bool) (*image, error) {
 
 const prepare = "`rondo tasks build` makes the image; or " + `prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
 
-func (img *image) apply(in instruction, prepared bool) error {
-	switch in.name {
+func (img *image) apply(in dockerfile.Instruction, prepared bool) error {
+	switch in.Name {
 	case "WORKDIR":
 		return img.setWorkdir(in)
 	case "ENV":
@@ -72,7 +74,7 @@ func (img *image) apply(in instruction, prepared bool) error {
 		}
 		return img.addCopies(in)
 	case "RUN":
-		folders, ok := img.makesFolders(in.args)
+		folders, ok := img.makesFolders(in.Args)
 		if !ok && !prepared {
 			return errors.New("this has to run: " + prepare)
 		}
@@ -101,8 +103,8 @@ func (img *image) lookup(name string) (string, bool) {
 	return imagePath, name == "PATH"
 }
 
-func (img *image) setWorkdir(in instruction) error {
-	list, err := words(in.args, img.lookup)
+func (img *image) setWorkdir(in dockerfile.Instruction) error {
+	list, err := dockerfile.Words(in.Args, img.lookup)
 	if err != nil {
 		return err
 	}
@@ -125,8 +127,8 @@ func (img *image) absolute(name string) string {
 	return path.Join(base, name)
 }
 
-func (img *image) setEnv(in instruction) error {
-	list, err := words(in.args, img.lookup)
+func (img *image) setEnv(in dockerfile.Instruction) error {
+	list, err := dockerfile.Words(in.Args, img.lookup)
 	if err != nil {
 		return err
 	}
@@ -135,7 +137,7 @@ func (img *image) setEnv(in instruction) error {
 	}
 	for _, pair := range list {
 		name, value, found := strings.Cut(pair, "=")
-		if !found || !validVariable.MatchString(name) {
+		if !found || !dockerfile.ValidVariable.MatchString(name) {
 			return fmt.Errorf("%q: want NAME=value", pair)
 		}
 		if len(value) > maxEnvValue || len(img.env) >= maxEnv {
@@ -146,8 +148,8 @@ func (img *image) setEnv(in instruction) error {
 	return nil
 }
 
-func (img *image) setArgs(in instruction) error {
-	list, err := words(in.args, img.lookup)
+func (img *image) setArgs(in dockerfile.Instruction) error {
+	list, err := dockerfile.Words(in.Args, img.lookup)
 	if err != nil {
 		return err
 	}
@@ -159,8 +161,8 @@ func (img *image) setArgs(in instruction) error {
 	return nil
 }
 
-func (img *image) addCopies(in instruction) error {
-	list, err := words(in.args, img.lookup)
+func (img *image) addCopies(in dockerfile.Instruction) error {
+	list, err := dockerfile.Words(in.Args, img.lookup)
 	if err != nil {
 		return err
 	}
@@ -177,10 +179,10 @@ func (img *image) addCopies(in instruction) error {
 	sources, destination := list[:len(list)-1], list[len(list)-1]
 	into := len(sources) > 1 || strings.HasSuffix(destination, "/") || path.Base(destination) == "."
 	for _, source := range sources {
-		if err := checkSource(in.name, source); err != nil {
+		if err := checkSource(in.Name, source); err != nil {
 			return err
 		}
-		img.copies = append(img.copies, copying{in.line, path.Clean(strings.TrimLeft(source, "/")), img.absolute(destination), into})
+		img.copies = append(img.copies, copying{in.Line, path.Clean(strings.TrimLeft(source, "/")), img.absolute(destination), into})
 	}
 	return nil
 }

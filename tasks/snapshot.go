@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
 // setSnapshot finds the workspace: the folder that [metadata.rondo] names, or
@@ -73,7 +75,7 @@ func imageOf(folder *node, prepared bool) (*image, error) {
 	if environment == nil || environment.child("Dockerfile") == nil {
 		return nil, nil
 	}
-	text, err := environment.readText("Dockerfile", maxDockerfile)
+	text, err := environment.readText("Dockerfile", dockerfile.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("environment/%w", err)
 	}

@@ -1,38 +1,38 @@
-package tasks
+// Package dockerfile splits a Dockerfile into instructions, and these into words. It decides nothing.
+package dockerfile
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
-// instruction is one instruction of a Dockerfile, its continuation lines
-// joined.
-type instruction struct {
-	line int    // of its first line, from 1
-	name string // upper case
-	args string // the rest, trimmed
+// Instruction is one instruction of a Dockerfile, its continuation lines joined.
+type Instruction struct {
+	Line int    // of its first line, from 1
+	Name string // upper case
+	Args string // the rest, trimmed
 }
 
 // Limits of a Dockerfile.
 const (
-	maxDockerfile   = 64 << 10 // bytes
+	MaxBytes        = 64 << 10
 	maxInstructions = 500
 )
 
-// parseDockerfile splits a Dockerfile into instructions. Here-documents and
-// another escape character than '\' are refused.
-func parseDockerfile(text string) ([]instruction, error) {
-	if len(text) > maxDockerfile {
-		return nil, fmt.Errorf("%d bytes, the limit is %d", len(text), maxDockerfile)
+// Parse splits a Dockerfile into instructions. Here-documents and another escape character than '\' are refused.
+func Parse(text string) ([]Instruction, error) {
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("%d bytes, the limit is %d", len(text), MaxBytes)
 	}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, errors.New("is not UTF-8 text")
 	}
 	var (
-		list    []instruction
+		list    []Instruction
 		pending strings.Builder // of an instruction that goes on
 		start   int
 	)
@@ -62,7 +62,7 @@ func parseDockerfile(text string) ([]instruction, error) {
 	}
 	for _, in := range list {
 		if heredoc(in) {
-			return nil, fmt.Errorf("line %d: %s with a here-document is not supported", in.line, in.name)
+			return nil, fmt.Errorf("line %d: %s with a here-document is not supported", in.Line, in.Name)
 		}
 	}
 	return list, nil
@@ -73,7 +73,7 @@ func isEscapeDirective(line string) bool {
 	return found && directive != `\`
 }
 
-func appendInstruction(list []instruction, line int, text string) []instruction {
+func appendInstruction(list []Instruction, line int, text string) []Instruction {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return list
@@ -82,20 +82,22 @@ func appendInstruction(list []instruction, line int, text string) []instruction 
 	if cut := strings.IndexAny(text, " \t"); cut >= 0 {
 		name, args = text[:cut], strings.TrimSpace(text[cut:])
 	}
-	return append(list, instruction{line, strings.ToUpper(name), args})
+	return append(list, Instruction{line, strings.ToUpper(name), args})
 }
 
-func heredoc(in instruction) bool {
-	switch in.name {
+func heredoc(in Instruction) bool {
+	switch in.Name {
 	case "RUN", "COPY", "ADD":
-		return strings.Contains(in.args, "<<")
+		return strings.Contains(in.Args, "<<")
 	}
 	return false
 }
 
-// words splits the arguments of an instruction: the JSON form, or words with
-// shell quoting, in which variables are expanded outside of single quotes.
-func words(args string, lookup func(string) (string, bool)) ([]string, error) {
+// ValidVariable is what the name of a variable looks like.
+var ValidVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Words splits the arguments of an instruction: the JSON form, or words with shell quoting, in which variables are expanded outside of single quotes.
+func Words(args string, lookup func(string) (string, bool)) ([]string, error) {
 	if strings.HasPrefix(args, "[") {
 		var list []string
 		if err := json.Unmarshal([]byte(args), &list); err == nil {
@@ -169,7 +171,7 @@ func (s *splitter) variable() error {
 	braced := strings.HasPrefix(s.rest, "{")
 	if braced {
 		inner, rest, closed := strings.Cut(s.rest[1:], "}")
-		if !closed || !validVariable.MatchString(inner) {
+		if !closed || !ValidVariable.MatchString(inner) {
 			return errors.New("only $NAME and ${NAME} are supported of the forms of variables")
 		}
 		name, s.rest = inner, rest
