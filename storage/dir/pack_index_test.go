@@ -9,11 +9,8 @@ import (
 // TestPackIndex: places of names, of one that is packed several times, and of two whose digests begin alike.
 func TestPackIndex(t *testing.T) {
 	x := newPackIndex()
-	var want []place
 	for i := range uint32(300) {
-		at := place{1 + i%3, i}
-		x.add(fmt.Sprint("o-", i), at)
-		want = append(want, at)
+		x.add(fmt.Sprint("o-", i), place{1 + i%3, i})
 	}
 	again := place{4, 7}
 	x.add("o-7", again)
