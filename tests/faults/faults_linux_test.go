@@ -344,9 +344,9 @@ func (tr *trial) pause(ctx context.Context) {
 }
 
 // still lets a process stand still.
-func still(ctx context.Context, process *exec.Cmd, time time.Duration) {
+func still(ctx context.Context, process *exec.Cmd, wait time.Duration) {
 	_ = process.Process.Signal(unix.SIGSTOP)
-	retry.Sleep(ctx, time)
+	retry.Sleep(ctx, wait)
 	_ = process.Process.Signal(unix.SIGCONT)
 }
 
