@@ -112,7 +112,7 @@ type trial struct {
 	mu     sync.Mutex
 	plane  *exec.Cmd
 	second *exec.Cmd // nil where nothing pauses
-	said   *os.File // by both
+	said   *os.File  // by both
 }
 
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
