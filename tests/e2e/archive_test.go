@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,32 +101,55 @@ func serving(t *testing.T, dir string) *program.Process {
 	return up
 }
 
-// flipped changes one bit of one file of a folder while f looks: of one that events name, as a killed service may leave others.
+// flipped changes one bit of one object of a folder while f looks: of one that events name, as a killed service may leave others. Small trajectories lie in packs.
 func flipped(t *testing.T, folder, named string, f func(name string)) {
 	t.Helper()
-	var paths []string
+	type object struct {
+		path, name string
+		at, size   int
+	}
+	var objects []object
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && strings.Contains(named, d.Name()) {
-			paths = append(paths, path)
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if strings.Contains(named, d.Name()) {
+			objects = append(objects, object{path, d.Name(), 0, len(data)})
+		}
+		if filepath.Ext(path) != ".pack" {
+			return err
+		}
+		for _, at := range packedName.FindAllIndex(data, -1) {
+			if name := string(data[at[0]:at[1]]); strings.Contains(named, name) {
+				objects = append(objects, object{path, name, at[1], 4000}) // an Arrow file's schema is longer
+			}
 		}
 		return err
 	})
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: %d files, %v", folder, len(paths), err)
+	if err != nil || len(objects) == 0 {
+		t.Fatalf("%s: %d objects, %v", folder, len(objects), err)
 	}
-	path := paths[rand.IntN(len(paths))]
-	whole, err := os.ReadFile(path)
+	// What was packed again behind a kill is read from its other place.
+	objects = slices.DeleteFunc(objects, func(o object) bool {
+		return slices.ContainsFunc(objects, func(other object) bool { return other != o && other.name == o.name })
+	})
+	one := objects[rand.IntN(len(objects))]
+	whole, err := os.ReadFile(one.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	write := func(data []byte) {
-		if err := os.WriteFile(path, data, 0o644); err != nil {
+		if err := os.WriteFile(one.path, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	defer write(whole)
 	broken := append([]byte(nil), whole...)
-	broken[rand.IntN(len(broken))] ^= 1 << rand.IntN(8)
+	broken[one.at+rand.IntN(one.size)] ^= 1 << rand.IntN(8)
 	write(broken)
-	f(filepath.Base(path))
+	f(one.name)
 }
+
+// packedName is the name of a trajectory in a pack.
+var packedName = regexp.MustCompile(`[A-Za-z0-9_]+-\d+-[0-9a-f]{16}\.arrow`)

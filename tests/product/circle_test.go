@@ -46,7 +46,11 @@ var figures = regexp.MustCompile(`\d+ of \d+ answers|; reward .*|\d+ events, \d+
 // lines are what was printed, without figures and waits.
 func lines(text string) (kept []string) {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "waiting: ") && !strings.HasPrefix(line, "rondo: ") {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "are unproven on this machine") {
+			continue // unless somebody has had lint look at them here
+		}
+		if line != "" && !strings.HasPrefix(line, "waiting: ") && !strings.HasPrefix(line, "rondo: ") {
 			kept = append(kept, figures.ReplaceAllString(line, "…"))
 		}
 	}

@@ -69,21 +69,25 @@ func TestTrainerOfYourOwn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	readFiles(t, py, filepath.Join(plane, "objects", "runs", "mine"))
+	exported := filepath.Join(t.TempDir(), "trajectories")
+	if _, err := command(dir, rondo, "trajectories", "export", "mine", "--out", exported); err != nil {
+		t.Fatal(err)
+	}
+	readFiles(t, py, filepath.Join(exported, "*.arrow"), filepath.Join(plane, "objects/runs/mine/batches/*/*.arrow"))
 }
 
-// readFiles lets examples/read.py read every Arrow file below a folder.
-func readFiles(t *testing.T, py, folder string) {
+// readFiles lets examples/read.py read Arrow files.
+func readFiles(t *testing.T, py string, patterns ...string) {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"trajectories/*.arrow", "batches/*/*.arrow"} {
-		found, err := filepath.Glob(filepath.Join(folder, pattern))
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) < 3 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)
 		}
 		files = append(files, found...)
 	}
-	out, err := command(folder, py, append([]string{filepath.Join(root, "examples/read.py")}, files...)...)
+	out, err := command(t.TempDir(), py, append([]string{filepath.Join(root, "examples/read.py")}, files...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
