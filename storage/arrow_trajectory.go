@@ -61,7 +61,7 @@ func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
 	return TrajectorySchema, messageColumns
 }
 
-// formOf is what a file's metadata say of its form; what is no file has the oldest one. Who reads the file says what is wrong with it.
+// formOf reads a file's form from its metadata. A file that is broken has the oldest form: reading it then gives the error.
 func formOf(file []byte) (schema string, columns []column[messageRow]) {
 	switch schema = schemaVersion(file); schema {
 	case ColumnedSchema:

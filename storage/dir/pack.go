@@ -12,9 +12,15 @@ import (
 
 // A pack is a file of small objects of one folder, one record behind the other. One writer appends to it, and holds a lock on it as long as it may.
 //
-// A record begins at a multiple of eight: magic, CRC-32 of the rest of the head and the name, CRC-32 of the data, bytes of the name, bytes
-// of the data (8 bytes), nanoseconds since 1970 (8 bytes); then name, data, and zeros. A record without a name ends the pack: all before it is on
-// the disk. Beside a pack NAME lies NAME.gone, where something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
+// A record begins at a multiple of eight bytes. Its head has these little-endian numbers, of four bytes if nothing else is said:
+//   - the magic number
+//   - the CRC-32 of the rest of the head and of the name
+//   - the CRC-32 of the data
+//   - the length of the name
+//   - the length of the data, eight bytes
+//   - the time in nanoseconds since 1970, eight bytes
+//
+// Then come the name, the data, and zeros. A record without a name ends the pack: all before it is on the disk. Beside a pack NAME lies NAME.gone, where something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
 const (
 	packMagic = 0x316b6350 // "Pck1"
 	packHead  = 32

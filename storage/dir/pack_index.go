@@ -63,9 +63,11 @@ func (x packIndex) remove(name string, at place) bool {
 
 // removePack takes out all places in a pack.
 func (x packIndex) removePack(number uint32) {
+	in := func(at place) bool { return at.pack == number }
 	for digest, at := range x.first {
-		places := append([]place{at}, x.more[digest]...)
-		x.set(digest, slices.DeleteFunc(places, func(at place) bool { return at.pack == number }))
+		if more := x.more[digest]; in(at) || slices.ContainsFunc(more, in) {
+			x.set(digest, slices.DeleteFunc(append([]place{at}, more...), in))
+		}
 	}
 }
 

@@ -289,8 +289,8 @@ func (s *Store) openObject(ctx context.Context, key string) (object, error) {
 	return object{content: file, file: file, size: info.Size(), modified: info.ModTime()}, nil
 }
 
-// keepObject returns when an object is on the disk. Who is told of one may name it in a fact instead of storing it again: a writer that was
-// killed, or is still at it, may not have synced it.
+// keepObject returns when an object is on the disk. A caller that learns of an object may name it in a fact without storing it again. Its writer may not
+// have synced it: it was killed, or is still at work.
 func (s *Store) keepObject(key string, o object) error {
 	switch {
 	case o.content == io.ReaderAt(o.file):

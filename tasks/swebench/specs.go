@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Spec says how a version of a repository runs its tests. Published rows do not: their data set's harness holds a table of it.
@@ -103,14 +104,12 @@ func (s Specs) of(repo, version string) Spec {
 //go:embed published.json
 var publishedSpecs []byte
 
-// known is what that table says of a version of a repository.
-func known(repo, version string) Spec {
-	var specs Specs
+var known = sync.OnceValue(func() (specs Specs) {
 	if err := json.Unmarshal(publishedSpecs, &specs); err != nil {
 		panic(err) // a test reads it
 	}
-	return specs.of(repo, version)
-}
+	return specs
+})
 
 // Complete fills in what the instance's row leaves open of how its tests are run: from the table, and for a repository of SWE-bench that neither row nor table speaks of, from
 // SWE-bench's own specifications. A command of a table gets the files of the instance's own tests
@@ -118,7 +117,7 @@ func known(repo, version string) Spec {
 func (i Instance) Complete(specs Specs) Instance {
 	spec := specs.of(i.Repo, i.Version)
 	if i.TestCommand == "" && i.EvalScript == "" && i.LogParser == "" && spec.TestCommand == "" && spec.LogParser == "" {
-		spec = spec.over(known(i.Repo, i.Version))
+		spec = spec.over(known().of(i.Repo, i.Version))
 	}
 	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
 		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")

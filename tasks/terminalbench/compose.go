@@ -107,8 +107,15 @@ func (s *service) deploy(value any) error {
 	fields, _ := value.(map[string]any)
 	resources, _ := fields["resources"].(map[string]any)
 	limits, _ := resources["limits"].(map[string]any)
-	if len(fields) != 1 || resources == nil || limits == nil && len(resources) > 0 && resources["reservations"] == nil {
-		return errors.New("a sandbox has nothing of this but resources.limits")
+	for key := range fields {
+		if key != "resources" {
+			return fmt.Errorf("%.60s: a sandbox does not have this", key)
+		}
+	}
+	for key := range resources {
+		if key != "limits" && key != "reservations" {
+			return fmt.Errorf("resources.%.60s: a sandbox does not have this", key)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(limits)) {
 		if err := s.limit(key, limits[key]); err != nil {

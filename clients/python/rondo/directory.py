@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .errors import missing, too_large
-from .packs import FOLDER, MAX_PACKED, Found, Packs
+from .packs import FOLDER, MAX_PACKED, Found, Packs, sync_folder
 from .source import PIECE, Source
 
 __all__ = ["Directory"]
@@ -120,7 +120,7 @@ class Directory:
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        _sync(path.parent)
+        sync_folder(path.parent)
 
     def _enter(self) -> None:
         """Hold the store's lock as every writer does: who finds nobody holding it removes temporary files."""
@@ -142,12 +142,4 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(folder.parent)

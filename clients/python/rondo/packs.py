@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-__all__ = ["FOLDER", "MAX_PACKED", "Found", "Packs"]
+__all__ = ["FOLDER", "MAX_PACKED", "Found", "Packs", "sync_folder"]
 
 #: The folder of packs beside the objects.
 FOLDER = ".packs"
@@ -127,7 +127,7 @@ class Packs:
             self._own = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._own, fcntl.LOCK_EX)
             if _is_there(self._file, self._own):  # before it was locked it was nobody's, and could be removed
-                _sync(self._folder)
+                sync_folder(self._folder)
                 return
             self.close()
         raise OSError(f"{self._folder}: packs are removed as soon as they are made")
@@ -216,7 +216,8 @@ def _write_all(descriptor: int, data: bytes, at: int) -> None:
         view, at = view[written:], at + written
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -38,7 +38,7 @@ func readSymPy(output string) (Report, error) {
 		if m := sympyTest.FindStringSubmatch(line + " "); m != nil && name == "" {
 			name, line = m[1], strings.TrimRight(m[2], " ")
 		}
-		// What a test prints stands between its name and how it ended.
+		// A test's own output comes behind its name, and its mark behind that.
 		if m := sympyMark.FindStringSubmatch(line); m != nil && name != "" {
 			seen.note(report.Results, sympyStatus[m[1]], name)
 			name = ""

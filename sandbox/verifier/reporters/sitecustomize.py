@@ -199,8 +199,9 @@ def _unittest(send):
                 run.note(str(test), status)  # it stands for a class or module that could not be set up
                 return
             method = getattr(test, test._testMethodName, None)
+            ours = known(type(test), method)
             for name in [str(test)] + described(method):
-                run.note(name, status, known(type(test), method))
+                run.note(name, status, ours)
 
         return note
 
