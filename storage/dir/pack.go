@@ -20,7 +20,8 @@ import (
 //   - the length of the data, eight bytes
 //   - the time in nanoseconds since 1970, eight bytes
 //
-// Then come the name, the data, and zeros. A record without a name ends the pack: all before it is on the disk. Beside a pack NAME lies NAME.gone, where something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
+// Then come the name, the data, and zeros. A record without a name ends the pack: all before it is on the disk. Beside a pack NAME lies NAME.gone if
+// something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
 const (
 	packMagic = 0x316b6350 // "Pck1"
 	packHead  = 32
