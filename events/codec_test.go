@@ -194,7 +194,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestDoorSubject(t *testing.T) {
+func TestIntakeSubject(t *testing.T) {
 	for _, typ := range Types() {
 		s := IntakeSubject("my-run", typ, "g000001-2")
 		run, got, entity, err := ParseIntakeSubject(s)
@@ -209,7 +209,7 @@ func TestDoorSubject(t *testing.T) {
 	}
 }
 
-func FuzzParseDoorSubject(f *testing.F) {
+func FuzzParseIntakeSubject(f *testing.F) {
 	f.Add("rondo.in.r.run.r.opened")
 	f.Add("rondo.in.....")
 	f.Fuzz(func(t *testing.T, s string) {

@@ -83,7 +83,7 @@ func (c *Collector) markHistories(ctx context.Context) error {
 		}
 		c.read[run] = position{in.Created, last}
 	}
-	return c.Log.ReachDoor(ctx, c.marks.reach)
+	return c.Log.ReachSubmissions(ctx, c.marks.reach)
 }
 
 // reachUnforgotten marks what the catalogue refers to, but for the archives of forgotten runs.

@@ -44,7 +44,7 @@ func (n *weightNeeds) of(version int64) string {
 // read reads what is new. The intake's queue comes first: what leaves it is in the catalogue then.
 func (n *weightNeeds) read(ctx context.Context) error {
 	n.files = map[string]bool{}
-	err := n.log.ReachDoor(ctx, func(key string) error {
+	err := n.log.ReachSubmissions(ctx, func(key string) error {
 		n.files[key] = true
 		return nil
 	})

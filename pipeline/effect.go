@@ -55,6 +55,8 @@ type Effect struct {
 	// Routes lists the routes that this process serves in a run, for services of routed types. It is asked again
 	// and again.
 	Routes func(ctx context.Context, run string) []string
+	// Serves, if set, says whether a run has work for the service: it has no consumers there where it has none.
+	Serves func(cfg runfile.RunConfig) bool
 	// Round, if set, is asked in each open run, again and again.
 	Round Round
 }
@@ -127,7 +129,7 @@ type servedRun struct {
 func (s *effectService) takeUp(ctx context.Context, runName string, cfg runfile.RunConfig) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs[runName] != nil {
+	if s.runs[runName] != nil || s.effect.Serves != nil && !s.effect.Serves(cfg) {
 		return
 	}
 	r := &servedRun{routes: map[string]context.CancelFunc{}}

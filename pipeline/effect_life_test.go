@@ -13,6 +13,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 )
@@ -287,5 +288,30 @@ func TestConsumerThatCannotBeMade(t *testing.T) {
 		service := effect(t, env, 2, score(env.Log))
 		time.Sleep(10 * time.Minute)
 		service.end(t)
+	})
+}
+
+// A run that has no work for a service has no consumers of it, and other runs do.
+func TestRunsWithoutWork(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.openAs(t, "idle", runfile.RunConfig{External: true})
+		p.open(t, testRun)
+		env := p.env(t, "")
+		start(t, func(ctx context.Context) error {
+			return pipeline.RunEffect(ctx, env, pipeline.Effect{
+				Name: topology.Scorer, Slots: 1, Handle: score(env.Log), Serves: func(cfg runfile.RunConfig) bool { return !cfg.External },
+			})
+		})
+		p.finish(t, "idle", 0, 1)
+		p.finish(t, testRun, 0, 1)
+		natstest.Eventually(t, "it is scored", func() bool { return len(p.ofType(t, testRun, events.RolloutScoredType)) == 1 })
+		idle, err := env.Log.JetStream().Stream(t.Context(), events.RunStream("idle"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := idle.CachedInfo().State.Consumers; n != 0 {
+			t.Errorf("a run without work has %d consumers", n)
+		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
@@ -82,11 +83,16 @@ func (p *plane) append(t testing.TB, e events.Event) events.Event {
 // open opens a run as the intake does: on its own stream, then in the catalogue.
 func (p *plane) open(t testing.TB, run string) {
 	t.Helper()
+	p.openAs(t, run, runfile.RunConfig{})
+}
+
+func (p *plane) openAs(t testing.TB, run string, cfg runfile.RunConfig) {
+	t.Helper()
 	if err := p.log.EnsureRun(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	p.append(t, event(t, run, events.RunOpenedType, run, "0", events.RunOpened{}))
-	p.append(t, event(t, events.Catalogue, events.RunOpenedType, run, "0", events.RunOpened{}))
+	p.append(t, event(t, run, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg}))
+	p.append(t, event(t, events.Catalogue, events.RunOpenedType, run, "0", events.RunOpened{Config: cfg}))
 }
 
 // close closes a run in the catalogue.

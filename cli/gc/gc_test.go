@@ -122,7 +122,7 @@ func everything(t *testing.T) *stored {
 	r.put("weights/small/v000003/delta.json", fmt.Sprintf(`{"base":2,"base_manifest":%q,"ref":"weights/small/v000003/from-v000002.rondodelta","sha256":%q,"size":1}`, body.SHA256, body.SHA256))
 	r.put("weights/small/v000003/from-v000002.rondodelta", "-")
 
-	// Nobody has taken this from the door yet.
+	// The intake has not taken this yet.
 	waiting := servicetest.Blob(t, store, []byte("feedback, "+strings.Repeat("large ", events.MaxPayload/6)))
 	text, _ := json.Marshal(map[string]any{"text": waiting})
 	if _, err := r.Log.JetStream().Publish(t.Context(), events.IntakeSubject("first", events.RolloutAnnotatedType, "xmine-0"), text); err != nil {
@@ -305,7 +305,7 @@ func TestGCWithoutACatalogue(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(output), &report)
 	}
-	// What lay at the door, and the dead letter, were in the lost streams.
+	// The submission and the dead letter, were in the lost streams.
 	if err != nil || len(report.Objects) != 2 || report.Kinds[0].Unreachable != 2 {
 		t.Errorf("%v: %s", err, output)
 	}

@@ -129,8 +129,8 @@ func (l *Log) ReachArchive(ctx context.Context, run string, sealed []events.Segm
 	return last, nil
 }
 
-// ReachDoor tells key of the references in the submissions that wait for the intake.
-func (l *Log) ReachDoor(ctx context.Context, key func(key string) error) error {
+// ReachSubmissions tells key of the references in the submissions that wait for the intake.
+func (l *Log) ReachSubmissions(ctx context.Context, key func(key string) error) error {
 	submissions, err := l.js.Stream(ctx, events.IntakeStream)
 	if err != nil {
 		return fmt.Errorf("look up the intake's stream: %w", err)

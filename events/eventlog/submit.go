@@ -37,7 +37,7 @@ type Submission struct {
 // leaves the outcome open: the intake's stream keeps the submissions that reached it, and Submit may be repeated with the same ID.
 func (l *Log) Submit(ctx context.Context, s Submission) (events.IntakeAnswer, error) {
 	var answer events.IntakeAnswer
-	msg, err := l.doorMessage(ctx, s)
+	msg, err := l.submissionMessage(ctx, s)
 	if err != nil {
 		return answer, err
 	}
@@ -78,7 +78,7 @@ const duplicatePatience = 250 * time.Millisecond
 // ask publishes a submission until the intake answers. It repeats only where a repetition states nothing twice.
 func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
 	for {
-		dropped, err := l.doorPublish(ctx, msg)
+		dropped, err := l.publishSubmission(ctx, msg)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (l *Log) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, re
 	}
 }
 
-func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
+func (l *Log) submissionMessage(ctx context.Context, s Submission) (*nats.Msg, error) {
 	body, err := json.Marshal(s.Data)
 	if err != nil {
 		return nil, fmt.Errorf("submit %s of %s: %w", s.Type, s.Entity, err)
@@ -130,8 +130,8 @@ func (l *Log) doorMessage(ctx context.Context, s Submission) (*nats.Msg, error) 
 // intakeKey is under which name of a run the stream of submissions is noted.
 var intakeKey = strings.TrimPrefix(events.IntakeStream, events.RunStream(""))
 
-// doorPublish repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
-func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
+// publishSubmission repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
+func (l *Log) publishSubmission(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		sent := time.Now()
@@ -152,10 +152,10 @@ func (l *Log) doorPublish(ctx context.Context, msg *nats.Msg) (dropped bool, err
 	}
 }
 
-// DoorBody reads the body of a submission, and fetches it from the store when the submission refers to a blob by its digest. What
+// SubmittedBody reads the body of a submission, and fetches it from the store when the submission refers to a blob by its digest. What
 // is wrong with a reference is an events.ErrMalformed, which quotes the reference alone, or an error of package storage:
 // ErrNotFound, ErrCorrupt, ErrTooLarge.
-func (l *Log) DoorBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
+func (l *Log) SubmittedBody(ctx context.Context, h nats.Header, body []byte) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) == 0 {
 		return body, nil
 	}

@@ -128,7 +128,7 @@ func TestSubmitWithoutIDIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestDoorBody(t *testing.T) {
+func TestSubmittedBody(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t)
 	text := strings.Repeat("x", events.MaxPayload)
@@ -137,7 +137,7 @@ func TestDoorBody(t *testing.T) {
 		if len(m.Data()) > 1000 {
 			return &events.IntakeAnswer{Error: "the body travels inline"}
 		}
-		body, err := log.DoorBody(context.Background(), m.Headers(), m.Data())
+		body, err := log.SubmittedBody(context.Background(), m.Headers(), m.Data())
 		if err != nil {
 			return &events.IntakeAnswer{Error: err.Error()}
 		}
@@ -170,12 +170,12 @@ func TestDoorBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := log.DoorBody(t.Context(), h, body); err == nil {
+			if got, err := log.SubmittedBody(t.Context(), h, body); err == nil {
 				t.Errorf("%s: %q was read", name, got)
 			}
 		})
 	}
-	if _, err := log.DoorBody(t.Context(), h, []byte("{")); !errors.Is(err, events.ErrMalformed) {
+	if _, err := log.SubmittedBody(t.Context(), h, []byte("{")); !errors.Is(err, events.ErrMalformed) {
 		t.Errorf("no reference: %v", err)
 	}
 }

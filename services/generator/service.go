@@ -42,7 +42,12 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, presence.Name(env.Instance), func() presence.Report { return report(servers, env.Instance) })
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples})
+}
+
+// samples reports whether a run has turns to sample. An external one has queries and forks, where it has a server.
+func samples(cfg runfile.RunConfig) bool {
+	return !cfg.External || cfg.Endpoint != "" || len(cfg.Endpoints) > 0
 }
 
 func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {

@@ -20,7 +20,7 @@ func TestActivatedVersionsWerePublished(t *testing.T) {
 	publish("other", 7)
 	start(t, log)
 	activate := func(policy string, version int64) string {
-		return send(t, log, knock{subject: events.IntakeSubject(events.Catalogue, events.WeightsActivatedType, policy), body: fmt.Sprintf(`{"version":%d,"replica":"x"}`, version)}).Error
+		return send(t, log, submission{subject: events.IntakeSubject(events.Catalogue, events.WeightsActivatedType, policy), body: fmt.Sprintf(`{"version":%d,"replica":"x"}`, version)}).Error
 	}
 	for _, c := range []struct {
 		policy  string
@@ -63,7 +63,7 @@ func TestPromotedVersionsWerePublished(t *testing.T) {
 		`{"version":5,"share":-0.5,"before":2}`:    "share",
 		`{"version":-5}`:                           "version",
 	} {
-		answer := send(t, log, knock{subject: events.IntakeSubject(events.Catalogue, events.WeightsPromotedType, "small"), body: body}).Error
+		answer := send(t, log, submission{subject: events.IntakeSubject(events.Catalogue, events.WeightsPromotedType, "small"), body: body}).Error
 		if refused == "" && answer != "" || refused != "" && !strings.Contains(answer, refused) {
 			t.Errorf("%s: %q, want %q", body, answer, refused)
 		}

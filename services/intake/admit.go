@@ -30,20 +30,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		}
 		return nil
 	}
-	if fact.Type.Kind() == events.RunOpenedType.Kind() {
-		if err := admitRun(fact); err != nil {
-			return err
-		}
-	} else if err := admitRunName(fact); err != nil {
-		return err
-	}
-	cfg, err := s.log.Config(ctx, fact.Run)
-	switch {
-	case errors.Is(err, eventlog.ErrNotFound):
-		return refuse("there is no run %q: open it first", fact.Run)
-	case errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject):
-		return refuse("run %q cannot be read: %v", fact.Run, err)
-	case err != nil:
+	cfg, err := s.config(ctx, fact)
+	if err != nil {
 		return err
 	}
 	if err := admitReferences(fact, payload); err != nil {
@@ -80,6 +68,25 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 		return s.admitRated(ctx, cfg, fact, p)
 	}
 	return nil
+}
+
+// config is the configuration of the run that a fact is about.
+func (s *Service) config(ctx context.Context, fact events.Event) (runfile.RunConfig, error) {
+	admit := admitRunName
+	if fact.Type.Kind() == events.RunOpenedType.Kind() {
+		admit = admitRun
+	}
+	if err := admit(fact); err != nil {
+		return runfile.RunConfig{}, err
+	}
+	cfg, err := s.log.Config(ctx, fact.Run)
+	switch {
+	case errors.Is(err, eventlog.ErrNotFound):
+		return cfg, refuse("there is no run %q: open it first", fact.Run)
+	case errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject):
+		return cfg, refuse("run %q cannot be read: %v", fact.Run, err)
+	}
+	return cfg, err
 }
 
 // admitRunName refuses names that no run can have.

@@ -7,9 +7,9 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestDoorBeginsAgain: a power cut took the door's last messages, whose facts are on the log, and other messages come with their
+// TestIntakeBeginsAgain: a power cut took the last messages of the intake's stream, whose facts are on the log, and other messages come with their
 // sequences. They are facts of their own.
-func TestDoorBeginsAgain(t *testing.T) {
+func TestIntakeBeginsAgain(t *testing.T) {
 	log := house(t)
 	remark := func(text string) {
 		stop := start(t, log)

@@ -19,7 +19,7 @@ func captured(o outsider, t events.Type, rollout string, data any) events.Intake
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return send(o.t, o.log, knock{subject: events.IntakeSubject(o.run, t, events.CaptureEntity(rollout)), body: string(body)})
+	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, t, events.CaptureEntity(rollout)), body: string(body)})
 }
 
 func call(rollout, id string, sampled int) events.CaptureRecorded {
@@ -113,7 +113,7 @@ func TestCapturesRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := send(t, at.log, knock{subject: events.IntakeSubject(at.run, events.CaptureRecordedType, c.entity), body: string(body)})
+		a := send(t, at.log, submission{subject: events.IntakeSubject(at.run, events.CaptureRecordedType, c.entity), body: string(body)})
 		if !strings.Contains(a.Error, c.want) || a.Error == "" {
 			t.Errorf("%s: %+v, want %q", name, a, c.want)
 		}

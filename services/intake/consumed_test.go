@@ -25,7 +25,7 @@ func TestLogprobGaps(t *testing.T) {
 	o := gapHouse(t)
 	start(t, o.log)
 	state := func(body string) string {
-		return send(t, o.log, knock{subject: events.IntakeSubject("gap", events.BatchConsumedType, "trainer"), body: body}).Error
+		return send(t, o.log, submission{subject: events.IntakeSubject("gap", events.BatchConsumedType, "trainer"), body: body}).Error
 	}
 	for name, c := range map[string]struct {
 		gap  string
@@ -94,7 +94,7 @@ func TestStaleRollouts(t *testing.T) {
 		events.BatchReady{Step: 1, Rollouts: []string{"g000001-0", "g000001-1"}}))
 	start(t, log)
 	state := func(stale string) string {
-		return send(t, log, knock{subject: events.IntakeSubject("stale", events.BatchConsumedType, "trainer"), body: `{"step":1,"stale":` + stale + `}`}).Error
+		return send(t, log, submission{subject: events.IntakeSubject("stale", events.BatchConsumedType, "trainer"), body: `{"step":1,"stale":` + stale + `}`}).Error
 	}
 	for _, wrong := range []string{`["g000002-0"]`, `["g000001-0","g000001-0"]`, `["g000001-0","` + strings.Repeat("g", 200) + `"]`} {
 		if answer := state(wrong); !strings.Contains(answer, "no rollout of the batch or is named twice") || len(answer) > 300 {

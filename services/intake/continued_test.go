@@ -40,7 +40,7 @@ func TestContinuedRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := send(t, log, knock{subject: "rondo.in." + run + ".run." + run + ".opened", body: string(body)})
+		answer := send(t, log, submission{subject: "rondo.in." + run + ".run." + run + ".opened", body: string(body)})
 		if (c.want == "") != (answer.Error == "") || !strings.Contains(answer.Error, c.want) {
 			t.Errorf("%s: %+v, want %q", name, answer, c.want)
 		}

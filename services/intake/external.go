@@ -36,33 +36,41 @@ func (s *Service) admitExternal(ctx context.Context, m pipeline.Message, cfg run
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuseUnstarted(fact)
 	}
-	if err == nil {
-		err = inOrder(fact, &r) // before anything is fetched; once more when it is linked
-	}
 	if err != nil {
+		return err
+	}
+	return s.admitNext(ctx, cfg, &r, fact, payload)
+}
+
+// admitNext checks a fact against the rollout that it goes on with. It is held to the order once more when it is linked.
+func (s *Service) admitNext(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, fact events.Event, payload any) error {
+	if err := inOrder(fact, r); err != nil { // before anything is fetched
 		return err
 	}
 	switch p := payload.(type) {
 	case *events.TurnSampled:
-		return s.admitSampled(ctx, cfg, &r, p)
+		return s.admitSampled(ctx, cfg, r, p)
 	case *events.WorkspaceCalled:
-		return s.admitCalled(ctx, &r, p)
+		return s.admitCalled(ctx, r, p)
 	case *events.RolloutFinished:
-		return s.admitFinished(ctx, cfg, &r, p)
+		return s.admitFinished(ctx, cfg, r, p)
 	case *events.RolloutScored:
-		return s.admitScored(ctx, &r, p)
+		return s.admitScored(ctx, r, p)
 	case *events.RolloutFailed:
 		return admitFailed(p)
 	}
 	return nil
 }
 
+// maxMembers bounds a group of outsiders.
+const maxMembers = 1024
+
 func (s *Service) admitGroup(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.GroupOpened) error {
 	if !externalGroup.MatchString(fact.Entity) {
 		return refuse("group %q: name it %s and then letters, digits and _, at most 48", fact.Entity, events.ExternalPrefix)
 	}
-	if p.Size < 1 || p.Size > 1024 {
-		return refuse("size %d: a group has 1 to 1024 members", p.Size)
+	if p.Size < 1 || p.Size > maxMembers {
+		return refuse("size %d: a group has 1 to %d members", p.Size, maxMembers)
 	}
 	if err := admitTask(cfg, p.Task); err != nil {
 		return err
@@ -151,9 +159,15 @@ func (s *Service) admitStarted(ctx context.Context, cfg runfile.RunConfig, fact 
 	if err != nil {
 		return err
 	}
-	switch id := events.RolloutID(last.Entity, p.Member); {
-	case p.Group != last.Entity:
-		return refuse("group %q: rollout %s belongs to group %q", p.Group, fact.Entity, last.Entity)
+	return s.admitMember(ctx, cfg, group, fact, p, at)
+}
+
+// admitMember checks a member against its group as it was opened.
+func (s *Service) admitMember(ctx context.Context, cfg runfile.RunConfig, group events.GroupOpened, fact events.Event, p *events.RolloutStarted, at time.Time) error {
+	name := events.GroupOf(fact.Entity)
+	switch id := events.RolloutID(name, p.Member); {
+	case p.Group != name:
+		return refuse("group %q: rollout %s belongs to group %q", p.Group, fact.Entity, name)
 	case p.Member < 0 || p.Member >= group.Size:
 		return refuse("member %d: group %s has %d members, counted from 0", p.Member, p.Group, group.Size)
 	case fact.Entity != id:

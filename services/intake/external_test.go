@@ -28,7 +28,7 @@ func (o outsider) state(t events.Type, entity string, data any) string {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return send(o.t, o.log, knock{subject: events.IntakeSubject(o.run, t, entity), body: string(body)}).Error
+	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, t, entity), body: string(body)}).Error
 }
 
 // must states a fact that is to be taken in.
@@ -234,7 +234,7 @@ func TestExternalRefusals(t *testing.T) {
 	}
 	for _, reward := range []string{"NaN", "1e999", `"1"`} {
 		body := strings.Replace(string(mustJSON(t, scored(done))), "0.5", reward, 1)
-		if a := send(t, log, knock{subject: events.IntakeSubject("r", events.RolloutScoredType, "x1-1"), body: body}); a.Error == "" {
+		if a := send(t, log, submission{subject: events.IntakeSubject("r", events.RolloutScoredType, "x1-1"), body: body}); a.Error == "" {
 			t.Errorf("a reward of %s is taken in", reward)
 		}
 	}

@@ -18,15 +18,15 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// knock is a message at the door, as any NATS client can send it.
-type knock struct {
+// submission is a message to the intake, as any NATS client can send it.
+type submission struct {
 	subject string
 	header  map[string]string
 	body    string
 }
 
-// send publishes a message at the door and returns the intake's answer.
-func send(t *testing.T, log *eventlog.Log, k knock) events.IntakeAnswer {
+// send publishes a message to the intake and returns the intake's answer.
+func send(t *testing.T, log *eventlog.Log, k submission) events.IntakeAnswer {
 	t.Helper()
 	sub, err := log.Conn().SubscribeSync(log.Conn().NewRespInbox())
 	if err != nil {
@@ -98,20 +98,20 @@ func TestFactsThatOutsidersState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		knock
+		submission
 		run string
 		id  string
 	}{
-		{knock{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*runfile.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
-		{knock{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`}, "r", "r/run.r/paused/p1"},
-		{knock{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`}, "r", "r/run.r/resumed/p2"},
-		{knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r", "r/batch.trainer/consumed/c2"},
-		{knock{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r", "r/rollout.g000001-0/annotated/n"},
-		{knock{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"}, `{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
-		{knock{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":0,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
-		{knock{"rondo.in.r.run.r.closed", nil, `{"reason":"done"}`}, "r", "r/run.r/closed/0"},
+		{submission{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*runfile.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
+		{submission{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`}, "r", "r/run.r/paused/p1"},
+		{submission{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`}, "r", "r/run.r/resumed/p2"},
+		{submission{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r", "r/batch.trainer/consumed/c2"},
+		{submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r", "r/rollout.g000001-0/annotated/n"},
+		{submission{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"}, `{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
+		{submission{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":0,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
+		{submission{"rondo.in.r.run.r.closed", nil, `{"reason":"done"}`}, "r", "r/run.r/closed/0"},
 	} {
-		answer := send(t, log, c.knock)
+		answer := send(t, log, c.submission)
 		if answer.ID != c.id || answer.Error != "" {
 			t.Errorf("%s is answered %+v, want %s", c.subject, answer, c.id)
 			continue
@@ -130,7 +130,7 @@ func TestFactsThatOutsidersState(t *testing.T) {
 }
 
 // message is a message as the runtime hands it to the service.
-func message(seq uint64, k knock) pipeline.Message {
+func message(seq uint64, k submission) pipeline.Message {
 	h := nats.Header{}
 	for name, value := range k.header {
 		h[name] = []string{value}
@@ -151,15 +151,15 @@ func handler(t *testing.T, log *eventlog.Log) *Service {
 // acknowledgement, to another process, and long after other facts followed it.
 func TestSameMessageIsOneFact(t *testing.T) {
 	log := house(t)
-	opening := message(1, knock{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*runfile.RunConfig) {})})
+	opening := message(1, submission{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*runfile.RunConfig) {})})
 	messages := []pipeline.Message{
 		opening,
-		message(2, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}),
-		message(3, knock{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
-		message(4, knock{subject: "rondo.in.fresh.run.fresh.paused", body: `{}`}),
-		message(5, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}),
-		message(6, knock{subject: "rondo.in.r.nonsense", body: `{}`}),
-		message(7, knock{subject: "rondo.in.fresh.run.fresh.closed", body: `{}`}),
+		message(2, submission{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}),
+		message(3, submission{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
+		message(4, submission{subject: "rondo.in.fresh.run.fresh.paused", body: `{}`}),
+		message(5, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}),
+		message(6, submission{subject: "rondo.in.r.nonsense", body: `{}`}),
+		message(7, submission{subject: "rondo.in.fresh.run.fresh.closed", body: `{}`}),
 	}
 	for range 3 {
 		s := handler(t, log) // a process that remembers nothing
@@ -171,7 +171,7 @@ func TestSameMessageIsOneFact(t *testing.T) {
 			}
 		}
 	}
-	// The door's own window is over: the same id comes as a new message.
+	// The intake's own window is over: the same id comes as a new message.
 	late := messages[2]
 	late.Seq, late.Time = 99, time.Now().Add(24*time.Hour)
 	if err := handler(t, log).effect().Record(t.Context(), log, late); err != nil {
@@ -201,10 +201,10 @@ func TestIDOfAnotherFactIsRefused(t *testing.T) {
 	log := house(t)
 	start(t, log)
 	id := map[string]string{events.HeaderMessageID: "c"}
-	if a := send(t, log, knock{"rondo.in.r.batch.trainer.consumed", id, `{"step":1}`}); a.Error != "" {
+	if a := send(t, log, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":1}`}); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	m := message(77, knock{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the door's window
+	m := message(77, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the window of the intake's stream
 	_, _, err := handler(t, log).take(t.Context(), sender{}, m)
 	if err == nil || !strings.Contains(err.Error(), `"c" was used for another`) {
 		t.Errorf("another fact under the same id: %v", err)
@@ -228,7 +228,7 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 		"rondo.v1.r.run.r.closed", "rondo.in.r.run.r.closed", "$JS.API.STREAM.DELETE.RONDO_r", "_INBOX.>", "_INBOX.*", "_INBOX", "_INBOX.a b",
 		"_INBOX.x 2\r\n{}\r\nPUB rondo.v1.r.run.r.closed", "",
 	} {
-		m := message(5, knock{subject: "rondo.in.r.nonsense"})
+		m := message(5, submission{subject: "rondo.in.r.nonsense"})
 		m.Header[events.HeaderReply] = []string{reply}
 		s.answer(m, events.IntakeAnswer{Error: "no"})
 		if inbox.MatchString(reply) {
@@ -250,11 +250,11 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 }
 
 // TestLastDeliveryKeepsTheContent: what the intake cannot take in for reasons of its own does not vanish when
-// the door gives it up.
+// the intake gives it up.
 func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	log := house(t)
 	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", "3", "not a batch"))
-	m := message(9, knock{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
+	m := message(9, submission{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
 	s := handler(t, log)
 	cause := s.effect().Record(t.Context(), log, m)
 	if cause == nil {

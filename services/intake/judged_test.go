@@ -25,7 +25,7 @@ func TestJudgements(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		answer := send(t, log, knock{events.IntakeSubject(events.Catalogue, typ, "small"), map[string]string{events.HeaderMessageID: fmt.Sprint("m", n)}, string(body)})
+		answer := send(t, log, submission{events.IntakeSubject(events.Catalogue, typ, "small"), map[string]string{events.HeaderMessageID: fmt.Sprint("m", n)}, string(body)})
 		return answer.Sequence, answer.Error
 	}
 	judge := func(change func(*events.WeightsJudged)) (uint64, string) {

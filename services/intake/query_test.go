@@ -177,7 +177,7 @@ func TestRefusedUsersLeaveNoTrace(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	start(t, log)
 	const planted = "my-private-words"
-	for _, k := range []knock{
+	for _, k := range []submission{
 		{"rondo.in.r.query.q1.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"anna"}`},
 		{"rondo.in.r.query.q2.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"s1","consent":true}`},
 		{"rondo.in.r.query.q3.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"anna","agreed":true}`},
@@ -204,7 +204,7 @@ func TestRefusedUsersLeaveNoTrace(t *testing.T) {
 		t.Errorf("object %s is stored", o.Key)
 	}
 	// A refusal of somebody who is no user keeps what was sent, to look at.
-	send(t, log, knock{"rondo.in.r.batch.trainer.consumed", nil, `{"step":7}`})
+	send(t, log, submission{"rondo.in.r.batch.trainer.consumed", nil, `{"step":7}`})
 	last := servicetest.Wait(t, log, events.Catalogue, events.DeadLetteredType, "*", 9)[8]
 	if dead := servicetest.Data[events.DeadLettered](t, last); dead.Body == nil {
 		t.Errorf("the refused step is %+v", dead)

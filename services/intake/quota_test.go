@@ -29,14 +29,14 @@ func startIn(t *testing.T, env pipeline.Env, q Quotas) {
 	servicetest.Start(t, func(ctx context.Context) error { return RunWith(ctx, env, q) })
 }
 
-// TestFloodOfMessages: an outsider who floods the door is told when to come again, costs no place on the log, and holds up no other run.
+// TestFloodOfMessages: an outsider who floods the intake is told when to come again, costs no place on the log, and holds up no other run.
 func TestFloodOfMessages(t *testing.T) {
 	log := house(t)
 	servicetest.OpenRun(t, log, "quiet", servicetest.Config("a"))
 	startWith(t, log, Quotas{MessagesPerMinute: 50, DeadLettersPerDay: 5})
 	letters, over := 0, 0
 	for i := range 200 {
-		answer := send(t, log, knock{subject: "rondo.in.r.nonsense", body: fmt.Sprint(i)})
+		answer := send(t, log, submission{subject: "rondo.in.r.nonsense", body: fmt.Sprint(i)})
 		switch {
 		case answer.Error == "":
 			t.Fatal("nonsense was taken in")
@@ -53,10 +53,10 @@ func TestFloodOfMessages(t *testing.T) {
 	if over < 100 {
 		t.Errorf("only %d of 200 messages were over the quota of 50 a minute", over)
 	}
-	if a := send(t, log, knock{subject: "rondo.in.quiet.run.quiet.paused", body: `{}`}); a.Error != "" {
+	if a := send(t, log, submission{subject: "rondo.in.quiet.run.quiet.paused", body: `{}`}); a.Error != "" {
 		t.Errorf("another run: %s", a.Error)
 	}
-	if a := send(t, log, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
+	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
 		t.Errorf("a policy: %s", a.Error)
 	}
 }
@@ -94,7 +94,7 @@ func TestFloodOfBytes(t *testing.T) {
 	}
 	body := string(mustJSON(t, servicetest.Blob(t, log.Store(), make([]byte, 60_000))))
 	for i := range 3 {
-		a := send(t, log, knock{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: "x"}, body})
+		a := send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: "x"}, body})
 		if over := a.RetryAfterMS > 0; over != (i > 0) {
 			t.Errorf("body %d: %q", i, a.Error)
 		}
@@ -108,13 +108,13 @@ func TestFloodOfBytes(t *testing.T) {
 func TestDeadLettersExpire(t *testing.T) {
 	log := house(t)
 	startWith(t, log, Quotas{DeadLettersFor: time.Second})
-	if a := send(t, log, knock{subject: "rondo.in.r.nonsense", body: "a stranger's text"}); a.Error == "" {
+	if a := send(t, log, submission{subject: "rondo.in.r.nonsense", body: "a stranger's text"}); a.Error == "" {
 		t.Fatal("nonsense was taken in")
 	}
 	sent := time.Now()
 	body := storage.BlobKey(storage.Digest([]byte("a stranger's text")))
 	// What comes behind the letter stays, with the gap in front of it.
-	if a := send(t, log, knock{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
+	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	reaches := func() bool {

@@ -14,30 +14,43 @@ import (
 	"github.com/rondo-rl/rondo/schemas"
 )
 
-// read goes from a message to the fact that it states, with its payload decoded.
-func (s *Service) read(ctx context.Context, from sender, m pipeline.Message) (fact events.Event, payload any, err error) {
-	run, t, entity, err := events.ParseIntakeSubject(m.Subject)
+// about reads run, type and entity of a message from its subject, and refuses types that outsiders may not state.
+func about(m pipeline.Message) (run string, t events.Type, entity string, err error) {
+	run, t, entity, err = events.ParseIntakeSubject(m.Subject)
 	if err != nil {
-		return fact, nil, refuse("%v", err)
+		return run, t, entity, refuse("%v", err)
 	}
-	if !t.Known() {
-		return fact, nil, refuse("%s: unknown event type; `rondo events schema` lists the types", t)
+	return run, t, entity, admitType(t, entity)
+}
+
+func admitType(t events.Type, entity string) error {
+	switch {
+	case !t.Known():
+		return refuse("%s: unknown event type; `rondo events schema` lists the types", t)
+	case !t.FromOutside():
+		return refuse("%s: only Rondo's own services state it; `rondo events schema` lists what outsiders may state", t)
+	case t.ExternalOnly() && !events.External(entity):
+		return refuse("%s of %s: only Rondo's own services state it; outsiders may state it of groups whose names begin with %s", t, entity, events.ExternalPrefix)
 	}
-	if !t.FromOutside() {
-		return fact, nil, refuse("%s: only Rondo's own services state it; `rondo events schema` lists what outsiders may state", t)
-	}
-	if t.ExternalOnly() && !events.External(entity) {
-		return fact, nil, refuse("%s of %s: only Rondo's own services state it; outsiders may state it of groups whose names begin with %s", t, entity, events.ExternalPrefix)
-	}
+	return nil
+}
+
+// body is the body of a message, which its sender pays for.
+func (s *Service) body(ctx context.Context, from sender, m pipeline.Message) ([]byte, error) {
 	if !m.Again {
 		if err := s.chargeBody(from, m); err != nil {
-			return fact, nil, err
+			return nil, err
 		}
 	}
-	body, err := s.log.DoorBody(ctx, m.Header, m.Data)
+	body, err := s.log.SubmittedBody(ctx, m.Header, m.Data)
 	if err != nil {
-		return fact, nil, s.lostBody(err)
+		return nil, s.lostBody(err)
 	}
+	return body, nil
+}
+
+// read goes from a body to the fact that it states, with its payload decoded.
+func (s *Service) read(ctx context.Context, m pipeline.Message, run string, t events.Type, entity string, body []byte) (fact events.Event, payload any, err error) {
 	if err = schemas.Validate(t, body); err == nil {
 		payload, err = decode(t, body)
 	}
@@ -89,7 +102,7 @@ func sameContent(a, b events.Event) bool {
 const maxName = 128
 
 // ownOrdinal begins the ordinals that the intake gives to messages without an id.
-const ownOrdinal = "door-"
+const ownOrdinal = "door-" // an old word for the intake, which stands in recorded events
 
 // happensOnce reports whether an entity has at most one fact of the type.
 func happensOnce(t events.Type) bool {

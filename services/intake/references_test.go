@@ -107,13 +107,13 @@ func TestForeignObjectsAreNotRead(t *testing.T) {
 		},
 		"weights": func(ref storage.Ref) string {
 			body := mustJSON(t, events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}})
-			return send(t, log, knock{subject: "rondo.in._.weights.small.submitted", body: string(body)}).Error
+			return send(t, log, submission{subject: "rondo.in._.weights.small.submitted", body: string(body)}).Error
 		},
 		"snapshot": func(ref storage.Ref) string {
-			return send(t, log, knock{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = ref })}).Error
+			return send(t, log, submission{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = ref })}).Error
 		},
 		"body": func(ref storage.Ref) string {
-			return send(t, log, knock{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: ref.Key}, string(mustJSON(t, ref))}).Error
+			return send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: ref.Key}, string(mustJSON(t, ref))}).Error
 		},
 	}
 	for name, state := range states {
@@ -207,7 +207,7 @@ func TestReferencesAreReadAsTheyAreDecoded(t *testing.T) {
 	}
 	for _, spelt := range []string{`"REF"`, `"\u0072ef"`, `"ref":"blobs/x","ref"`} {
 		text := strings.Replace(string(body), `"ref"`, spelt, 1)
-		if answer := send(t, log, knock{subject: "rondo.in._.weights.small.submitted", body: text}); answer.Error == "" {
+		if answer := send(t, log, submission{subject: "rondo.in._.weights.small.submitted", body: text}); answer.Error == "" {
 			t.Errorf("%s was taken in", text)
 		}
 	}

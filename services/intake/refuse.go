@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -91,8 +92,14 @@ func personal(m pipeline.Message) bool {
 	case events.QuerySubmittedType, events.FeedbackRecordedType:
 		return true
 	case events.GroupOpenedType:
-		var group events.GroupOpened
-		return json.Unmarshal(m.Data, &group) != nil || group.Session != ""
+		list := []together{{Type: t, Data: m.Data}}
+		if isList(m.Data) && json.Unmarshal(m.Data, &list) != nil {
+			return true
+		}
+		return slices.ContainsFunc(list, func(f together) bool {
+			var group events.GroupOpened
+			return f.Type == t && (json.Unmarshal(f.Data, &group) != nil || group.Session != "")
+		})
 	}
 	return false
 }

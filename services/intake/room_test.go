@@ -23,7 +23,7 @@ func TestRunWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(run string, size runfile.Size) events.IntakeAnswer {
-		return send(t, log, knock{subject: events.IntakeSubject(run, events.RunOpenedType, run), body: openedBody(t, func(c *runfile.RunConfig) { c.Log.MaxBytes = size })})
+		return send(t, log, submission{subject: events.IntakeSubject(run, events.RunOpenedType, run), body: openedBody(t, func(c *runfile.RunConfig) { c.Log.MaxBytes = size })})
 	}
 	for size, part := range map[runfile.Size]string{8 << 30: "8GiB (log.max_bytes)", 0: "2GiB (log.max_bytes)"} {
 		if a := open("large", size); !strings.Contains(a.Error, part) || !strings.Contains(a.Error, "max_file_store") {

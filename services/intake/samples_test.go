@@ -69,7 +69,7 @@ func TestSamplesWithHoles(t *testing.T) {
 	}
 }
 
-// TestImpossibleFilesAreRefused states such files at the door.
+// TestImpossibleFilesAreRefused states such files.
 func TestImpossibleFilesAreRefused(t *testing.T) {
 	log := house(t)
 	start(t, log)

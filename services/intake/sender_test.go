@@ -55,7 +55,7 @@ func TestOneSenderFloods(t *testing.T) {
 	startIn(t, env, Quotas{MessagesPerMinute: 20, DeadLettersPerDay: 5})
 	over := 0
 	for i := range 60 {
-		if a := send(t, log, knock{subject: fmt.Sprintf("rondo.in.r.query.q%d.submitted", i), body: `garbage`}); a.RetryAfterMS > 0 {
+		if a := send(t, log, submission{subject: fmt.Sprintf("rondo.in.r.query.q%d.submitted", i), body: `garbage`}); a.RetryAfterMS > 0 {
 			over++
 		} else if a.Error == "" {
 			t.Fatal("garbage was taken in")
@@ -64,7 +64,7 @@ func TestOneSenderFloods(t *testing.T) {
 	if over < 30 {
 		t.Errorf("only %d of 60 messages were over the quota", over)
 	}
-	for _, k := range []knock{
+	for _, k := range []submission{
 		{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`},
 		{subject: "rondo.in.r.run.r.paused", body: `{}`},
 		{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"text":"hm"}`},
@@ -98,7 +98,7 @@ func TestInventedNames(t *testing.T) {
 	startIn(t, servicetest.Env(t, log), Quotas{DeadLettersPerDay: 2})
 	for i := range 40 {
 		for _, subject := range []string{"rondo.in.made%d.batch.trainer.consumed", "rondo.in._.weights.made%d.submitted", "rondo.in.r.batch.made%d.consumed", "rondo.in.made%d.nonsense"} {
-			if a := send(t, log, knock{subject: fmt.Sprintf(subject, i), body: `{}`}); a.Error == "" {
+			if a := send(t, log, submission{subject: fmt.Sprintf(subject, i), body: `{}`}); a.Error == "" {
 				t.Fatal("garbage was taken in")
 			}
 		}

@@ -153,13 +153,29 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (fa
 			return nil, stored, err
 		}
 	}
-	fact, payload, err := s.read(ctx, from, m)
+	run, t, entity, err := about(m)
+	if err != nil {
+		return nil, stored, err
+	}
+	body, err := s.body(ctx, from, m)
+	if err != nil {
+		return nil, stored, err
+	}
+	if t == events.GroupOpenedType && isList(body) {
+		return s.takeGroup(ctx, from, m, run, entity, body)
+	}
+	fact, payload, err := s.read(ctx, m, run, t, entity, body)
 	if err != nil {
 		return nil, stored, err
 	}
 	if opened, ok := payload.(*events.RunOpened); ok {
 		return s.open(ctx, fact, opened, m.Time)
 	}
+	return s.settle(ctx, m, fact, payload)
+}
+
+// settle admits a fact and links it, unless it is on the log.
+func (s *Service) settle(ctx context.Context, m pipeline.Message, fact events.Event, payload any) (facts []events.Event, stored events.Event, err error) {
 	if err := s.admit(ctx, m, fact, payload); err != nil {
 		return s.admitted(ctx, fact, err)
 	}

@@ -47,7 +47,8 @@ func New(log *eventlog.Log, keys fleet.Keys) *Service { return &Service{log, key
 
 // Effect is the service as an effect.
 func (s *Service) Effect() pipeline.Effect {
-	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: s.giveUp}
+	serves := func(cfg runfile.RunConfig) bool { return len(cfg.Teachers) > 0 }
+	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: s.giveUp, Serves: serves}
 }
 
 // Handle asks the next teacher of the run that has not said anything of the rollout, and is called again for the one after it. One that cannot be reached does not

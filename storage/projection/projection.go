@@ -39,9 +39,10 @@ var metaKey = []byte("\x00meta")
 
 // DB is one projection. One goroutine writes it.
 type DB struct {
-	db   *pebble.DB
-	lock *pebble.Lock
-	meta meta
+	db     *pebble.DB
+	lock   *pebble.Lock
+	meta   meta
+	firsts firsts
 }
 
 // Sizes that suit the small state of a decider; Pebble's defaults are for databases of their own.
@@ -140,7 +141,10 @@ func (d *DB) Seq() uint64 { return d.meta.Seq }
 func (d *DB) Close() error { return errors.Join(d.db.Close(), d.lock.Close()) }
 
 // Begin starts a transaction over the state.
-func (d *DB) Begin() *Tx { return &Tx{batch: d.db.NewIndexedBatch()} }
+func (d *DB) Begin() *Tx {
+	d.firsts.begin()
+	return &Tx{db: d, batch: d.db.NewIndexedBatch(), open: true}
+}
 
 // Commit writes a transaction together with the sequence that the state then holds. It is not synced: a lost
 // tail is folded again.
@@ -156,6 +160,7 @@ func (d *DB) Commit(tx *Tx, seq uint64) error {
 	if err := tx.batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
+	tx.end()
 	d.meta = next
 	return nil
 }
@@ -163,16 +168,33 @@ func (d *DB) Commit(tx *Tx, seq uint64) error {
 // View reads state; a *DB and a *Tx are views.
 type View interface {
 	reader() pebble.Reader
+	state() *DB
 }
 
 func (d *DB) reader() pebble.Reader { return d.db }
+func (d *DB) state() *DB            { return d }
 func (t *Tx) reader() pebble.Reader { return t.batch }
+func (t *Tx) state() *DB            { return t.db }
 
 // Tx is a transaction: it reads what it has written.
-type Tx struct{ batch *pebble.Batch }
+type Tx struct {
+	db    *DB
+	batch *pebble.Batch
+	open  bool
+}
 
 // Discard drops a transaction that was not committed.
-func (t *Tx) Discard() { t.batch.Close() }
+func (t *Tx) Discard() {
+	t.end()
+	t.batch.Close()
+}
+
+func (t *Tx) end() {
+	if t.open {
+		t.open = false
+		t.db.firsts.end()
+	}
+}
 
 // Delete removes a key; a key that is not there is no error.
 func (t *Tx) Delete(key string) error { return t.batch.Delete([]byte(key), nil) }
@@ -183,6 +205,7 @@ func Put[T any](tx *Tx, key string, v T) error {
 	if err != nil {
 		return fmt.Errorf("put %s: %w", key, err)
 	}
+	tx.db.firsts.put(key)
 	return tx.batch.Set([]byte(key), data, nil)
 }
 
@@ -206,14 +229,24 @@ func Get[T any](v View, key string) (value T, ok bool, err error) {
 func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		it, err := v.reader().NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: after(prefix)})
+		firsts := &v.state().firsts
+		from, at := firsts.of(prefix)
+		end := after(prefix)
+		it, err := v.reader().NewIter(&pebble.IterOptions{LowerBound: []byte(from), UpperBound: end})
 		if err != nil {
 			yield(none, fmt.Errorf("scan %s: %w", prefix, err))
 			return
 		}
 		defer it.Close()
 		var behind []byte
-		for ok := it.First(); ok; ok = it.SeekGE(behind) { // Next would pass all values that the key ever had, and a rollout has one for each turn
+		ok := it.First()
+		if ok {
+			end = it.Key()
+		}
+		if it.Error() == nil {
+			firsts.found(prefix, string(end), at)
+		}
+		for ; ok; ok = it.SeekGE(behind) { // Next would pass all values that the key ever had, and a rollout has one for each turn
 			behind = append(append(behind[:0], it.Key()...), 0)
 			var value T
 			if err := json.Unmarshal(it.Value(), &value); err != nil {

@@ -46,11 +46,11 @@ func TestOneOutsiderFloods(t *testing.T) {
 	last := ask(t, shop, "rondo.in.r.query.last.submitted", "garbage")
 	trainer := ask(t, torch, "rondo.in.r.batch.trainer.consumed", `{"step":1}`)
 
-	door, err := eventlog.New(connect(t, s, creds(dir, topology.Intake)).Conn, admin.Store())
+	own, err := eventlog.New(connect(t, s, creds(dir, topology.Intake)).Conn, admin.Store())
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := servicetest.Env(t, door)
+	env := servicetest.Env(t, own)
 	quotas := intake.DefaultQuotas()
 	quotas.MessagesPerMinute, quotas.DeadLettersPerDay = flood/10, 20
 	began := time.Now()

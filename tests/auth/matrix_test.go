@@ -172,8 +172,8 @@ func listening(t *testing.T, u user, service string) (wrong []string) {
 	return wrong
 }
 
-// TestEverybodyAtEveryDoor tries every service's credentials on every other one's subjects.
-func TestEverybodyAtEveryDoor(t *testing.T) {
+// TestEverybodyOnEverySubject tries every service's credentials on every other one's subjects.
+func TestEverybodyOnEverySubject(t *testing.T) {
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)

@@ -20,8 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestOutsiderAtTheDoor: a trainer states facts of its feed, is answered, reads its run, and does nothing else.
-func TestOutsiderAtTheDoor(t *testing.T) {
+// TestOutsiderAtTheIntake: a trainer states facts of its feed, is answered, reads its run, and does nothing else.
+func TestOutsiderAtTheIntake(t *testing.T) {
 	dir := initKeys(t)
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)

@@ -130,7 +130,7 @@ var guarantees = []struct {
 		{"A session is sampled as a whole, everywhere alike.", names("TestSampled")},
 	}},
 	{"Keys, rights and secrets", []guarantee{
-		{"Each service and each outsider can do its part on the log and no more.", names("TestEverybodyAtEveryDoor TestOneRightTooMany TestPlaneUnderLock TestOutsiderAtTheDoor TestRevocation")},
+		{"Each service and each outsider can do its part on the log and no more.", names("TestEverybodyOnEverySubject TestOneRightTooMany TestPlaneUnderLock TestOutsiderAtTheIntake TestRevocation")},
 		{"Each service and each outsider reads and writes its part of the bucket and no more.", names("TestEverybodyAtEveryPrefix TestOnePrefixTooMany TestPlaneUnderLock TestStoreKeysChange TestServersWithoutUsers")},
 		{"Each container has its own keys, and there is no password.", names("TestEachContainerHasItsOwnKeys TestComposeUp")},
 		{"Another user of the machine can neither connect to the log of `rondo up`, nor read its directory, nor use its gateway.", names("TestStrangerCannotConnect TestTokenIsNew TestForeignDirectory TestGatewayKeyFile")},

@@ -323,10 +323,9 @@ class AsyncClient:
         """
         await self._user(run, session, consent)
         seconds = outside.time_of(await self._kept(run), deadline)
-        work = outside.open_group(self._opened_plane, run, group, task, len(trajectories), policy_version, session, consent)
-        opened, new = await within(work, self.timeout, f"open group {group}")
-        members = [outside.bring(self._opened_plane, run, opened, i, task, t, seconds, new) for i, t in enumerate(trajectories)]
-        return await within(asyncio.gather(*members), self.timeout, f"hand in group {group}")
+        opened = outside.Group(group, task, len(trajectories), policy_version, session, consent)
+        work = outside.hand_in(self._opened_plane, run, opened, dict(enumerate(trajectories)), seconds)
+        return await within(work, self.timeout, f"hand in group {group}")
 
     async def publish_trajectory(
         self,
@@ -357,10 +356,9 @@ class AsyncClient:
         await self._user(run, session, consent)
         seconds = outside.time_of(await self._kept(run), deadline)
         trajectory = Trajectory(messages, reward, components or {}, policy_version, stop_reason, failure, failure_class)
-        opening = outside.open_group(self._opened_plane, run, group, task, size, policy_version, session, consent)
-        opened, new = await within(opening, self.timeout, f"open group {group}")
-        work = outside.bring(self._opened_plane, run, opened, member, task, trajectory, seconds, new)
-        return await within(work, self.timeout, f"hand in member {member} of group {group}")
+        opened = outside.Group(group, task, size, policy_version, session, consent)
+        work = outside.hand_in(self._opened_plane, run, opened, {member: trajectory}, seconds)
+        return (await within(work, self.timeout, f"hand in member {member} of group {group}"))[0]
 
     async def takes(self, run: str, session: str, *, consent: bool) -> bool:
         """Whether a run takes the traffic of a user's session: by its rate, its rule about consent, and its features.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,10 @@ from .connection import Connection, Link
 from .errors import IntakeError, PermissionDenied, RondoError
 from .objects import Store, put_blob
 
-__all__ = ["Answer", "Intake"]
+__all__ = ["Answer", "Intake", "Stated"]
+
+#: A fact to be stated: its type, its entity, and what it says.
+Stated = tuple[str, str, Mapping[str, Any]]
 
 #: Largest body that travels inline, in bytes; a larger one is stored, and its reference travels.
 MAX_INLINE = 128 << 10
@@ -45,6 +48,17 @@ class Intake:
 
         IntakeError when the intake refuses it.
         """
+        return await self._submit(run, type, entity, data, id, f"{type} of {entity}")
+
+    async def state_together(self, run: str, group: str, facts: Sequence[Stated]) -> Answer:
+        """State the opening of an outsider's group and facts of its rollouts in one submission, all of them or none.
+
+        What stands on the log already is passed over. IntakeError when one of them is refused.
+        """
+        told = [{"type": type, "entity": entity, "data": data} for type, entity, data in facts]
+        return await self._submit(run, "group.opened", group, told, None, f"facts of group {group}")
+
+    async def _submit(self, run: str, type: str, entity: str, data: object, id: str | None, what: str) -> Answer:
         if not _TYPE.fullmatch(type):
             raise ValueError(f"event type {type!r}: want KIND.NAME, as in run.paused")
         for name, value in (("run", run), ("entity", entity)):
@@ -62,7 +76,7 @@ class Intake:
             await asyncio.sleep(min(wait / 1000, 60))
             told = await self._ask(subject, body, headers)
         if error := told.get("error"):
-            raise IntakeError(f"{type} of {entity}: {error}")
+            raise IntakeError(f"{what}: {error}")
         return Answer(str(told.get("id", "")), int(told.get("sequence", 0)))
 
     async def _ask(self, subject: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:

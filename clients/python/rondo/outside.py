@@ -6,19 +6,24 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .errors import IntakeError
 from .facts import subject
+from .intake import Stated
 from .objects import Ref, put_named
 from .plane import Plane
-from .trajectory import Message, Trajectory, encode, figures
+from .trajectory import Message, Trajectory, encode
 
-__all__ = ["bring", "open_group", "time_of"]
+__all__ = ["Group", "hand_in", "time_of"]
 
 #: Begins the names of groups and rollouts of outsiders.
 PREFIX = "x"
+
+#: Bytes of trajectories up to which rollouts are one submission: the intake reads them all before it answers.
+MAX_TOGETHER = 64 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,48}")
 
@@ -27,17 +32,31 @@ _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _UNITS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-async def open_group(
-    plane: Plane, run: str, group: str, task: str, size: int, policy_version: int, session: str, consent: bool
-) -> tuple[str, bool]:
-    """Open a group, unless it is open; its id, and whether it was not."""
-    if not _NAME.fullmatch(group):
-        raise ValueError(f"group {group!r}: use letters, digits and _, at most 48")
-    opened: dict[str, Any] = {"task": task, "size": size, "policy_version": policy_version}
-    if session or consent:
-        opened |= {"session": session, "consent": consent}
-    new = await _once(plane, run, "group.opened", PREFIX + group, opened, same=("task", "size"))
-    return PREFIX + group, new
+@dataclass(frozen=True)
+class Group:
+    """A group of outsiders as it is opened; its name is the caller's."""
+
+    name: str
+    task: str
+    size: int
+    policy_version: int = 0
+    session: str = ""
+    consent: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"group {self.name!r}: use letters, digits and _, at most 48")
+
+    @property
+    def id(self) -> str:
+        return PREFIX + self.name
+
+    def opened(self) -> dict[str, Any]:
+        """What the fact group.opened says."""
+        told: dict[str, Any] = {"task": self.task, "size": self.size, "policy_version": self.policy_version}
+        if self.session or self.consent:
+            told |= {"session": self.session, "consent": self.consent}
+        return told
 
 
 def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
@@ -49,42 +68,71 @@ def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
     return deadline
 
 
-async def bring(plane: Plane, run: str, group: str, member: int, task: str, trajectory: Trajectory, seconds: float, new: bool) -> str:
-    """Hand in a member of an open group, which has so many seconds until its outcome; the rollout's id.
+async def hand_in(plane: Plane, run: str, group: Group, members: Mapping[int, Trajectory], seconds: float) -> list[str]:
+    """Hand in members of a group, by their numbers, which have so many seconds until their outcome; the rollouts' ids.
 
-    What was handed in before is not handed in again. new: nothing of the group was before.
+    They are one submission, of which the intake takes all or nothing. Where it refuses that, each fact is stated by itself: what is good is handed
+    in then, what was handed in before is not handed in again, and the error says what is wrong.
     """
-    rollout = f"{group}-{member}"
-    if not new:  # one look at the rollout's chain in place of one for each fact
-        new = await plane.log.last(run, subject(run, "rollout.>", rollout)) is None
+    made = [_rollout(plane, run, group, i, trajectory, seconds) for i, trajectory in members.items()]
+    rollouts = await asyncio.gather(*made)
+    if sum(r.size for r in rollouts) <= MAX_TOGETHER:
+        facts: list[Stated] = [("group.opened", group.id, group.opened())]
+        facts += [(type, r.id, data) for r in rollouts for type, data in r.facts]
+        try:
+            await plane.intake.state_together(run, group.id, facts)
+            return [r.id for r in rollouts]
+        except IntakeError:
+            pass
+    new = await _once(plane, run, "group.opened", group.id, group.opened(), same=("task", "size"))
+    await asyncio.gather(*(_one_by_one(plane, run, r, new) for r in rollouts))
+    return [r.id for r in rollouts]
+
+
+@dataclass(frozen=True)
+class _Rollout:
+    """A rollout whose file is in the store: its facts in their order, and the bytes of its file."""
+
+    id: str
+    facts: list[tuple[str, dict[str, Any]]]
+    size: int = 0
+
+
+async def _rollout(plane: Plane, run: str, group: Group, member: int, trajectory: Trajectory, seconds: float) -> _Rollout:
+    id = f"{group.id}-{member}"
+    deadline = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     started = {
-        "group": group,
+        "group": group.id,
         "member": member,
-        "task": task,
+        "task": group.task,
         "policy_version": trajectory.policy_version,
         "seed": 0,
-        "deadline": (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat(),
+        "deadline": deadline.isoformat(),
     }
-    data = b"" if trajectory.failure else await _encode(run, group, rollout, task, trajectory)
-    await _once(plane, run, "rollout.started", rollout, started, same=("policy_version",), new=new)
     if trajectory.failure:
         failed = {"stage": "harness", "class": trajectory.failure_class, "message": trajectory.failure[:1000]}
-        await _once(plane, run, "rollout.failed", rollout, failed, new=new)
-        return rollout
-    ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{rollout}", "arrow", data)
-    told = figures(trajectory)
-    finished = {"task": task, "trajectory": ref.told(), **told}
-    await _once(plane, run, "rollout.finished", rollout, finished, same=("trajectory",), new=new)
+        return _Rollout(id, [("rollout.started", started), ("rollout.failed", failed)])
+    if _is_small(trajectory):  # to hand it to a thread and back takes longer
+        data, told = encode(run, group.id, id, group.task, trajectory)
+    else:
+        data, told = await asyncio.to_thread(encode, run, group.id, id, group.task, trajectory)
+    ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{id}", "arrow", data)
+    facts = [("rollout.started", started), ("rollout.finished", {"task": group.task, "trajectory": ref.told(), **told})]
     if trajectory.reward is not None:
-        await _once(plane, run, "rollout.scored", rollout, _scored(trajectory, ref, told["text_only"]), same=("reward",), new=new)
-    return rollout
+        facts.append(("rollout.scored", _scored(trajectory, ref, told["text_only"])))
+    return _Rollout(id, facts, ref.size)
 
 
-async def _encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> bytes:
-    """The trajectory's file. A small one is made at once: to hand it to a thread and back takes longer."""
-    if _is_small(trajectory):
-        return encode(run, group, rollout, task, trajectory)
-    return await asyncio.to_thread(encode, run, group, rollout, task, trajectory)
+#: What must be the same in a fact that was stated before.
+_SAME = {"rollout.started": ("policy_version",), "rollout.finished": ("trajectory",), "rollout.scored": ("reward",)}
+
+
+async def _one_by_one(plane: Plane, run: str, rollout: _Rollout, new: bool) -> None:
+    """State the facts of a member of an open group. new: nothing of the group was there before."""
+    if not new:  # one look at the rollout's chain in place of one for each fact
+        new = await plane.log.last(run, subject(run, "rollout.>", rollout.id)) is None
+    for type, data in rollout.facts:
+        await _once(plane, run, type, rollout.id, data, same=_SAME.get(type, ()), new=new)
 
 
 def _is_small(trajectory: Trajectory) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Message", "Trajectory", "encode", "figures"]
+__all__ = ["Message", "Trajectory", "encode"]
 
 
 @dataclass
@@ -83,26 +83,8 @@ _SCHEMA = pa.schema(
 )
 
 
-def figures(trajectory: Trajectory) -> dict[str, Any]:
-    """What the fact rollout.finished says of a trajectory."""
-    rows = _rows(trajectory)
-    versions = [trajectory.policy_version, *(r["policy_version"] for r in rows if r["policy_version"] >= 0)]
-    unknown = sum(int(r["loss_mask"].sum()) for r in rows if r["policy_version"] < 0)
-    return {
-        "stop_reason": trajectory.stop_reason,
-        "turns": 1 + max((r["turn"] for r in rows if r["role"] == "assistant"), default=-1),
-        "tokens": sum(len(r["token_ids"]) for r in rows),
-        "sampled": sum(int(r["loss_mask"].sum()) for r in rows),
-        "samples": len({r["segment"] for r in rows}),
-        "text_only": _text_only(rows),
-        "min_version": min(versions),
-        "max_version": max(versions),
-        **({"unknown_versions": unknown} if unknown else {}),
-    }
-
-
-def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> bytes:
-    """The trajectory file of a rollout. ValueError names the message that is wrong."""
+def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> tuple[bytes, dict[str, Any]]:
+    """The trajectory file of a rollout, and what the fact rollout.finished says of it. ValueError names the message that is wrong."""
     rows = _rows(trajectory)
     named = {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
     columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in _SCHEMA]
@@ -125,7 +107,23 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
     with pa.ipc.new_file(sink, record.schema, options=options) as writer:
         writer.write_batch(record)
     data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return data, _figures(trajectory, rows)
+
+
+def _figures(trajectory: Trajectory, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    versions = [trajectory.policy_version, *(r["policy_version"] for r in rows if r["policy_version"] >= 0)]
+    unknown = sum(int(r["loss_mask"].sum()) for r in rows if r["policy_version"] < 0)
+    return {
+        "stop_reason": trajectory.stop_reason,
+        "turns": 1 + max((r["turn"] for r in rows if r["role"] == "assistant"), default=-1),
+        "tokens": sum(len(r["token_ids"]) for r in rows),
+        "sampled": sum(int(r["loss_mask"].sum()) for r in rows),
+        "samples": len({r["segment"] for r in rows}),
+        "text_only": _text_only(rows),
+        "min_version": min(versions),
+        "max_version": max(versions),
+        **({"unknown_versions": unknown} if unknown else {}),
+    }
 
 
 def _text_only(rows: list[dict[str, Any]]) -> bool:

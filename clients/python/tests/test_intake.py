@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -25,7 +26,7 @@ def test_one_id_is_one_fact(client: rondo.Client, plane: Plane) -> None:
         client.state(run, "run.paused", run, {"reason": "midnight"}, id="pause-1")
 
 
-def test_what_the_door_refuses_it_says(client: rondo.Client, plane: Plane) -> None:
+def test_what_the_intake_refuses_it_says(client: rondo.Client, plane: Plane) -> None:
     run = plane.open_run(client)
     refused: list[tuple[str, str, str, dict[str, Any], str]] = [
         (run, "batch.consumed", "trainer", {"step": 7}, "has only reached step 0"),
@@ -50,7 +51,7 @@ def test_what_the_door_refuses_it_says(client: rondo.Client, plane: Plane) -> No
         ("a", "run.paused", "a", {"reward": float("nan")}),
     ],
 )
-def test_what_never_reaches_the_door(client: rondo.Client, run: str, type: str, entity: str, data: dict[str, Any]) -> None:
+def test_what_never_reaches_the_intake(client: rondo.Client, run: str, type: str, entity: str, data: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"event type|use letters|Out of range"):
         client.state(run, type, entity, data)
 
@@ -143,20 +144,41 @@ def test_a_rollout_that_another_process_hands_in_meanwhile_is_handed_in_once(cli
     )
     opened = client.asynchronous._opened_plane
 
-    def again(member: int, trajectory: rondo.Trajectory, new: bool) -> str:
-        return client.loop.run(outside.bring(opened, run, "xg", member, "mend", trajectory, 300, new))
+    def again(member: int, trajectory: rondo.Trajectory, size: int = 2) -> list[str]:
+        return client.loop.run(outside.hand_in(opened, run, outside.Group("g", "mend", size), {member: trajectory}, 300))
 
-    for new in (True, False):  # who takes it for new is refused, and finds it
-        assert [again(i, rondo.Trajectory(conversation(i), reward=1.0), new) for i in range(2)] == group
-        with pytest.raises(rondo.IntakeError, match="was stated before with reward 1.0, not 0.5"):
-            again(0, rondo.Trajectory(conversation(0), reward=0.5), new)
-        with pytest.raises(rondo.IntakeError, match="was stated before with trajectory"):
-            again(0, rondo.Trajectory(conversation(7), reward=1.0), new)
-    told = plane.command("events", "tail", run, "--json").splitlines()
-    types = [fact["type"] for fact in map(json.loads, told) if fact["entity"] in group]
-    assert sorted(types) == sorted(["rollout.started", "rollout.finished", "rollout.scored"] * 2)
+    assert [again(i, rondo.Trajectory(conversation(i), reward=1.0)) for i in range(2)] == [[rollout] for rollout in group]
+    assert not letters(plane, run)
+    with pytest.raises(rondo.IntakeError, match="was stated before with reward 1.0, not 0.5"):
+        again(0, rondo.Trajectory(conversation(0), reward=0.5))
+    with pytest.raises(rondo.IntakeError, match="was stated before with trajectory"):
+        again(0, rondo.Trajectory(conversation(7), reward=1.0))
+    with pytest.raises(rondo.IntakeError, match="was stated before with size 2, not 3"):
+        again(0, rondo.Trajectory(conversation(0), reward=1.0), size=3)
+    assert facts_of(plane, run, group) == sorted(["rollout.started", "rollout.finished", "rollout.scored"] * 2)
     with pytest.raises(rondo.IntakeError, match="member 9"):  # a refusal of what is not there is the intake's
-        again(9, rondo.Trajectory(conversation(9), reward=1.0), True)
+        again(9, rondo.Trajectory(conversation(9), reward=1.0))
+
+
+def test_the_good_rollouts_of_a_group_are_handed_in(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    good, late = rondo.Trajectory(conversation(0), reward=1.0), rondo.Trajectory(conversation(1), reward=1.0, policy_version=7)
+    with pytest.raises(rondo.IntakeError, match="has only reached version 0"):
+        client.publish_group(run, group="g", task="mend", trajectories=[good, late])
+    assert facts_of(plane, run, ["xg-0", "xg-1"]) == sorted(["rollout.started", "rollout.finished", "rollout.scored"])
+    assert any("version 7" in letter for letter in letters(plane, run))
+
+
+def facts_of(plane: Plane, run: str, rollouts: Collection[str]) -> list[str]:
+    told = plane.command("events", "tail", run, "--json").splitlines()
+    return sorted(fact["type"] for fact in map(json.loads, told) if fact["entity"] in rollouts)
+
+
+def letters(plane: Plane, run: str) -> list[str]:
+    """Why submissions about a run were refused."""
+    told = plane.command("events", "tail", "_", "--type", "log.dead_lettered", "--json").splitlines()
+    refused = [fact["data"] for fact in map(json.loads, told)]
+    return [letter["reason"] for letter in refused if letter["subject"].startswith(f"rondo.in.{run}.")]
 
 
 def test_durations_of_runs() -> None:
@@ -165,7 +187,7 @@ def test_durations_of_runs() -> None:
 
 
 @pytest.mark.parametrize(("session", "share"), [("", 0.8894), ("s1", 0.9091), ("anna", 0.3334), ("42", 0.4503), ("сессия-7", 0.4620)])
-def test_sessions_are_sampled_as_the_door_does(session: str, share: float) -> None:
+def test_sessions_are_sampled_as_the_intake_does(session: str, share: float) -> None:
     assert not rondo.sampled(session, share - 0.0002)
     assert rondo.sampled(session, share + 0.0002)
 
@@ -185,7 +207,7 @@ def test_only_users_who_agreed_leave_the_process(client: rondo.Client, plane: Pl
             client.publish_trajectory(run, group="g", member=0, size=1, task="t", messages=messages, session=session, consent=consent)
     with pytest.raises(rondo.NotTaken, match="no users' traffic"):
         client.submit_query(plain, "Mend it.", task="t", session="anna", consent=True)
-    with pytest.raises(rondo.IntakeError, match="no endpoint"):  # this one did reach the door
+    with pytest.raises(rondo.IntakeError, match="no endpoint"):  # this one did reach the intake
         client.submit_query(run, "Mend it.", task="t", session="anna", consent=True)
     with pytest.raises(rondo.IntakeError, match="not agreed"):  # and is refused there, too, when it is stated by hand
         client.state(run, "group.opened", "xg", {"task": "t", "size": 1, "policy_version": 0, "session": "anna"})

@@ -9,14 +9,15 @@ import pyarrow as pa
 import pytest
 
 import rondo
-from rondo.trajectory import encode, figures
+from rondo.trajectory import encode
 
 from .conftest import Plane, bring, conversation
 
 
 def test_the_file_says_what_was_brought() -> None:
     trajectory = rondo.Trajectory(conversation(1), reward=1.0, policy_version=3)
-    table = pa.ipc.open_file(encode("r", "xg", "xg-0", "mend", trajectory)).read_all()
+    data, figures = encode("r", "xg", "xg-0", "mend", trajectory)
+    table = pa.ipc.open_file(data).read_all()
     told = table.to_pydict()
     assert told["index"] == [0, 1, 2, 3, 4] and told["turn"] == [0, 0, 0, 0, 1]
     assert told["role"] == ["system", "user", "assistant", "tool", "assistant"]
@@ -25,7 +26,7 @@ def test_the_file_says_what_was_brought() -> None:
     assert told["policy_version"] == [-1, -1, 3, -1, 3]
     assert told["tool_calls"][2].startswith('[{"id": "c1"') and told["tool_call_id"][3] == "c1"
     assert table.schema.metadata[b"dispatch_version"] == b"3" and table.schema.metadata[b"text_only"] == b"false"
-    assert figures(trajectory) == {
+    assert figures == {
         **{"stop_reason": "finished", "turns": 2, "tokens": 14, "sampled": 6, "samples": 1},
         **{"text_only": False, "min_version": 3, "max_version": 3},
     }
@@ -34,7 +35,7 @@ def test_the_file_says_what_was_brought() -> None:
 def test_tokens_of_no_known_version_are_counted() -> None:
     messages = conversation(1)
     messages[2].policy_version = -1
-    told = figures(rondo.Trajectory(messages, policy_version=3))
+    _, told = encode("r", "xg", "xg-0", "mend", rondo.Trajectory(messages, policy_version=3))
     assert told["unknown_versions"] == 4 and told["min_version"] == told["max_version"] == 3
 
 
