@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .errors import missing, too_large
@@ -67,16 +67,23 @@ class Directory:
         """Write an object."""
         self._write(key, [data])
 
-    def put_packed(self, key: str, data: bytes) -> None:
-        """Write an object whose key follows from its content. Small ones that threads put at the same time are synced together."""
-        path = self._root / key
+    def put_packed(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects whose keys follow from their content.
+
+        Small ones of a folder are synced together, with those that other threads put meanwhile.
+        """
         self._enter()
-        # A file at the key comes before what is in a pack. Services say whether all of them know packs.
-        if len(data) > MAX_PACKED or path.exists() or not (self._root / ".rondo" / "packs").exists():
-            self.put(key, data)
-            return
-        _make_folder(path.parent / FOLDER)
-        self._packs_of(path.parent).put(path.name, data)
+        packs = (self._root / ".rondo" / "packs").exists()  # services say whether all of them know packs
+        folders: dict[Path, dict[str, bytes]] = {}
+        for key, data in objects.items():
+            path = self._root / key
+            if not packs or len(data) > MAX_PACKED or path.exists():  # a file at the key comes before what is in a pack
+                self.put(key, data)
+            else:
+                folders.setdefault(path.parent, {})[path.name] = data
+        for folder, small in folders.items():
+            _make_folder(folder / FOLDER)
+            self._packs_of(folder).put(small)
 
     def _packs_of(self, folder: Path) -> Packs:
         with self._packs_lock:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -14,7 +14,21 @@ from typing import Any, Protocol, runtime_checkable
 from .errors import Damaged, RondoError
 from .source import Content, Source
 
-__all__ = ["MAX_OBJECT", "MAX_STREAM", "Ref", "Store", "fetch", "open_store", "put_blob", "put_named", "put_weights", "save", "weights_key"]
+__all__ = [
+    "MAX_OBJECT",
+    "MAX_STREAM",
+    "Packer",
+    "Ref",
+    "Store",
+    "fetch",
+    "open_store",
+    "put_all_named",
+    "put_blob",
+    "put_named",
+    "put_weights",
+    "save",
+    "weights_key",
+]
 
 #: Largest object of a store that is read or written whole, and the largest of all, in bytes.
 MAX_OBJECT, MAX_STREAM = 1 << 30, 1 << 40
@@ -78,8 +92,8 @@ class Store(Protocol):
 class Packer(Protocol):
     """A store that can keep small objects together."""
 
-    def put_packed(self, key: str, data: bytes) -> None:
-        """Write an object whose key follows from its content, durably and whole, or not at all."""
+    def put_packed(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects whose keys follow from their content, each durably and whole, or not at all."""
         ...
 
 
@@ -114,17 +128,32 @@ def fetch(store: Store, ref: Ref) -> bytes:
 def put_blob(store: Store, data: bytes) -> Ref:
     """Store bytes under their own digest."""
     digest = hashlib.sha256(data).hexdigest()
-    return _put(store, Ref(f"blobs/sha256/{digest[:2]}/{digest}", digest, len(data)), data, store.put)
+    ref = Ref(f"blobs/sha256/{digest[:2]}/{digest}", digest, len(data))
+    if _is_wanted(store, ref):
+        store.put(ref.key, data)
+    return ref
 
 
 def put_named(store: Store, prefix: str, extension: str, data: bytes) -> Ref:
-    """Store bytes under PREFIX-<first 16 digits of their digest>.EXTENSION, a name for people that is unique to them.
+    """Store bytes under PREFIX-<first 16 digits of their digest>.EXTENSION, a name for people that is unique to them."""
+    return put_all_named(store, extension, [(prefix, data)])[0]
 
-    A store in a directory keeps small ones together, so that many that are put at once need one sync.
-    """
-    digest = hashlib.sha256(data).hexdigest()
-    put = store.put_packed if isinstance(store, Packer) else store.put
-    return _put(store, Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data)), data, put)
+
+def put_all_named(store: Store, extension: str, objects: Sequence[tuple[str, bytes]]) -> list[Ref]:
+    """put_named for several prefixes and their bytes. A store in a directory keeps small ones together, and syncs them once."""
+    refs, wanted = [], {}
+    for prefix, data in objects:
+        digest = hashlib.sha256(data).hexdigest()
+        ref = Ref(f"{prefix}-{digest[:16]}.{extension}", digest, len(data))
+        refs.append(ref)
+        if _is_wanted(store, ref):
+            wanted[ref.key] = data
+    if isinstance(store, Packer):
+        store.put_packed(wanted)
+    else:
+        for key, data in wanted.items():
+            store.put(key, data)
+    return refs
 
 
 def weights_key(policy: str, sha256: str) -> str:
@@ -170,9 +199,8 @@ def _is_young(held: tuple[int, float] | None, ref: Ref) -> bool:
     return held is not None and held[0] == ref.size and time.time() - held[1] <= REFRESH_AFTER
 
 
-def _put(store: Store, ref: Ref, data: bytes, put: Callable[[str, bytes], None]) -> Ref:
-    if len(data) > MAX_OBJECT:
-        raise RondoError(f"{ref.key}: {len(data)} bytes are more than an object's {MAX_OBJECT}")
-    if not _is_young(store.stat(ref.key), ref):
-        put(ref.key, data)
-    return ref
+def _is_wanted(store: Store, ref: Ref) -> bool:
+    """Whether an object has to be written."""
+    if ref.size > MAX_OBJECT:
+        raise RondoError(f"{ref.key}: {ref.size} bytes are more than an object's {MAX_OBJECT}")
+    return not _is_young(store.stat(ref.key), ref)

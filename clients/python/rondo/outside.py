@@ -13,7 +13,7 @@ from typing import Any
 from .errors import IntakeError
 from .facts import subject
 from .intake import Stated
-from .objects import Ref, put_named
+from .objects import Packer, Ref, put_all_named, put_named
 from .plane import Plane
 from .trajectory import Message, Trajectory, encode
 
@@ -49,7 +49,12 @@ class Group:
 
     @property
     def id(self) -> str:
+        """Its name on the log."""
         return PREFIX + self.name
+
+    def member(self, number: int) -> str:
+        """The id of a rollout."""
+        return f"{self.id}-{number}"
 
     def opened(self) -> dict[str, Any]:
         """What the fact group.opened says."""
@@ -71,11 +76,10 @@ def time_of(config: Mapping[str, Any], deadline: float | None) -> float:
 async def hand_in(plane: Plane, run: str, group: Group, members: Mapping[int, Trajectory], seconds: float) -> list[str]:
     """Hand in members of a group, by their numbers, which have so many seconds until their outcome; the rollouts' ids.
 
-    They are one submission, of which the intake takes all or nothing. Where it refuses that, each fact is stated by itself: what is good is handed
-    in then, what was handed in before is not handed in again, and the error says what is wrong.
+    They are one submission, of which the intake takes all or nothing. Where it refuses that, each fact is stated by itself: what is good is
+    handed in then, what was handed in before is not handed in again, and the error says what is wrong.
     """
-    made = [_rollout(plane, run, group, i, trajectory, seconds) for i, trajectory in members.items()]
-    rollouts = await asyncio.gather(*made)
+    rollouts = await _store(plane, run, group, members, seconds)
     if sum(r.size for r in rollouts) <= MAX_TOGETHER:
         facts: list[Stated] = [("group.opened", group.id, group.opened())]
         facts += [(type, r.id, data) for r in rollouts for type, data in r.facts]
@@ -98,25 +102,42 @@ class _Rollout:
     size: int = 0
 
 
-async def _rollout(plane: Plane, run: str, group: Group, member: int, trajectory: Trajectory, seconds: float) -> _Rollout:
-    id = f"{group.id}-{member}"
-    deadline = datetime.now(timezone.utc) + timedelta(seconds=seconds)
+async def _store(plane: Plane, run: str, group: Group, members: Mapping[int, Trajectory], seconds: float) -> list[_Rollout]:
+    """Put the files of rollouts into the store, and make their facts."""
+    made = await asyncio.gather(*(_encode(run, group, i, t) for i, t in members.items() if not t.failure))
+    objects = [(f"runs/{run}/trajectories/{id}", data) for id, data, _ in made]
+    if isinstance(plane.objects, Packer):
+        refs = await asyncio.to_thread(put_all_named, plane.objects, "arrow", objects)
+    else:
+        refs = await asyncio.gather(*(asyncio.to_thread(put_named, plane.objects, prefix, "arrow", data) for prefix, data in objects))
+    files = {id: (ref, told) for (id, _, told), ref in zip(made, refs, strict=True)}
+    deadline = (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat()
+    return [_rollout(group, i, t, deadline, files.get(group.member(i))) for i, t in members.items()]
+
+
+async def _encode(run: str, group: Group, member: int, trajectory: Trajectory) -> tuple[str, bytes, dict[str, Any]]:
+    """A rollout's id, its file, and what rollout.finished says of it."""
+    id = group.member(member)
+    if _is_small(trajectory):  # to hand it to a thread and back takes longer
+        return id, *encode(run, group.id, id, group.task, trajectory)
+    return id, *await asyncio.to_thread(encode, run, group.id, id, group.task, trajectory)
+
+
+def _rollout(group: Group, member: int, trajectory: Trajectory, deadline: str, file: tuple[Ref, dict[str, Any]] | None) -> _Rollout:
+    """The facts of a rollout; one that failed has no file."""
+    id = group.member(member)
     started = {
         "group": group.id,
         "member": member,
         "task": group.task,
         "policy_version": trajectory.policy_version,
         "seed": 0,
-        "deadline": deadline.isoformat(),
+        "deadline": deadline,
     }
-    if trajectory.failure:
+    if file is None:
         failed = {"stage": "harness", "class": trajectory.failure_class, "message": trajectory.failure[:1000]}
         return _Rollout(id, [("rollout.started", started), ("rollout.failed", failed)])
-    if _is_small(trajectory):  # to hand it to a thread and back takes longer
-        data, told = encode(run, group.id, id, group.task, trajectory)
-    else:
-        data, told = await asyncio.to_thread(encode, run, group.id, id, group.task, trajectory)
-    ref = await asyncio.to_thread(put_named, plane.objects, f"runs/{run}/trajectories/{id}", "arrow", data)
+    ref, told = file
     facts = [("rollout.started", started), ("rollout.finished", {"task": group.task, "trajectory": ref.told(), **told})]
     if trajectory.reward is not None:
         facts.append(("rollout.scored", _scored(trajectory, ref, told["text_only"])))

@@ -8,6 +8,7 @@ import secrets
 import struct
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
@@ -78,18 +79,19 @@ class Packs:
             there = [f for f in self._objects.get(name, ()) if f.at not in self._packs[f.file.name].gone]
             return max(there, key=lambda f: f.modified, default=None)
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write an object, and return when it is on the disk."""
-        waiting = _Waiting(name, data)
+    def put(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects, by their names, and return when they are on the disk."""
+        waiting = [_Waiting(name, data) for name, data in objects.items()]
         with self._queue_lock:
-            self._queue.append(waiting)
+            self._queue += waiting
         with self._turn:
-            if not waiting.done:
+            if not all(w.done for w in waiting):
                 with self._queue_lock:
                     group, self._queue = self._queue, []
                 self._write(group)
-        if waiting.error:
-            raise waiting.error
+        for w in waiting:
+            if w.error:
+                raise w.error
 
     def close(self) -> None:
         """Let the pack be that this process adds to. What comes later begins a new one."""

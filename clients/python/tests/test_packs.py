@@ -37,7 +37,7 @@ KEYS = [f"runs/r/trajectories/x{i:02}" for i in range(64)]
 
 def pack(store: Directory, keys: list[str]) -> None:
     with ThreadPoolExecutor(16) as threads:
-        list(threads.map(lambda key: store.put_packed(key, content(key)), keys))
+        list(threads.map(lambda key: store.put_packed({key: content(key)}), keys))
 
 
 def files(root: Path) -> list[Path]:
@@ -64,9 +64,9 @@ def test_packed_objects_are_objects(tmp_path: Path) -> None:
 
 def test_large_objects_and_those_that_are_files_stay_files(tmp_path: Path) -> None:
     store = Directory(tmp_path)
-    store.put_packed("runs/r/large", bytes(MAX_PACKED + 1))
+    store.put_packed({"runs/r/large": bytes(MAX_PACKED + 1)})
     store.put("runs/r/file", b"file")
-    store.put_packed("runs/r/file", b"mended")
+    store.put_packed({"runs/r/file": b"mended"})
     assert [path.name for path in files(tmp_path)] == ["file", "large"]
     assert store.get("runs/r/file", 10) == b"mended"
 
@@ -79,10 +79,10 @@ def test_no_packs_beside_services_that_know_none(tmp_path: Path, allowed: Path) 
 
 def test_a_torn_pack_keeps_what_is_before_the_tear(tmp_path: Path) -> None:
     for key in KEYS[:3]:
-        Directory(tmp_path).put_packed(key, content(key))
+        Directory(tmp_path).put_packed({key: content(key)})
     writer = Directory(tmp_path)
-    writer.put_packed(KEYS[3], content(KEYS[3]))
-    writer.put_packed(KEYS[4], content(KEYS[4]))
+    writer.put_packed({KEYS[3]: content(KEYS[3])})
+    writer.put_packed({KEYS[4]: content(KEYS[4])})
     (path,) = (p for p in files(tmp_path) if content(KEYS[4]) in p.read_bytes())
     data = bytearray(path.read_bytes())
     for torn in (data[:-20], data[:-20] + bytes(20)):  # a power cut may keep the length without the content
@@ -90,6 +90,21 @@ def test_a_torn_pack_keeps_what_is_before_the_tear(tmp_path: Path) -> None:
         store = Directory(tmp_path)
         assert store.stat(KEYS[4]) is None
         assert all(store.get(key, 1 << 20) == content(key) for key in KEYS[:4])
+
+
+def test_one_sync_writes_all_objects_of_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+    store, sync = Directory(tmp_path), os.fsync
+    store.put_packed({KEYS[0]: content(KEYS[0])})  # makes the pack
+
+    def counted(file: int) -> None:
+        syncs.append(file)
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    store.put_packed({key: content(key) for key in KEYS[1:5]})
+    assert len(syncs) == 1
+    assert all(store.get(key, 1 << 20) == content(key) for key in KEYS[:5])
 
 
 def test_a_killed_writer_has_written_what_it_acknowledged(tmp_path: Path) -> None:
@@ -102,7 +117,7 @@ from rondo.directory import Directory
 store = Directory({str(tmp_path)!r})
 def put(i):
     key = f"runs/r/x{{i:06}}"
-    store.put_packed(key, content(key))
+    store.put_packed({{key: content(key)}})
     os.write(1, key.encode() + b"\\n")
 with ThreadPoolExecutor(8) as threads:
     list(threads.map(put, range(100000)))
@@ -122,7 +137,7 @@ with ThreadPoolExecutor(8) as threads:
 
 def test_a_failed_write_fails_all_who_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Directory(tmp_path)
-    store.put_packed(KEYS[0], content(KEYS[0]))
+    store.put_packed({KEYS[0]: content(KEYS[0])})
     sync = os.fsync
 
     def fail(descriptor: int) -> None:
@@ -133,7 +148,7 @@ def test_a_failed_write_fails_all_who_wait_for_it(tmp_path: Path, monkeypatch: p
 
     def put(key: str) -> None:
         try:
-            store.put_packed(key, content(key))
+            store.put_packed({key: content(key)})
         except OSError:
             failed.append(key)
 
