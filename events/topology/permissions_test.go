@@ -99,3 +99,29 @@ func TestInDomain(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+// TestWhoOpensGroupsStatesTheirRollouts: a list of facts has the subject of a group's opening, so whoever may publish there states the others, too.
+func TestWhoOpensGroupsStatesTheirRollouts(t *testing.T) {
+	states := map[string][]events.Type{}
+	for _, r := range Roles {
+		states[string(r.Role)] = r.States
+	}
+	for _, p := range Participants {
+		states[p.Name] = p.States
+	}
+	opens := 0
+	for who, types := range states {
+		if !slices.Contains(types, events.GroupOpenedType) {
+			continue
+		}
+		opens++
+		for _, typ := range []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.RolloutFailedType} {
+			if !slices.Contains(types, typ) {
+				t.Errorf("%s may open groups, and could state %s in a list", who, typ)
+			}
+		}
+	}
+	if opens == 0 {
+		t.Error("nobody opens groups")
+	}
+}
