@@ -15,7 +15,7 @@ import (
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure what the plane costs, as ratios to the same work without it"}
 	cmd.AddCommand(newBenchStage(g), newBenchFeed(g), newBenchReplay(g), newBenchIndex(g), newBenchSandbox(g), newBenchLong(g), newBenchPipeline(g), newBenchWeights(g), newBenchUtilisation(g),
-		newBenchScale(g))
+		newBenchScale(g), newBenchTable(g))
 	return cmd
 }
 
