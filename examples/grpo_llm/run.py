@@ -151,37 +151,13 @@ def model(named: Path | None, cache: Path, python: Path, more: Path) -> Path:
 def engine(args: argparse.Namespace) -> tuple[list[object], dict[str, str]]:
     """vLLM's command line and environment."""
     command = [
-        args.python,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        args.model,
-        "--served-model-name",
-        args.run,
-        "--dtype",
-        "bfloat16",
-        "--enforce-eager",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        args.port,
-        "--max-model-len",
-        512,
-        "--max-num-seqs",
-        64,
-        "--enable-scale-out",
-        "--logprobs-mode",
-        "processed_logprobs",
-        "--worker-extension-cls",
-        "rondo.vllm.Worker",
-        "--chat-template",
-        HERE / "template.jinja",
-        "--enable-auto-tool-choice",
-        "--tool-call-parser",
-        "shell",
-        "--tool-parser-plugin",
-        HERE / "shell_call.py",
-    ]
+        args.python, "-m", "vllm.entrypoints.openai.api_server",
+        "--model", args.model, "--served-model-name", args.run, "--dtype", "bfloat16", "--enforce-eager",
+        "--host", "127.0.0.1", "--port", args.port, "--max-model-len", 512, "--max-num-seqs", 64,
+        "--enable-scale-out", "--logprobs-mode", "processed_logprobs", "--worker-extension-cls", "rondo.vllm.Worker",
+        "--chat-template", HERE / "template.jinja",
+        "--enable-auto-tool-choice", "--tool-call-parser", "shell", "--tool-parser-plugin", HERE / "shell_call.py",
+    ]  # fmt: skip
     variables = {
         "VLLM_SERVER_DEV_MODE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -240,9 +216,8 @@ def main(args: argparse.Namespace) -> None:
     args.url = f"http://127.0.0.1:{args.port}"
     settings = {"policy": args.run, "endpoints": [{"url": f"{args.url}/v1", "slots": 64}], "seed": args.seed, "steps": args.steps}
     os.environ.update(PYTHONPATH=f"{ROOT / 'clients/python'}:{more}", HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
-    os.environ.update(
-        OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0"
-    )  # threads that wait for work must not take others' time, least of all on busy cores
+    # Threads that wait for work must not take others' time, least of all on busy cores.
+    os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")
     plane, programs = Plane(args.rondo, args.dir), Programs(args.dir)
     try:
         programs.keep("plane", *plane.command("up", "--durability", "100ms"))

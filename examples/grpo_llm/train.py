@@ -22,9 +22,8 @@ import rondo
 def logprobs(model, rows, temperature):
     """Log-probabilities of the sampled tokens of some rows, one after the other, under the distribution that they were sampled from."""
     ids, sampled = rows.input_ids, rows.loss_mask
-    shared = (
-        int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1
-    )  # how all prompts begin is computed once: here most of the tokens
+    # The common beginning of all prompts is computed once: here most of the tokens.
+    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1
     with torch.autocast(ids.device.type, torch.bfloat16):  # as the engine computes
         shared, begun = max(shared, 0), None
         if shared:
@@ -71,9 +70,8 @@ class Trainer:
 
     def train(self, batch, temperature):
         """One step: passes over the batch in mini-batches, one update each. Gives the gap to the sampler before the first update."""
-        told = batch.select(
-            np.flatnonzero(np.add.reduceat(np.abs(batch.advantages.values), batch.offsets[:-1]))
-        )  # where all rewards of a group are equal, nothing is learnt
+        # Where all rewards of a group are equal, nothing is learnt.
+        told = batch.select(np.flatnonzero(np.add.reduceat(np.abs(batch.advantages.values), batch.offsets[:-1])))
         order, gaps = torch.Generator().manual_seed(batch.step), []
         for epoch in range(self.args.epochs if len(told) else 0):
             for number, rows in enumerate(torch.randperm(len(told), generator=order).chunk(self.args.minibatches)):

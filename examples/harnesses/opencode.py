@@ -19,9 +19,9 @@ def work(run: str, task: str) -> rondo.Rollout:
         command = ["opencode", "run", "--pure", "--dir", str(folder), "--title", r.task, "--model", f"rondo/{r.model}"]
         environment = {
             **os.environ,
-            "PWD": str(folder),
+            "PWD": str(folder),  # opencode believes it
             "OPENCODE_CONFIG_CONTENT": json.dumps({**settings, "provider": {"rondo": server}}),
-        }  # it believes PWD
+        }
         subprocess.run(command, input=r.instruction, text=True, cwd=folder, env=environment, check=True)
     return r
 

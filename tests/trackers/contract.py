@@ -27,9 +27,8 @@ COUNT = 24
 
 def row(step: int) -> dict[str, Any]:
     figures = {"reward/mean": step / 32, "staleness/max": float(step % 3), "throughput/step_seconds": 1.5}
-    figures |= {
-        f"filler/{number}": float(step + number) for number in range(60)
-    }  # as many as make wandb's file longer than one of its blocks
+    # As many as make wandb's file longer than one of its blocks.
+    figures |= {f"filler/{number}": float(step + number) for number in range(60)}
     if step % 2:
         figures["logprob_gap/mean_abs"] = 0.25
     return {"kind": "step", "step": step, "time": f"2026-11-26T10:{step:02}:00.5Z", "sequence": 10 * step, "figures": figures}

@@ -66,9 +66,8 @@ class Partner:
             except (OSError, http.client.HTTPException) as error:
                 problem, again = type(error).__name__, True
             if not again or time.monotonic() + pause >= deadline:
-                raise PartnerError(
-                    f"the partner {self._model} does not answer: {problem}"
-                )  # neither address nor body: either may hold a secret
+                # Neither address nor body is in the message: either may hold a secret.
+                raise PartnerError(f"the partner {self._model} does not answer: {problem}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
