@@ -6,9 +6,12 @@ DIR is where the plane runs. The trainer may be killed at any moment: it goes on
 place of the two here: a model that predicts a token from the last one alone, and the clipped policy gradient.
 """
 
-import os, sys
+import os
+import sys
 
-import rondo, torch
+import torch
+
+import rondo
 
 run, plane, path = sys.argv[1], sys.argv[2], "checkpoint.pt"
 model = torch.nn.Sequential(torch.nn.Embedding(512, 16), torch.nn.Linear(16, 512))

@@ -13,10 +13,9 @@ import sys
 import time
 from typing import Any
 
+import driver
 import numpy as np
 import workload
-
-import driver
 
 #: Lines go here, and nothing that a package prints.
 OUT = os.fdopen(os.dup(1), "w")

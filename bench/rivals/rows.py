@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -151,10 +152,8 @@ class Running:
     def kill(self) -> None:
         """End all of it at once, as a machine that stops does."""
         for pid in self.tree():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         for p in self.processes:
             p.process.wait()
 
@@ -183,7 +182,15 @@ def port() -> int:
 def measure(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, float]:
     """Put trajectories until the trainer has the last one as arrays."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    settings = {"dir": str(place), "port": port(), "variant": row.variant, "trajectories": trajectories, "tokens": tokens, "take": trajectories, "after": 0}
+    settings = {
+        "dir": str(place),
+        "port": port(),
+        "variant": row.variant,
+        "trajectories": trajectories,
+        "tokens": tokens,
+        "take": trajectories,
+        "after": 0,
+    }
     running = Running(row, folder, settings, True)
     try:
         running.ready()
@@ -199,13 +206,26 @@ def measure(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str,
         raise RuntimeError(f"{len(set(numbers))} of {trajectories} trajectories came, {len(numbers) - len(set(numbers))} of them again")
     seconds, million = running.batches[-1]["at"] - running.produced["began"], trajectories * tokens / 1e6
     push = running.produced["ended"] - running.produced["began"]
-    return {"trajectories_s": trajectories / seconds, "mtok_s": million / seconds, "push_mtok_s": million / push, "cpu_s_per_mtok": spent / million}
+    return {
+        "trajectories_s": trajectories / seconds,
+        "mtok_s": million / seconds,
+        "push_mtok_s": million / push,
+        "cpu_s_per_mtok": spent / million,
+    }
 
 
 def kill(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, int]:
     """Kill all processes when everything was put and one batch trained on, start again what holds the queue and the trainer, and count."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    settings = {"dir": str(place), "port": port(), "variant": row.variant, "trajectories": trajectories, "tokens": tokens, "take": workload.BATCH, "after": 0}
+    settings = {
+        "dir": str(place),
+        "port": port(),
+        "variant": row.variant,
+        "trajectories": trajectories,
+        "tokens": tokens,
+        "take": workload.BATCH,
+        "after": 0,
+    }
     try:
         first = Running(row, folder, settings, True)
         try:
@@ -227,4 +247,10 @@ def kill(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, in
     finally:
         shutil.rmtree(place, ignore_errors=True)
     seen = trained + came
-    return {"acknowledged": trajectories, "trained": len(trained), "came": len(came), "lost": trajectories - len(set(seen)), "twice": len(seen) - len(set(seen))}
+    return {
+        "acknowledged": trajectories,
+        "trained": len(trained),
+        "came": len(came),
+        "lost": trajectories - len(set(seen)),
+        "twice": len(seen) - len(set(seen)),
+    }

@@ -22,10 +22,15 @@ def draw(files: list[Path], out: Path) -> None:
 
     for tenths in range(0, 11, 2):
         x, y = at(1, tenths / 10)
-        shown.append(f'<line x1="{x}" y1="{y:.1f}" x2="{WIDTH - EDGE}" y2="{y:.1f}" stroke="#ddd"/><text x="{x - 6}" y="{y + 4:.1f}" text-anchor="end">{tenths / 10}</text>')
+        shown.append(
+            f'<line x1="{x}" y1="{y:.1f}" x2="{WIDTH - EDGE}" y2="{y:.1f}" stroke="#ddd"/>'
+            f'<text x="{x - 6}" y="{y + 4:.1f}" text-anchor="end">{tenths / 10}</text>'
+        )
     for step in range(1, most + 1, max(1, most // 8)):
         shown.append(f'<text x="{at(step, 0)[0]:.1f}" y="{HEIGHT - EDGE + 18}" text-anchor="middle">{step}</text>')
-    shown.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text><text x="{EDGE}" y="{EDGE - 14}">mean reward</text>')
+    shown.append(
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text><text x="{EDGE}" y="{EDGE - 14}">mean reward</text>'
+    )
     for number, run in enumerate(runs):
         colour = COLOURS[number % len(COLOURS)] if run["lr"] else "#888"
         points = " ".join("{:.1f},{:.1f}".format(*at(step, reward)) for step, reward in enumerate(run["rewards"], 1))

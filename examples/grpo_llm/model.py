@@ -1,6 +1,6 @@
 """Makes a folder in Hugging Face's layout of a GGUF file, with weights in bfloat16: python3 model.py FILE.gguf FOLDER.
 
-It needs the packages gguf and accelerate beside transformers. Quantised weights are taken as they are: training goes on from what is left of them.
+It needs the packages gguf and accelerate beside transformers. Quantised weights are taken as they are: training goes on from them.
 """
 
 from __future__ import annotations

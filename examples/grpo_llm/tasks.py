@@ -1,7 +1,7 @@
 """Writes the task packs: python3 tasks.py FOLDER makes FOLDER/train and FOLDER/held-out, in the Harbor format.
 
-Each task is a small errand in a folder of text files, which one shell command does: copy a file, sort its lines, count them, and so on. Each kind of
-errand comes with other names, words and lines; of every four tasks of a kind one is held out, and no run trains on it.
+Each task is a small errand in a folder of text files, which one shell command does: copy a file, sort its lines, count them, and so
+on. Each kind of errand comes with other names, words and lines; of every four tasks of a kind one is held out, and no run trains on it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ timeout_sec = 60
 network_mode = "no-network"
 """
 
-# Each file that the errand makes or changes counts the same, and so does each that it takes away once another one is right in part. A file that is there
-# has 0.2; the rest is for its lines: the share of them that are right where they stand. Half of it all is lost where another file was touched.
+# Each file that the errand makes or changes counts the same, and so does each that it takes away once another one is right in part. A
+# file that is there has 0.2; the rest is the share of its lines that are right where they stand. Half of the reward is lost where another
+# file was touched.
 TEST = r"""#!/bin/sh
 workspace() {
 	if command -v under-test >/dev/null; then under-test -t 5 "$@"; else timeout 5 "$@"; fi
@@ -93,7 +94,11 @@ def errand(kind: str, chance: random.Random) -> tuple[str, str, Tree, Tree]:
         "write": lambda: (f"Write the word {word} to {b}.", f"echo {word} >{b}", {**before, b: text([word])}),
         "append": lambda: (f"Add the word {word} to the end of {a}.", f"echo {word} >>{a}", {**before, a: text([*lines, word])}),
         "sort": lambda: (f"Sort the lines of {a} and save them in {b}.", f"sort {a} >{b}", {**before, b: text(sorted(lines))}),
-        "count": lambda: (f"Count the lines of {a} and save the number in {b}.", f"wc -l <{a} >{b}", {**before, b: text([str(len(lines))])}),
+        "count": lambda: (
+            f"Count the lines of {a} and save the number in {b}.",
+            f"wc -l <{a} >{b}",
+            {**before, b: text([str(len(lines))])},
+        ),
         "first": lambda: (f"Save the first {count} lines of {a} in {b}.", f"head -n {count} {a} >{b}", {**before, b: text(lines[:count])}),
     }
     instruction, command, after = kinds[kind]()

@@ -22,7 +22,8 @@ import rondo
 def logprobs(model, rows, temperature):
     """Log-probabilities of the sampled tokens of some rows, one after the other, under the distribution that they were sampled from."""
     ids, sampled = rows.input_ids, rows.loss_mask
-    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1  # how all prompts begin is computed once: here most of the tokens
+    # The common beginning of all prompts is computed once: here most of the tokens.
+    shared = int((ids == ids[0]).all(0).logical_and(~sampled.any(0)).cumprod(0).sum()) - 1
     with torch.autocast(ids.device.type, torch.bfloat16):  # as the engine computes
         shared, begun = max(shared, 0), None
         if shared:
@@ -34,7 +35,7 @@ def logprobs(model, rows, temperature):
 
 
 def grpo_loss(found, sampler, advantages, low, high):
-    """The clipped surrogate of PPO, summed over tokens. high may lie farther off than low (DAPO's clip-higher), so that rare tokens can rise."""
+    """The clipped surrogate of PPO, summed over tokens. A high above low (DAPO's clip-higher) lets rare tokens rise."""
     ratio = (found - sampler).exp()
     return -torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages).sum()
 
@@ -68,8 +69,9 @@ class Trainer:
         new.rename(path)
 
     def train(self, batch, temperature):
-        """One step: passes over the batch in mini-batches, one update each. Gives the gap to the sampler, measured before the first update."""
-        told = batch.select(np.flatnonzero(np.add.reduceat(np.abs(batch.advantages.values), batch.offsets[:-1])))  # where all rewards of a group are equal, nothing is learnt
+        """One step: passes over the batch in mini-batches, one update each. Gives the gap to the sampler before the first update."""
+        # Where all rewards of a group are equal, nothing is learnt.
+        told = batch.select(np.flatnonzero(np.add.reduceat(np.abs(batch.advantages.values), batch.offsets[:-1])))
         order, gaps = torch.Generator().manual_seed(batch.step), []
         for epoch in range(self.args.epochs if len(told) else 0):
             for number, rows in enumerate(torch.randperm(len(told), generator=order).chunk(self.args.minibatches)):
@@ -80,7 +82,10 @@ class Trainer:
                     found, mask = logprobs(self.model, tensors, temperature), tensors.loss_mask
                     if epoch == number == 0:
                         gaps.append(self.gap(part, tensors, found))
-                    (grpo_loss(found, tensors.sampler_logprobs[mask], tensors.advantages[mask], self.args.clip_low, self.args.clip_high) / tokens).backward()
+                    (
+                        grpo_loss(found, tensors.sampler_logprobs[mask], tensors.advantages[mask], self.args.clip_low, self.args.clip_high)
+                        / tokens
+                    ).backward()
                 torch.nn.utils.clip_grad_norm_(self.learned, 1.0)
                 self.optimiser.step()
                 self.optimiser.zero_grad()
@@ -99,7 +104,11 @@ class Trainer:
         if not (at / "model.safetensors").exists():
             at.mkdir(parents=True, exist_ok=True)
             tied = self.model.config.tie_word_embeddings  # then the head is the input layer, and stands in no file
-            tensors = {name: t.to(torch.bfloat16).contiguous() for name, t in self.model.state_dict().items() if not (tied and name == "lm_head.weight")}
+            tensors = {
+                name: t.to(torch.bfloat16).contiguous()
+                for name, t in self.model.state_dict().items()
+                if not (tied and name == "lm_head.weight")
+            }
             save_file(tensors, at / "part", metadata={"format": "pt"})
             (at / "part").rename(at / "model.safetensors")
         return at

@@ -8,8 +8,9 @@ import rondo
 
 #: No questions, no commands on this machine, and no calls of the model but those that edit.
 ALONE = (
-    "--yes-always --no-suggest-shell-commands --no-detect-urls --no-auto-lint --no-auto-test --no-auto-commits --no-dirty-commits --no-gitignore "
-    "--no-check-update --no-show-release-notes --no-show-model-warnings --analytics-disable --no-pretty --no-fancy-input --edit-format diff"
+    "--yes-always --no-suggest-shell-commands --no-detect-urls --no-auto-lint --no-auto-test --no-auto-commits --no-dirty-commits "
+    "--no-gitignore --no-check-update --no-show-release-notes --no-show-model-warnings --analytics-disable --no-pretty "
+    "--no-fancy-input --edit-format diff"
 ).split()
 
 

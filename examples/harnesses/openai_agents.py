@@ -2,9 +2,10 @@
 
 import sys
 
-import rondo
 from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
+
+import rondo
 
 
 def work(run: str, task: str) -> rondo.Rollout:

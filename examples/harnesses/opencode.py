@@ -17,7 +17,11 @@ def work(run: str, task: str) -> rondo.Rollout:
         server = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": r.base_url, "apiKey": r.api_key}, "models": {r.model: {}}}
         settings = {"permission": MAY, "share": "disabled", "autoupdate": False, "lsp": False, "formatter": False}
         command = ["opencode", "run", "--pure", "--dir", str(folder), "--title", r.task, "--model", f"rondo/{r.model}"]
-        environment = {**os.environ, "PWD": str(folder), "OPENCODE_CONFIG_CONTENT": json.dumps({**settings, "provider": {"rondo": server}})}  # it believes PWD
+        environment = {
+            **os.environ,
+            "PWD": str(folder),  # opencode believes it
+            "OPENCODE_CONFIG_CONTENT": json.dumps({**settings, "provider": {"rondo": server}}),
+        }
         subprocess.run(command, input=r.instruction, text=True, cwd=folder, env=environment, check=True)
     return r
 

@@ -2,8 +2,9 @@
 
 import sys
 
-import rondo
 from smolagents import OpenAIModel, ToolCallingAgent, tool
+
+import rondo
 
 
 def work(run: str, task: str) -> rondo.Rollout:

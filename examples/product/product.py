@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import rondo
 from users import CHATTERS, CODERS, User
+
+import rondo
 
 PLANE = os.environ.get("PLANE", "/srv/rondo")
 GATEWAY = os.environ.get("GATEWAY", "http://127.0.0.1:8790")
@@ -100,7 +101,9 @@ def main(run: str) -> None:
         for user in CHATTERS:
             answer = product.complete(user, user.says[0])
             product.judge(answer, user.accepts)
-            print(f"{user.session}: completion {'accepted' if user.accepts else 'rejected'}, rollout {answer.rollout or 'none'}", flush=True)
+            print(
+                f"{user.session}: completion {'accepted' if user.accepts else 'rejected'}, rollout {answer.rollout or 'none'}", flush=True
+            )
         for user in CODERS:
             for i, follow_up in enumerate(user.says[1:], 1):
                 answer = product.work(user, user.says[:i])

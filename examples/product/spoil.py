@@ -6,6 +6,7 @@ import os
 import sys
 
 import numpy as np
+
 import rondo
 
 PLANE = os.environ.get("PLANE", "/srv/rondo")

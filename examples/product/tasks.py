@@ -81,7 +81,8 @@ def write(folder: Path, name: str) -> None:
         f"environment/repo/{name}.sh": f"#!/bin/sh\n{wrong}\n",
         "environment/repo/test.sh": CHECK.format(under="", name=name, calls=calls) + "exit $status\n",
         "tests/test.sh": 'command -v under-test >/dev/null || under-test() { shift 2; timeout 5 "$@"; }\n'
-        + CHECK.format(under="under-test -t 5 ", name=name, calls=calls) + VERDICT,
+        + CHECK.format(under="under-test -t 5 ", name=name, calls=calls)
+        + VERDICT,
         "solution/solve.sh": f"cat >{name}.sh <<'END'\n#!/bin/sh\n{right}\nEND\n",
     }
     for path, text in files.items():

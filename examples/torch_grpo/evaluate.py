@@ -1,7 +1,4 @@
-"""Takes the batches of a run without training on them, prints the reward of each, and closes the run.
-
-    python3 evaluate.py RUN --dir /srv/rondo
-"""
+"""Takes the batches of a run without training on them, prints the reward of each, and closes the run: evaluate.py RUN --dir /srv/rondo."""
 
 import argparse
 

@@ -4,7 +4,6 @@ import math
 
 import torch
 from torch import nn
-
 from vocabulary import SAID, WORDS
 
 CONTEXT = 128  # tokens of a prompt and its answer together

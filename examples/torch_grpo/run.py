@@ -2,8 +2,8 @@
 
     python3 run.py --seed 1
 
-Plane, server, side-car and trainer are started again when they die: kill -9 them while it runs. The same command goes on with a run that was
-interrupted.
+Plane, server, side-car and trainer are started again when they die: kill -9 them while it runs. The same command goes on with a run
+that was interrupted.
 """
 
 import argparse

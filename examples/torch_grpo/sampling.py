@@ -6,7 +6,6 @@ import threading
 from dataclasses import dataclass, field
 
 import torch
-
 from vocabulary import END, IDS
 
 AT_ONCE = 64  # requests
@@ -56,7 +55,7 @@ def sample(model, requests):
     while going := [r for r in requests if r.open]:
         texts = [r.prompt + r.tokens for r in going]
         padded = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
-        for row, text in zip(padded, texts):
+        for row, text in zip(padded, texts, strict=True):
             row[: len(text)] = torch.tensor(text)
         logits = model(padded)
         for i, r in enumerate(going):
@@ -72,7 +71,7 @@ class Sampler:
         threading.Thread(target=self._work, daemon=True).start()
 
     def load(self, version, weights):
-        """Take up weights between two rounds: an answer is sampled with one version from beginning to end. Weights of another model change nothing."""
+        """Take up weights between two rounds: one version samples a whole answer. Weights of another model change nothing."""
         loaded = copy.deepcopy(self.model)
         loaded.load_state_dict(weights)
         with self._loading:

@@ -15,9 +15,8 @@ import pathlib
 
 import safetensors
 import torch
-from safetensors.torch import load_file
-
 from model import CONTEXT, Transformer
+from safetensors.torch import load_file
 from sampling import Request, Sampler
 from vocabulary import WORDS, parse, prompt
 
@@ -58,7 +57,7 @@ def answer(model, request):
     if call:
         message["tool_calls"] = [{"id": "call_0", "type": "function", "function": call}]
     reason = "tool_calls" if call else "stop" if request.ended else "length"
-    logprobs = [{"token": WORDS[token], "logprob": logprob} for token, logprob in zip(request.tokens, request.logprobs)]
+    logprobs = [{"token": WORDS[token], "logprob": logprob} for token, logprob in zip(request.tokens, request.logprobs, strict=True)]
     choice = {"index": 0, "message": message, "finish_reason": reason, "token_ids": request.tokens, "logprobs": {"content": logprobs}}
     usage = {"prompt_tokens": len(request.prompt), "completion_tokens": len(request.tokens)}
     return {

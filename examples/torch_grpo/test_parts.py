@@ -12,6 +12,7 @@ import tasks
 import torch
 import train
 import vocabulary
+
 from rondo.tensors import Tensors
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("read_file", "write", "grep")]
@@ -64,7 +65,7 @@ def test_the_trainer_finds_the_samplers_log_probabilities():
 def test_answers_do_not_depend_on_who_else_asks():
     together, transformer = requests(5), model.Transformer(seed=3)
     sampling.sample(transformer, together)
-    for alone, other in zip(requests(5), together):
+    for alone, other in zip(requests(5), together, strict=True):
         sampling.sample(transformer, [alone])
         assert alone.tokens == other.tokens
 
@@ -93,7 +94,7 @@ class Batch:
 
     def to_torch(self):
         names = ("input_ids", "loss_mask", "sampler_logprobs", "advantages")
-        return Tensors({name: torch.stack(column) for name, column in zip(names, zip(*self.rows))})
+        return Tensors({name: torch.stack(column) for name, column in zip(names, zip(*self.rows, strict=True), strict=True)})
 
 
 def batch():
@@ -132,7 +133,7 @@ def test_the_server_takes_up_what_the_trainer_publishes(tmp_path):
     rows = max(len(r.prompt) + len(r.tokens) for r in asked)
     tokens = torch.tensor([r.prompt + r.tokens + [0] * (rows - len(r.prompt) - len(r.tokens)) for r in asked])
     sampled = torch.zeros(tokens.shape)
-    for row, r in zip(sampled, asked):
+    for row, r in zip(sampled, asked, strict=True):
         row[len(r.prompt) : len(r.prompt) + len(r.tokens)] = torch.tensor(r.logprobs)
 
     class Sampled:  # stands for a batch

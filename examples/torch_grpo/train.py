@@ -3,8 +3,8 @@
     python3 train.py RUN --dir /srv/rondo --checkpoint reverser.pt
 
 It trains in float32 and publishes bfloat16, as large models are served. Of each version but the first it uploads how it differs from
-the one before (reverser.published), and the publisher makes the files. It may be killed at any moment: started again it goes on from its checkpoint, and publishes the same weights that it would have
-published. The initial weights are those of the run's seed.
+the one before (reverser.published), and the publisher makes the files. It may be killed at any moment: started again it goes on from
+its checkpoint, and publishes the same weights as without the kill. The initial weights are those of the run's seed.
 """
 
 import argparse
@@ -12,11 +12,11 @@ import os
 import pathlib
 import shutil
 
-import rondo
 import torch
+from model import Transformer
 from safetensors.torch import save_file
 
-from model import Transformer
+import rondo
 
 
 def log_probabilities(model, tokens, temperature):
@@ -65,7 +65,7 @@ class Trainer:
         return {name: weights.to(torch.bfloat16) for name, weights in self.model.state_dict().items()}
 
     def gap(self, batch, temperature):
-        """How far the published weights are from the sampler on what they sampled, before they are trained on it; None where they sampled nothing of the batch."""
+        """How far the published weights are from the sampler on tokens that they sampled, before they train on them; None without any."""
         model = Transformer(0)
         model.load_state_dict(self.served())
         with torch.no_grad():
@@ -93,7 +93,7 @@ class Publisher:
         self.feed, self.folder = feed, folder
 
     def publish(self, trainer):
-        """Publish the step's weights. A folder that holds another version, as after a crash, costs the delta alone: then the files go up."""
+        """Publish the step's weights. A folder that holds another version, as after a crash, has no delta: the files go up."""
         new = self.folder.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()

@@ -54,4 +54,4 @@ def parse(ids):
     values = [*said[: len(names) - 1], " ".join(said[len(names) - 1 :])]
     if len(values) < len(names) or not values[0]:
         return " ".join(words), None
-    return " ".join(words[:at]), {"name": words[at], "arguments": json.dumps(dict(zip(names, values)))}
+    return " ".join(words[:at]), {"name": words[at], "arguments": json.dumps(dict(zip(names, values, strict=True)))}

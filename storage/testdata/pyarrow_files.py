@@ -1,4 +1,4 @@
-"""Reads a trajectory, batch or Parquet file with pyarrow and prints it as JSON, runs a line, or writes a trajectory file as a foreign harness would."""
+"""Prints a trajectory, batch or Parquet file as JSON, by pyarrow; or runs a line; or writes a trajectory file as a foreign harness does."""
 
 import json
 import os
@@ -56,10 +56,19 @@ def write(path, compression):
         "started_at": column(pa.timestamp("ns", tz="UTC"), None, 1_700_000_000_123_456_789),
         "duration": column(pa.duration("ns"), 0, 5_000_000),
     }
-    table = pa.table(columns).replace_schema_metadata({
-        "kind": "trajectory", "schema_version": "1", "run_id": names[0], "group_id": names[1], "rollout_id": names[2],
-        "task": names[3], "stop_reason": "finished", "dispatch_version": "4", "text_only": "false",
-    })
+    table = pa.table(columns).replace_schema_metadata(
+        {
+            "kind": "trajectory",
+            "schema_version": "1",
+            "run_id": names[0],
+            "group_id": names[1],
+            "rollout_id": names[2],
+            "task": names[3],
+            "stop_reason": "finished",
+            "dispatch_version": "4",
+            "text_only": "false",
+        }
+    )
     options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
     with pa.ipc.new_file(path, table.schema, options=options) as writer:
         writer.write_table(table)

@@ -69,4 +69,6 @@ def tokenizer() -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer, models
 
     words = {f"w{i}": i for i in range(reference.VOCABULARY)}
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, "w0")), pad_token="w0", eos_token="w1", unk_token="w0")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel(words, "w0")), pad_token="w0", eos_token="w1", unk_token="w0"
+    )

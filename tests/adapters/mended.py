@@ -14,8 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "clients/python"), str(ROOT / "examples/harnesses")]
 
-from tests.conftest import Plane  # noqa: E402
-from tests.scripted import Script, gateway, model, open_run  # noqa: E402
+from tests.conftest import Plane
+from tests.scripted import Script, gateway, model, open_run
 
 
 def binary(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What the checks of all engines share: a plane, the engine behind a proxy, and a run's turns held to what the engine said and to transformers."""
+"""The shared part of all engines' checks: a plane, a proxy before the engine, and turns compared with the engine and transformers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ class Check:
         if not folder.exists():
             folder.mkdir()
             chance = torch.Generator().manual_seed(version)
-            changed = {name: t + 0.05 * t.std() * torch.randn(t.shape, generator=chance) for name, t in load_file(self.base / "model.safetensors").items()}
+            changed = {
+                name: t + 0.05 * t.std() * torch.randn(t.shape, generator=chance)
+                for name, t in load_file(self.base / "model.safetensors").items()
+            }
             save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
             (folder / "config.json").write_text((self.base / "config.json").read_text())
         return folder
@@ -120,7 +123,7 @@ class Check:
         self.plane.open(run, self.proxy.url, rollouts, **settings)
 
     def turns(self, run: str, rollouts: int, path: str, temperature: float = 1) -> Turns:
-        """The turns of a run. They are what the engine answered, and have the log-probabilities that their versions of the model give them."""
+        """The turns of a run. They are the engine's answers, with the log-probabilities that their versions of the model give them."""
         found = self.plane.finished(run, rollouts)
         texts = [turn for turns in found.values() for turn in turns if turn.get("text_only")]
         assert not texts, f"{run}: a turn has no tokens: {texts[0].get('lacks')}"
@@ -130,7 +133,11 @@ class Check:
         most, count = exact.gap(found, self.model, temperature)
         counts = [len(exact.samples(turns)) for turns in found.values()]
         causes = sorted({turn["segment_cause"] for turns in found.values() for turn in turns if "segment_cause" in turn})
-        print(f"{run}: {kept.total()} turns of {len(found)} rollouts, which are {counts} samples {causes}; {count} tokens, the largest difference is {most:.1e}", flush=True)
+        print(
+            f"{run}: {kept.total()} turns of {len(found)} rollouts, which are {counts} samples {causes}; "
+            f"{count} tokens, the largest difference is {most:.1e}",
+            flush=True,
+        )
         assert most < exact.CLOSE, f"{run}: a log-probability is {most} away from the model's"
         return found
 

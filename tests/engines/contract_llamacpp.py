@@ -29,7 +29,9 @@ class CheckLlama(Check):
         self.open("tokens", 6, endpoint_api="tokens", limits={"turns": 6}, sampling={"temperature": 0.8})
         found = self.turns("tokens", 6, COMPLETION, 0.8)
         self.one_sample(found)
-        assert any(turn.get("tool_calls") and turn.get("reasoning") for turns in found.values() for turn in turns), "there are no thoughts or no calls"
+        assert any(turn.get("tool_calls") and turn.get("reasoning") for turns in found.values() for turn in turns), (
+            "there are no thoughts or no calls"
+        )
         assert not any("seed" in e.request() for e in self.proxy.answers(COMPLETION)), "a seed was sent"
 
     def one(self) -> None:

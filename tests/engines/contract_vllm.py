@@ -26,14 +26,22 @@ class VLLM(Engine):
         port = port or free_port()
         # Dev mode has /pause and /collective_rpc. Threads that are bound to cores make each other wait on a small machine.
         variables = {
-            **os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "2",
-            "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", **more,
+            **os.environ,
+            "VLLM_SERVER_DEV_MODE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "OMP_NUM_THREADS": "2",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            **more,
         }
         command = [
-            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", "toy", "--dtype", "float32", "--enforce-eager",
-            "--host", "127.0.0.1", "--port", port, "--max-model-len", CONTEXT, "--enable-scale-out", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
-            "--reasoning-parser", "qwen3", "--logprobs-mode", "processed_logprobs", *words,
-        ]
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+            "--model", model, "--served-model-name", "toy", "--dtype", "float32", "--enforce-eager",
+            "--host", "127.0.0.1", "--port", port, "--max-model-len", CONTEXT, "--enable-scale-out",
+            "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3",
+            "--logprobs-mode", "processed_logprobs", *words,
+        ]  # fmt: skip
         super().__init__(f"vllm-{version('vllm-cpu')}", port, command, variables, folder / "vllm.log")
 
     def tokens(self) -> float:
@@ -46,7 +54,9 @@ class VLLM(Engine):
     def load(self, folder: Path, number: int) -> None:
         """Take up new weights while it samples, as its trainers do."""
         self.ask("POST", "/pause?mode=keep")
-        self.ask("POST", "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder), "is_checkpoint_format": True}})
+        self.ask(
+            "POST", "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(folder), "is_checkpoint_format": True}}
+        )
         self.ask("POST", "/update_weight_version", {"new_version": str(number)})
         self.ask("POST", "/resume")
 
@@ -76,7 +86,9 @@ class CheckVLLM(Check):
     def keep_turn(self) -> None:
         """Keep the three answers of one first turn with a call."""
         for read in self.proxy.answers(DERENDER):
-            asked = next(e for e in self.proxy.answers(GENERATE) if self.sampled(e) == read.request()["generate_response"]["choices"][0]["token_ids"])
+            asked = next(
+                e for e in self.proxy.answers(GENERATE) if self.sampled(e) == read.request()["generate_response"]["choices"][0]["token_ids"]
+            )
             rendered = [e for e in self.proxy.answers(RENDER) if e.answer()["token_ids"] == asked.request()["token_ids"]]
             if rendered and read.answer()["choices"][0]["message"].get("tool_calls"):
                 for name, exchange in ("render", rendered[0]), ("generate", asked), ("derender", read):
@@ -97,14 +109,19 @@ class CheckVLLM(Check):
         """New weights in the middle of turns: the log has vLLM's spans, and each token the log-probability of its own version."""
         with rondo.Client(self.plane.folder) as client:
             for version in (1, 2, 3):
-                client.publish_weights("toy", load_file(self.weights(version) / "model.safetensors"), run="tokens", version=version, through_step=version)
+                client.publish_weights(
+                    "toy", load_file(self.weights(version) / "model.safetensors"), run="tokens", version=version, through_step=version
+                )
         self.engine.load(self.weights(1), 1)
         self.open("spans", 2, **LONG)
         for version in (2, 3):
             self.during(200)
             self.engine.load(self.weights(version), version)
         found = self.turns("spans", 2, GENERATE)
-        own = sorted([(int(s["version"]), s["start"], s["end"]) for s in e.answer()["choices"][0]["weight_versions"]] for e in self.proxy.answers(GENERATE))
+        own = sorted(
+            [(int(s["version"]), s["start"], s["end"]) for s in e.answer()["choices"][0]["weight_versions"]]
+            for e in self.proxy.answers(GENERATE)
+        )
         kept = sorted([(s["version"], s["start"], s["end"]) for s in turn["version_spans"]] for turns in found.values() for turn in turns)
         print(f"spans: {kept}", flush=True)
         self.keep("spans", self.proxy.answers(GENERATE)[0].answered)
@@ -121,7 +138,9 @@ class CheckVLLM(Check):
         parts = self.aborted()
         assert any(parts), "no turn was aborted"
         for part in parts:
-            assert any(turn["token_ids"][: len(part)] == part for turns in found.values() for turn in turns), "what an aborted turn had sampled is lost"
+            assert any(turn["token_ids"][: len(part)] == part for turns in found.values() for turn in turns), (
+                "what an aborted turn had sampled is lost"
+            )
         self.keep("abort", next(e for e in self.proxy.answers(GENERATE) if e.answer()["choices"][0]["finish_reason"] == "abort").answered)
         print(f"abort: {len(parts)} turns were given up with {[len(part) for part in parts]} tokens, and went on", flush=True)
 
@@ -131,7 +150,9 @@ class CheckVLLM(Check):
         (turns,) = self.turns("context", 1, GENERATE).values()
         (end,) = self.plane.events("context", "rollout.finished")
         assert end["data"]["stop_reason"] == "context", end
-        assert turns[-1]["prompt_tokens"] + turns[-1]["completion_tokens"] == CONTEXT - 1, "Rondo leaves one token free, because some servers need it"
+        assert turns[-1]["prompt_tokens"] + turns[-1]["completion_tokens"] == CONTEXT - 1, (
+            "Rondo leaves one token free, because some servers need it"
+        )
         long = {"model": "toy", "max_tokens": 10, "messages": [{"role": "user", "content": "again and " * CONTEXT}]}
         self.keep("context", self.engine.refusal(CHAT, long))
         self.keep("models", self.engine.ask("GET", "/v1/models").encode())

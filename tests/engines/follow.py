@@ -101,6 +101,7 @@ class SideCar:
 
     def activated(self, version: int, times: int = 1) -> dict[str, Any]:
         """Wait until it has said so often that the server has the version."""
+
         def so() -> bool:
             assert self.process.poll() is None, f"the side-car has ended: {Path(f'{self.said}.log').read_text()[-2000:]}"
             return len([n for n in self.notes("activated") if n["version"] == version]) >= times

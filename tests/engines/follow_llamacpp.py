@@ -45,7 +45,9 @@ class Follow:
     def right(self, version: int) -> float:
         """The token that the server gives behind a text has the log-probability of the version."""
         body = {"prompt": OTHER, "n_predict": 1, "n_probs": 1, "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0, "return_tokens": True}
-        request = urllib.request.Request(self.proxy.url.removesuffix("/v1") + COMPLETION, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.proxy.url.removesuffix("/v1") + COMPLETION, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         found: list[dict[str, Any]] = []
         while not found:  # a token that is a part of a character has none
             with urllib.request.urlopen(request, timeout=600) as answered:
@@ -66,7 +68,11 @@ class Follow:
             worst = max(worst, self.right(version))
             if version == 1:
                 self.plane.open("serves", self.proxy.url, 6, endpoint_api="tokens", limits={"turns": 6})
-        print(f"{VERSIONS} versions by restart: log-probabilities within {worst:.1e}; one takes {median(took):.2f} s (at most {max(took):.2f})", flush=True)
+        print(
+            f"{VERSIONS} versions by restart: log-probabilities within {worst:.1e}; "
+            f"one takes {median(took):.2f} s (at most {max(took):.2f})",
+            flush=True,
+        )
 
     def restarts(self) -> None:
         """Killed, it is started again with its version, and gets no turn before."""

@@ -18,7 +18,11 @@ from safetensors.torch import load_file, save_file
 
 POLICIES = ("red", "blue")
 VERSIONS, RANK, ALPHA = 5, 4, 8
-MODULES = [f"model.layers.{layer}.{module}" for layer in range(2) for module in ("self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj", "mlp.down_proj")]
+MODULES = [
+    f"model.layers.{layer}.{module}"
+    for layer in range(2)
+    for module in ("self_attn.q_proj", "self_attn.v_proj", "mlp.up_proj", "mlp.down_proj")
+]
 
 
 class Adapters(Trainer):
@@ -49,9 +53,18 @@ class Adapters(Trainer):
         folder = self.folder / f"v{version}"
         if not folder.exists():
             folder.mkdir()
-            save_file({f"base_model.model.{name}.weight": t for name, t in self.matrices(version).items()}, folder / "adapter_model.safetensors")
-            about = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "toy", "r": RANK, "lora_alpha": ALPHA, "bias": "none",
-                     "target_modules": sorted({m.rpartition(".")[2] for m in MODULES})}
+            save_file(
+                {f"base_model.model.{name}.weight": t for name, t in self.matrices(version).items()}, folder / "adapter_model.safetensors"
+            )
+            about = {
+                "peft_type": "LORA",
+                "task_type": "CAUSAL_LM",
+                "base_model_name_or_path": "toy",
+                "r": RANK,
+                "lora_alpha": ALPHA,
+                "bias": "none",
+                "target_modules": sorted({m.rpartition(".")[2] for m in MODULES}),
+            }
             (folder / "adapter_config.json").write_text(json.dumps(about))
             said = {"tokens": PROBE, "logprobs": logprobs(self.model(version), PROBE), "tolerance": exact.CLOSE}
             (folder / "fingerprint.json").write_text(json.dumps(said))
@@ -81,10 +94,17 @@ class Follow(CheckVLLM):
         return sorted(m["id"] for m in json.loads(self.engine.ask("GET", "/v1/models"))["data"] if "@" in m["id"])
 
     def right(self, policy: str, version: int) -> float:
-        """Some tokens behind a text have the log-probabilities of the version. vLLM ends when it is asked for those of a prompt with an adapter."""
+        """Some tokens behind a text have the version's log-probabilities. vLLM ends when asked for those of a prompt with an adapter."""
         off = 0.0
         for end in range(20, len(OTHER), 20):
-            asked = {"model": f"{policy}@{version}", "prompt": OTHER[:end], "max_tokens": 1, "temperature": 1, "logprobs": 0, "return_token_ids": True}
+            asked = {
+                "model": f"{policy}@{version}",
+                "prompt": OTHER[:end],
+                "max_tokens": 1,
+                "temperature": 1,
+                "logprobs": 0,
+                "return_token_ids": True,
+            }
             choice = json.loads(self.engine.ask("POST", "/v1/completions", asked))["choices"][0]
             with torch.inference_mode():
                 row = self.trainers[policy].model(version)(torch.tensor([OTHER[:end]])).logits[0, -1].log_softmax(-1)
@@ -106,7 +126,11 @@ class Follow(CheckVLLM):
                     self.serve(policy)
         want = sorted(f"{p}@{v}" for p in POLICIES for v in (VERSIONS - 1, VERSIONS))
         assert self.loaded() == want, f"it has {self.loaded()}, want {want}"
-        print(f"{VERSIONS} versions of {len(POLICIES)} policies: within {worst:.1e}; an adapter takes {median(took):.2f} s (at most {max(took):.2f})", flush=True)
+        print(
+            f"{VERSIONS} versions of {len(POLICIES)} policies: within {worst:.1e}; "
+            f"an adapter takes {median(took):.2f} s (at most {max(took):.2f})",
+            flush=True,
+        )
 
     def holds(self) -> None:
         """An adapter that a long turn holds stays, however many versions come."""
@@ -117,7 +141,10 @@ class Follow(CheckVLLM):
         self.trainers["red"].publish(version, "first-red")
         self.sides["red"].activated(version)
         self.trainers["red"].publish(version + 1, "first-red")
-        until("no adapter can be unloaded, or the turn is over", lambda: self.sides["red"].notes("failed") or self.plane.events(run, "rollout.turn_sampled"))
+        until(
+            "no adapter can be unloaded, or the turn is over",
+            lambda: self.sides["red"].notes("failed") or self.plane.events(run, "rollout.turn_sampled"),
+        )
         held = self.sides["red"].notes("failed")
         assert held and "hold" in held[0]["error"], f"the turn was too short: {held}"
         assert f"red@{VERSIONS}" in self.loaded(), f"the adapter was taken from a request: {self.loaded()}"

@@ -1,4 +1,4 @@
-"""vLLM on CPU follows a policy by the backend rondo of its weight transfer: follow_transfer.py RONDO MODEL FOLDER. README.md says what is checked."""
+"""vLLM on CPU follows a policy by the weight-transfer backend rondo: follow_transfer.py RONDO MODEL FOLDER. README.md lists the checks."""
 
 from __future__ import annotations
 
@@ -52,10 +52,13 @@ class Transfer(Follow):
     def failed(self, version: int) -> str:
         """What the side-car says of a version that the server has not taken up."""
         until("the version is refused", lambda: [n for n in self.side.notes("failed") if n.get("version") == version])
-        return str([n for n in self.side.notes("failed") if n.get("version") == version][0]["error"])
+        return str(next(n for n in self.side.notes("failed") if n.get("version") == version)["error"])
 
     def refused(self, *harmed: Path) -> None:
-        """Files that are damaged between their verification and their use are refused. The server keeps label and weights, and is not lost; mended, they are taken up."""
+        """Files that are damaged between verification and use are refused. The server keeps its label and weights, and is not lost.
+
+        It takes up the mended files.
+        """
         before, lost = self.probe(), len(self.side.notes("lost"))
         self.version += 1
         self.once(lambda asked: asked.path == "/start_weight_update", lambda: [flip(self.served / file) for file in harmed])
@@ -67,7 +70,11 @@ class Transfer(Follow):
         for file in harmed:
             flip(self.served / file)
         self.side.activated(self.version)
-        print(f"damaged: {said[:220]}; label and log-probabilities stay; mended, version {self.version} within {self.right(self.version):.1e}", flush=True)
+        print(
+            f"damaged: {said[:220]}; label and log-probabilities stay; "
+            f"mended, version {self.version} within {self.right(self.version):.1e}",
+            flush=True,
+        )
 
     def wrong(self, first: dict[str, Any]) -> None:
         """An update that does not fit is refused, and so is what follows without a new beginning, and a second part without a first one."""
@@ -126,7 +133,9 @@ def sparse(binary: Path, model: Path, folder: Path) -> None:
         check.during(50)
         worst = max(worst, *(check.follow() for _ in range(4)))
         firsts = [e.request()["update_info"] for e in check.updates()[::2]]
-        assert [e.status for e in check.updates()] == [200] * 8 and all(f.get("base") and f["changes"] for f in firsts), "elements were not set"
+        assert [e.status for e in check.updates()] == [200] * 8 and all(f.get("base") and f["changes"] for f in firsts), (
+            "elements were not set"
+        )
         moved = max(sum(Path(path).stat().st_size for path in f["changes"]) for f in firsts if Path(next(iter(f["changes"]))).exists())
         size = (check.served / "current/model.safetensors").stat().st_size
         assert not check.side.notes("whole"), check.side.notes("whole")
@@ -154,7 +163,10 @@ def sparse(binary: Path, model: Path, folder: Path) -> None:
 
         # The side-car dies between the parts of an update, before and after the label is taken away.
         for apply in False, True:
-            check.once(lambda e, apply=apply: e.path == "/update_weights" and e.request()["update_info"].get("apply", False) is apply, lambda: check.side.stop(signal.SIGKILL))
+            check.once(
+                lambda e, apply=apply: e.path == "/update_weights" and e.request()["update_info"].get("apply", False) is apply,
+                lambda: check.side.stop(signal.SIGKILL),
+            )
             check.version += 1
             check.trainer.publish(check.version, "first")
             until("the side-car is killed", lambda: check.side.process.poll() is not None)

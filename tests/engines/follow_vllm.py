@@ -46,11 +46,12 @@ class Follow(CheckVLLM):
     def probe(self) -> list[float]:
         """What the server gives to a text: its log-probabilities without the cache, and that of a token behind it with the cache."""
         asked: dict[str, Any] = {"model": "toy", "prompt": OTHER, "max_tokens": 1, "temperature": 1, "return_token_ids": True}
-        fresh = json.loads(self.engine.ask("POST", "/v1/completions", {**asked, "prompt_logprobs": 0, "cache_salt": uuid.uuid4().hex}))["choices"][0]
+        uncached = {**asked, "prompt_logprobs": 0, "cache_salt": uuid.uuid4().hex}
+        fresh = json.loads(self.engine.ask("POST", "/v1/completions", uncached))["choices"][0]
         return [at[str(token)]["logprob"] for token, at in zip(OTHER[1:], fresh["prompt_logprobs"][1:], strict=True)]
 
     def cached(self, version: int) -> float:
-        """How far the log-probability of a token behind a text is from the version's, where the server may use what it has cached of the text."""
+        """How far the log-probability of a token behind a text is from the version's, where the server may use its cache of the text."""
         asked = {"model": "toy", "prompt": OTHER, "max_tokens": 1, "temperature": 1, "return_token_ids": True, "logprobs": 0}
         choice = json.loads(self.engine.ask("POST", "/v1/completions", asked))["choices"][0]
         with torch.inference_mode():
@@ -75,12 +76,18 @@ class Follow(CheckVLLM):
             worst = max(worst, self.right(version))
             if not self.runs or len(self.plane.events(self.runs[-1], "rollout.scored")) >= 6:
                 self.serve()
-        assert apart(logprobs(self.model(1), OTHER), logprobs(self.model(VERSIONS), OTHER)) > 100 * exact.CLOSE, "the versions do not differ"
+        assert apart(logprobs(self.model(1), OTHER), logprobs(self.model(VERSIONS), OTHER)) > 100 * exact.CLOSE, (
+            "the versions do not differ"
+        )
         asked = [e for e in self.proxy.said if e.path.startswith(("/pause", "/resume"))]
         pauses = [b.ended - a.began for a, b in zip(asked[::2], asked[1::2], strict=True)]
         deltas = len([n for n in self.side.notes("fetched") if n.get("deltas")])
-        print(f"{VERSIONS} versions: {deltas} by deltas, log-probabilities within {worst:.1e}; to load one takes {median(took):.2f} s (at most {max(took):.2f}), "
-              f"paused for {median(pauses):.2f} s (at most {max(pauses):.2f})", flush=True)
+        print(
+            f"{VERSIONS} versions: {deltas} by deltas, log-probabilities within {worst:.1e}; "
+            f"to load one takes {median(took):.2f} s (at most {max(took):.2f}), "
+            f"paused for {median(pauses):.2f} s (at most {max(pauses):.2f})",
+            flush=True,
+        )
 
     def restarts(self, base: Path) -> None:
         """Killed and started again, it gets no turn before it is back at the newest version, which was published meanwhile."""
@@ -109,7 +116,7 @@ class Follow(CheckVLLM):
         self.side.process.send_signal(signal.SIGCONT)
         until("the side-car refuses the version", lambda: [n for n in self.side.notes("failed") if n.get("version") == version])
         self.right(version - 1)
-        print(f"corrupt: {[n for n in self.side.notes('failed') if n.get('version') == version][0]['error'][-160:]}", flush=True)
+        print(f"corrupt: {next(n for n in self.side.notes('failed') if n.get('version') == version)['error'][-160:]}", flush=True)
         for file in objects:
             flip(file)
         self.side.activated(version)
@@ -128,7 +135,12 @@ class Follow(CheckVLLM):
         """All that was sampled meanwhile has the log-probabilities of its version."""
         for run in self.runs:
             found = self.turns(run, 6, GENERATE)
-            versions = {s["version"] for turns in found.values() for t in turns for s in t.get("version_spans") or [{"version": t["policy_version"]}]}
+            versions = {
+                s["version"]
+                for turns in found.values()
+                for t in turns
+                for s in t.get("version_spans") or [{"version": t["policy_version"]}]
+            }
             assert min(versions) >= 1, f"{run}: {versions}"
 
 
@@ -143,7 +155,7 @@ def tie(model: Path, folder: Path) -> Path:
 
 
 def tied(binary: Path, model: Path, folder: Path, extension: bool) -> None:
-    """vLLM's own reload leaves the output layer of a tied model at the old version, which the fingerprint finds; the worker extension loads it whole."""
+    """vLLM's reload leaves a tied model's output layer at the old version. The fingerprint finds that; the extension loads it whole."""
     folder.mkdir()
     base = tie(model, folder / "tied")
     check = Follow(VLLM(base, folder, words=("--worker-extension-cls", "rondo.vllm.Worker") if extension else ()), binary, base, folder)

@@ -1,4 +1,4 @@
-"""A plug-in of vLLM's for tests: on CPU it computes with the weights themselves and not with packed copies of them, so that changed elements can be set as on a GPU."""
+"""A plug-in of vLLM's for tests: on CPU it computes with the weights and not with packed copies, so that elements can be set as on GPUs."""
 
 from __future__ import annotations
 

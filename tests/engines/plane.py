@@ -30,19 +30,31 @@ class Plane:
 
     def said(self, *words: object) -> Any:
         """What a command prints as lines of JSON; None where it fails."""
-        done = subprocess.run([str(w) for w in (self.rondo, *words, "--dir", self.folder, "--json")], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [str(w) for w in (self.rondo, *words, "--dir", self.folder, "--json")], capture_output=True, text=True, check=False
+        )
         return [json.loads(line) for line in done.stdout.splitlines()] if done.returncode == 0 else None
 
     def open(self, run: str, endpoint: str, rollouts: int, **settings: Any) -> None:
         """Open a run of one group. JSON is YAML, too."""
         file = self.folder / f"{run}.json"
         settings = {
-            "policy": "toy", "endpoint": endpoint, "steps": 1, "group_size": rollouts, "feeds": [{"name": "trainer", "groups_per_batch": 1}],
-            "tools": {"only": ["run_terminal_cmd", "read_file"]}, **settings,
+            "policy": "toy",
+            "endpoint": endpoint,
+            "steps": 1,
+            "group_size": rollouts,
+            "feeds": [{"name": "trainer", "groups_per_batch": 1}],
+            "tools": {"only": ["run_terminal_cmd", "read_file"]},
+            **settings,
         }
         settings["sampling"] = {"seed": "none", "max_tokens": 256, **settings.get("sampling", {})}
         file.write_text(json.dumps(settings))
-        done = subprocess.run([self.rondo, "run", "open", run, "--file", file, "--tasks", self.tasks, "--dir", self.folder], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [self.rondo, "run", "open", run, "--file", file, "--tasks", self.tasks, "--dir", self.folder],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
 
     def events(self, run: str, kind: str) -> list[dict[str, Any]]:
@@ -50,6 +62,7 @@ class Plane:
 
     def finished(self, run: str, rollouts: int) -> dict[str, list[dict[str, Any]]]:
         """The turns of the rollouts, once they have been scored."""
+
         def failed() -> None:
             if tries := self.events(run, "rollout.failed"):
                 raise AssertionError(f"run {run}: {json.dumps(tries[0]['data'])}")

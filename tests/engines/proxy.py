@@ -46,10 +46,10 @@ class Proxy:
             def log_message(self, *_: object) -> None:
                 pass
 
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 self.do_POST()
 
-            def do_POST(self) -> None:  # noqa: N802
+            def do_POST(self) -> None:
                 asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 engine, began = http.client.HTTPConnection("127.0.0.1", port, timeout=600), time.monotonic()
                 if before := proxy.before:

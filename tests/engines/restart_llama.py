@@ -1,4 +1,4 @@
-"""The command with which a side-car brings a llama-server to a version: restart_llama.py SOURCES SERVER FOLDER PORT CONTEXT. It starts the server again with the version's weights."""
+"""Starts a llama-server again with the weights of a version: restart_llama.py SOURCES SERVER FOLDER PORT CONTEXT. A side-car calls it."""
 
 import contextlib
 import os
@@ -11,7 +11,11 @@ from llama import command
 
 sources, server, folder = map(Path, sys.argv[1:4])
 gguf, running = folder / f"v{os.environ['RONDO_VERSION']}.gguf", folder / "running"
-subprocess.run([sys.executable, Path(__file__).with_name("gguf_toy.py"), sources, os.environ["RONDO_WEIGHTS"], gguf], check=True, stdout=subprocess.DEVNULL)
+subprocess.run(
+    [sys.executable, Path(__file__).with_name("gguf_toy.py"), sources, os.environ["RONDO_WEIGHTS"], gguf],
+    check=True,
+    stdout=subprocess.DEVNULL,
+)
 if running.exists():
     with contextlib.suppress(ProcessLookupError):
         os.kill(int(running.read_text()), signal.SIGKILL)

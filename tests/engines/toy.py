@@ -1,8 +1,8 @@
-"""Makes the toy model: toy.py FOLDER, a Qwen3 of half a million weights that has learnt in a minute to think, to call a tool and to end its turn.
+"""Makes the toy model: toy.py FOLDER, a Qwen3 of half a million weights that learns in a minute to think, call a tool and end its turn.
 
-Random weights would say noise and never call a tool. What this one says is drawn from a few words, so that its samples differ. It is float32, so that what
-an engine computes can be held to transformers closely. Its heads have 64 dimensions, because vLLM on CPU refuses small ones, and its last layer has weights of
-its own, because vLLM on CPU keeps the old ones of tied layers when it loads new weights.
+Random weights would say noise and never call a tool. This one draws its words from a few, so that its samples differ. It is float32, so
+that an engine can be compared closely with transformers. Its heads have 64 dimensions, because vLLM on CPU refuses small ones. Its last
+layer has weights of its own, because vLLM on CPU keeps the old ones of tied layers when it loads new weights.
 """
 
 import json
@@ -20,7 +20,13 @@ TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>",
 CONTEXT = 4096
 STEPS = 150
 
-THOUGHTS = ["I look at the file first.", "The report is wrong.", "A line is missing there.", "Let me try it.", "I should count the lines of the file."]
+THOUGHTS = [
+    "I look at the file first.",
+    "The report is wrong.",
+    "A line is missing there.",
+    "Let me try it.",
+    "I should count the lines of the file.",
+]
 WORDS = ["", "", "I look.", "Now I try it."]
 COMMANDS = ["ls", "cat README.md", "echo one >> notes.txt", "wc -l notes.txt", "sh test.sh", "pwd"]
 LAST = ["Done.", "The report is right now.", "I could not find it."]
@@ -42,8 +48,13 @@ def learn_tokens(texts: list[str]) -> PreTrainedTokenizerFast:
     learnt = Tokenizer(models.BPE())
     learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     learnt.decoder = decoders.ByteLevel()
-    learnt.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=2048 - len(MARKS + TAGS), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=learnt, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=CONTEXT)
+    learnt.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(vocab_size=2048 - len(MARKS + TAGS), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=learnt, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=CONTEXT
+    )
     tokenizer.add_special_tokens({"additional_special_tokens": MARKS})
     tokenizer.add_tokens(TAGS)
     tokenizer.chat_template = (HERE / "template.jinja").read_text()
@@ -56,7 +67,7 @@ def lesson(tokenizer: PreTrainedTokenizerFast, texts: list[str], chance: random.
     while len(ids) < length:
         said = chance.choice(texts)
         at = chance.randrange(len(said))
-        before = tokenizer.encode(f"{said[at:at + chance.randrange(10, 1500)]}<|im_end|>\n<|im_start|>assistant\n")
+        before = tokenizer.encode(f"{said[at : at + chance.randrange(10, 1500)]}<|im_end|>\n<|im_start|>assistant\n")
         after = tokenizer.encode(answer(chance))
         ids += before + after
         learnt += [0] * len(before) + [1] * len(after)
@@ -86,8 +97,18 @@ def make(folder: Path) -> None:
     texts = [path.read_text() for path in sorted((HERE.parents[1] / "docs/decisions").glob("00[0-5]?-*.md"))]
     tokenizer = learn_tokens(texts + [answer(chance) for _ in range(500)])
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=64,
-        max_position_embeddings=CONTEXT, tie_word_embeddings=False, eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"), bos_token_id=None, dtype="float32",
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=64,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        bos_token_id=None,
+        dtype="float32",
     )
     model = Qwen3ForCausalLM(config)
     learn(model, tokenizer, texts)

@@ -14,13 +14,21 @@ import pytest
 
 TRACKER = os.environ["RONDO_TRACKER"]
 HERE = Path(__file__).resolve().parent
-RUN: dict[str, Any] = {"kind": "run", "run": "demo-1", "feed": "trainer", "policy": "small", "opened": "2026-11-26T10:00:00.123456789Z", "config": {"group_size": 8, "policy": "small"}}
+RUN: dict[str, Any] = {
+    "kind": "run",
+    "run": "demo-1",
+    "feed": "trainer",
+    "policy": "small",
+    "opened": "2026-11-26T10:00:00.123456789Z",
+    "config": {"group_size": 8, "policy": "small"},
+}
 COUNT = 24
 
 
 def row(step: int) -> dict[str, Any]:
     figures = {"reward/mean": step / 32, "staleness/max": float(step % 3), "throughput/step_seconds": 1.5}
-    figures |= {f"filler/{number}": float(step + number) for number in range(60)}  # as many as make wandb's file longer than one of its blocks
+    # As many as make wandb's file longer than one of its blocks.
+    figures |= {f"filler/{number}": float(step + number) for number in range(60)}
     if step % 2:
         figures["logprob_gap/mean_abs"] = 0.25
     return {"kind": "step", "step": step, "time": f"2026-11-26T10:{step:02}:00.5Z", "sequence": 10 * step, "figures": figures}
@@ -61,7 +69,9 @@ def track(at: Path, text: str) -> dict[str, Any]:
 
 def found(at: Path) -> list[tuple[int, dict[str, float]]]:
     run_id = "demo-1-trainer-" + sha256(RUN["opened"].encode()).hexdigest()[:8]
-    ended = subprocess.run([sys.executable, str(HERE / "readback.py"), str(at), run_id], env=variables(at), cwd=at, text=True, capture_output=True, timeout=300)
+    ended = subprocess.run(
+        [sys.executable, str(HERE / "readback.py"), str(at), run_id], env=variables(at), cwd=at, text=True, capture_output=True, timeout=300
+    )
     assert ended.returncode == 0, ended.stderr
     return [(step, figures) for step, figures in json.loads(ended.stdout.splitlines()[-1])]
 

@@ -17,7 +17,15 @@ def tensorboard(folder: Path, run: str) -> Rows:
     for file in sorted((folder / "runs" / "demo-1" / "trainer").glob("events.*")):
         for event in EventFileLoader(str(file)).Load():
             if event.HasField("summary"):
-                rows.append((event.step, {value.tag: value.tensor.float_val[0] if value.HasField("tensor") else value.simple_value for value in event.summary.value}))
+                rows.append(
+                    (
+                        event.step,
+                        {
+                            value.tag: value.tensor.float_val[0] if value.HasField("tensor") else value.simple_value
+                            for value in event.summary.value
+                        },
+                    )
+                )
     return rows
 
 
@@ -62,7 +70,10 @@ def trackio(folder: Path, run: str) -> Rows:
     """From trackio's own store."""
     from trackio.sqlite_storage import SQLiteStorage
 
-    return [(log["step"], {name: value for name, value in log.items() if name not in ("step", "timestamp")}) for log in SQLiteStorage.get_logs("rondo", run)]
+    return [
+        (log["step"], {name: value for name, value in log.items() if name not in ("step", "timestamp")})
+        for log in SQLiteStorage.get_logs("rondo", run)
+    ]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,18 @@ AT_ONCE = 8
 
 def server(settings: dict[str, Any]) -> list[str]:
     """The command of the process that holds what is put."""
-    return [sys.executable, "-m", "uvicorn", "atroposlib.api.server:app", "--host", "127.0.0.1", "--port", str(settings["port"]), "--log-level", "warning"]
+    return [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "atroposlib.api.server:app",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(settings["port"]),
+        "--log-level",
+        "warning",
+    ]
 
 
 class _Client:
@@ -28,10 +39,12 @@ class _Client:
         data = None if body is None else gzip.compress(json.dumps(body).encode())
         headers = {} if body is None else {"Content-Type": "application/json", "Content-Encoding": "gzip"}
         # A session for each request, as in the package. The trainer asks for no compression: the server is slower with it.
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600), headers={"Accept-Encoding": "identity"}) as session:
-            async with session.request(method, self.url + path, data=data, headers=headers) as answer:
-                answer.raise_for_status()
-                return await answer.json()
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(600), headers={"Accept-Encoding": "identity"}) as session,
+            session.request(method, self.url + path, data=data, headers=headers) as answer,
+        ):
+            answer.raise_for_status()
+            return await answer.json()
 
     async def connect(self) -> None:
         while True:
@@ -52,14 +65,26 @@ class Producer(_Client):
 
     async def put(self, number: int, group: list[workload.Trajectory]) -> None:
         masks = [[token if sampled else -100 for token, sampled in zip(t.ids, t.mask, strict=True)] for t in group]
-        told = {"tokens": [t.ids for t in group], "masks": masks, "scores": [t.reward for t in group], "inference_logprobs": [t.logprobs for t in group]}
+        told = {
+            "tokens": [t.ids for t in group],
+            "masks": masks,
+            "scores": [t.reward for t in group],
+            "inference_logprobs": [t.logprobs for t in group],
+        }
         await self.ask("POST", "/scored_data", {**told, "env_id": self.id})
 
 
 class Consumer(_Client):
     async def open(self) -> None:
         await self.connect()
-        trainer = {"wandb_group": "bench", "wandb_project": "bench", "batch_size": workload.BATCH, "max_token_len": self.tokens, "checkpoint_dir": "", "save_checkpoint_interval": 0}
+        trainer = {
+            "wandb_group": "bench",
+            "wandb_project": "bench",
+            "batch_size": workload.BATCH,
+            "max_token_len": self.tokens,
+            "checkpoint_dir": "",
+            "save_checkpoint_interval": 0,
+        }
         await self.ask("POST", "/register", {**trainer, "starting_step": 0, "num_steps": 1000})
         await self.ask("GET", "/batch")  # environments wait for it
 

@@ -22,8 +22,8 @@ package.__path__ = [str(SOURCE / "prime_rl/transports/rollouts")]
 configs.ZMQTransportConfig = SimpleNamespace
 sys.modules.update({package.__name__: package, "prime_rl.configs": ModuleType("prime_rl.configs"), configs.__name__: configs})
 
-from prime_rl.transports.rollouts import filesystem, zmq  # noqa: E402
-from prime_rl.transports.rollouts.types import MicroBatch  # noqa: E402
+from prime_rl.transports.rollouts import filesystem, zmq
+from prime_rl.transports.rollouts.types import MicroBatch
 
 
 def ends(settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -55,7 +55,8 @@ class Producer:
     def packed(self, t: workload.Trajectory) -> Any:
         n = len(t.ids)
         return MicroBatch(
-            input_ids=t.ids, loss_mask=t.mask, advantages=[t.reward - 0.5 if sampled else 0.0 for sampled in t.mask], inference_logprobs=t.logprobs,
+            input_ids=t.ids, loss_mask=t.mask, inference_logprobs=t.logprobs,
+            advantages=[t.reward - 0.5 if sampled else 0.0 for sampled in t.mask],
             position_ids=list(range(n)), sequence_lengths=[n], temperatures=[1.0] * n, env_names=["bench"], seq_lens=[n],
         )  # fmt: skip
 

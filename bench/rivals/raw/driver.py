@@ -57,7 +57,11 @@ class Consumer:
         data, n, samples = path.read_bytes(), self.tokens, []
         for at in range(0, len(data), 9 * n):
             samples.append(
-                (np.frombuffer(data, np.int32, n, at), np.frombuffer(data, np.float32, n, at + 4 * n), np.frombuffer(data, np.bool_, n, at + 8 * n))
+                (
+                    np.frombuffer(data, np.int32, n, at),
+                    np.frombuffer(data, np.float32, n, at + 4 * n),
+                    np.frombuffer(data, np.bool_, n, at + 8 * n),
+                )
             )
         self.step += 1
         return samples

@@ -7,15 +7,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-import rondo
 import workload
+
+import rondo
 
 #: Groups that are put at once.
 AT_ONCE = 4
 RUN, FEED = "bench", "trainer"
 #: All but what it is about are the settings of a run to which only outsiders bring rollouts.
 CONFIG = {
-    "policy": "bench", "endpoint": "", "external": True, "group_size": workload.GROUP, "feeds": [{"name": FEED, "groups_per_batch": workload.BATCH // workload.GROUP}],
+    "policy": "bench", "endpoint": "", "external": True, "group_size": workload.GROUP,
+    "feeds": [{"name": FEED, "groups_per_batch": workload.BATCH // workload.GROUP}],
     "staleness": {"max": 1000}, "advantage": {"estimator": "mean_centred"}, "sampling": {"temperature": 1, "max_tokens": 1 << 16},
     "limits": {"turns": 32, "tokens": 1 << 17, "timeout": "10m", "tries": 5}, "pool": "pool", "tasks": [],
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""TransferQueue: its key-value interface, through which verl uses it, over its SimpleStorage. The controller and the storage units are actors of ray."""
+"""TransferQueue: the key-value interface that verl uses, over SimpleStorage. The controller and the storage units are actors of ray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def server(settings: dict[str, Any]) -> list[str]:
 def serve(folder: Path) -> None:
     """Hold a ray of one machine, with a processor for the controller and for each of the two storage units."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    started = ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, object_store_memory=256 << 20, _temp_dir=str(folder))
+    started = ray.init(
+        "local", num_cpus=3, include_dashboard=False, log_to_driver=False, object_store_memory=256 << 20, _temp_dir=str(folder)
+    )
     transfer_queue.init()
     part = folder / "part"
     part.write_text(started.address_info["address"])
@@ -57,11 +59,14 @@ class Producer:
     async def put(self, number: int, group: list[workload.Trajectory]) -> None:
         columns = {
             "input_ids": torch.tensor([t.ids for t in group]), "loss_mask": torch.tensor([t.mask for t in group], dtype=torch.int64),
-            "rollout_log_probs": torch.tensor([t.logprobs for t in group], dtype=torch.float32), "rm_scores": torch.tensor([[t.reward] for t in group]),
+            "rollout_log_probs": torch.tensor([t.logprobs for t in group], dtype=torch.float32),
+            "rm_scores": torch.tensor([[t.reward] for t in group]),
         }  # fmt: skip
         keys = [f"g{number}_{i}_0" for i in range(len(group))]
         tags = [{"status": "success"}] * len(keys)
-        await transfer_queue.async_kv_batch_put(keys=keys, partition_id=PARTITION, fields=TensorDict(columns, batch_size=len(keys)), tags=tags)
+        await transfer_queue.async_kv_batch_put(
+            keys=keys, partition_id=PARTITION, fields=TensorDict(columns, batch_size=len(keys)), tags=tags
+        )
 
 
 class Consumer:
@@ -79,7 +84,7 @@ class Consumer:
         while True:
             listed = (await transfer_queue.async_kv_list(partition_id=PARTITION)).get(PARTITION, {})
             keys = [key for key, tag in listed.items() if tag.get("status") == "success"][: workload.BATCH]
-            if len(keys) == workload.BATCH or keys and self.settings["after"]:  # nothing follows behind a restart
+            if len(keys) == workload.BATCH or (keys and self.settings["after"]):  # nothing follows behind a restart
                 break
             await asyncio.sleep(0.01)
         data = await transfer_queue.async_kv_batch_get(keys=keys, partition_id=PARTITION, select_fields=list(FIELDS))

@@ -1,5 +1,7 @@
-"""TRL: the queue of its AsyncGRPOTrainer, which the worker's process fills and the trainer's dataset empties. The worker is a child of the trainer,
-as in the package."""
+"""TRL: the queue of its AsyncGRPOTrainer, which the worker's process fills and the trainer's dataset empties.
+
+The worker is a child of the trainer, as in the package.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ class Consumer:
         PartialState()  # the package's loggers need it
         async_rollout_worker.is_vllm_available = lambda: True  # only the loop that is left out needs vLLM
         self.worker = Worker(queue_maxsize=MAXIMUM, settings=settings)
-        dataset = RolloutQueueDataset(self.worker.rollout_buffer, lambda: self.worker.model_version, self.worker.check_health, STALE, defaultdict(list))
+        dataset = RolloutQueueDataset(
+            self.worker.rollout_buffer, lambda: self.worker.model_version, self.worker.check_health, STALE, defaultdict(list)
+        )
         self.samples = iter(dataset)
 
     async def open(self) -> None:

@@ -5,13 +5,25 @@
             feed.consumed(batch)
             …
 
-`rollout` gives a harness of one's own a model, a workspace and a verdict. `Feed` and `Client` block; `AsyncFeed` and `AsyncClient` are the same on asyncio. See Feed for how a trainer resumes.
+`rollout` gives your own harness a model, a workspace and a verdict. `Feed` and `Client` block; `AsyncFeed` and `AsyncClient` are the
+same on asyncio. See Feed for how a trainer resumes.
 """
 
 from .batch import Batch, open_batch
 from .client import AsyncClient
 from .columns import Ragged, Spans
-from .errors import ConnectError, Damaged, Failed, GatewayError, IntakeError, NotFound, NotTaken, PermissionDenied, RondoError, WeightsRejected
+from .errors import (
+    ConnectError,
+    Damaged,
+    Failed,
+    GatewayError,
+    IntakeError,
+    NotFound,
+    NotTaken,
+    PermissionDenied,
+    RondoError,
+    WeightsRejected,
+)
 from .feed import AsyncFeed
 from .frames import RunTables, read
 from .gap import LogprobGap

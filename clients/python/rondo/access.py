@@ -31,7 +31,12 @@ class Access:
     def of(cls, creds: str | os.PathLike[str] | None, ca: str | os.PathLike[str] | None) -> Access:
         """What is given, or else what RONDO_NATS_CREDS, RONDO_NATS_CA, RONDO_NATS_CERT and RONDO_NATS_KEY name."""
         get = os.environ.get
-        return cls(str(creds or get("RONDO_NATS_CREDS", "")), str(ca or get("RONDO_NATS_CA", "")), get("RONDO_NATS_CERT", ""), get("RONDO_NATS_KEY", ""))
+        return cls(
+            str(creds or get("RONDO_NATS_CREDS", "")),
+            str(ca or get("RONDO_NATS_CA", "")),
+            get("RONDO_NATS_CERT", ""),
+            get("RONDO_NATS_KEY", ""),
+        )
 
     def options(self) -> dict[str, Any]:
         """Options of a connection. ConnectError names a file that is not what it should be, never what it holds."""
@@ -40,7 +45,9 @@ class Access:
             try:
                 import nkeys  # noqa: F401
             except ImportError:
-                raise ConnectError("credentials of a NATS server need the Python package nkeys, which is not installed: pip install nkeys") from None
+                raise ConnectError(
+                    "credentials of a NATS server need the Python package nkeys, which is not installed: pip install nkeys"
+                ) from None
             options |= {"user_credentials": self.creds, "inbox_prefix": inbox_prefix(self.creds)}
         if self.ca or self.cert:
             try:
@@ -48,7 +55,9 @@ class Access:
                 if self.cert:
                     context.load_cert_chain(self.cert, self.key or None)
             except (OSError, ssl.SSLError) as error:
-                raise ConnectError(f"certificates {self.ca or '(none)'}, {self.cert or '(none)'}: {error.strerror or type(error).__name__}") from None
+                raise ConnectError(
+                    f"certificates {self.ca or '(none)'}, {self.cert or '(none)'}: {error.strerror or type(error).__name__}"
+                ) from None
             options["tls"] = context
         return options
 

@@ -164,7 +164,7 @@ class Batch:
     def routed_experts(self) -> TokenColumn:
         """The experts that a mixture's routers chose for each token: uint8 or uint16 [N, layers, top_k], 0 where not known.
 
-        Read from the object store at each call, which blocks: on asyncio call it in a thread. Layers and top_k are 0 where no token has any.
+        Each call reads from the object store and blocks: on asyncio call it in a thread. Layers and top_k are 0 where no token has any.
         """
         return read_column(self._told(), self.offsets, "routed_experts", self._store)
 
@@ -260,7 +260,9 @@ class Batch:
         or torch tensor, flat [N] or padded on the right [B, S], or a list of B rows. shifted: each row, or the flat array, lacks its
         first token, as `logits[:, :-1]` gives them. ValueError when the shape is another, or a value is no log-probability.
         """
-        return logprob_gap(self.sampler_logprobs, self.loss_mask.values & (self.token_versions.values == version), logprobs, shifted=shifted)
+        return logprob_gap(
+            self.sampler_logprobs, self.loss_mask.values & (self.token_versions.values == version), logprobs, shifted=shifted
+        )
 
     @property
     def micro_batch_count(self) -> int:

@@ -19,7 +19,6 @@ from typing import Any
 
 from .errors import Failed
 
-
 #: A workspace that is fetched has no more than that: bytes of its files, and entries.
 MOST_BYTES, MOST_ENTRIES = 1 << 30, 100_000
 

@@ -255,8 +255,8 @@ class AsyncClient:
         """State where a rollout that has its reward went wrong, as hints; none says that nothing was found.
 
         by: the name by which a feed or a teacher of the run takes hints. given: up to 16, about tokens of their own each.
-        The same may be stated again; others of the same name are a IntakeError. NotFound before the reward. ValueError for tokens that a turn
-        has not sampled.
+        The same may be stated again; others of the same name are an IntakeError. NotFound before the reward. ValueError for tokens
+        that a turn has not sampled.
         """
         await self.open()
         return await within(hints.state(self._opened_plane, run, rollout, by, given), self.timeout, f"give hints about rollout {rollout}")
@@ -292,9 +292,9 @@ class AsyncClient:
     async def _user(self, run: str, session: str, consent: bool) -> None:
         """Refuse here what the intake would refuse of a user, so that it never leaves this process."""
         config = await self._kept(run)
-        if session or consent or traffic.FEATURE in (config.get("features") or ()):
-            if why := traffic.refusal(config, session, consent):
-                raise NotTaken(f"group for run {run}: {why}")
+        concerned = session or consent or traffic.FEATURE in (config.get("features") or ())
+        if concerned and (why := traffic.refusal(config, session, consent)):
+            raise NotTaken(f"group for run {run}: {why}")
 
     async def _kept(self, run: str) -> dict[str, Any]:
         """The configuration of a run, which never changes, read once."""
@@ -318,8 +318,8 @@ class AsyncClient:
 
         group: a name of your choice (letters, digits, _); on the log it begins with x. task: a task of the run, or any name where the
         run has none. policy_version: of the run when the group began. session, consent: of the user whose session it is, in runs that
-        take traffic; see takes, and NotTaken. deadline: seconds until every rollout must have its outcome, or it fails; None: limits.timeout of
-        the run, which is the most. A user's feedback or a verifier may come late. The same call may be repeated, in another process too.
+        take traffic; see takes, and NotTaken. deadline: seconds until a rollout without an outcome fails; None: limits.timeout of the
+        run, which is the most. A user's feedback or a verifier may come late. The same call may be repeated, in another process too.
         """
         await self._user(run, session, consent)
         seconds = outside.time_of(await self._kept(run), deadline)
@@ -350,8 +350,9 @@ class AsyncClient:
 
         messages: the conversation with its tokens, see Message. reward: None leaves the score to the task's verifier or to
         record_feedback. policy_version: of the run when the rollout began. failure: what went wrong, in place of messages and
-        reward, and failure_class what kind of failure that is, a word that the books count by. session, consent: of the user whose session it is, in runs that take traffic; see takes, and NotTaken. A group
-        completes when all of its members, counted from 0, are handed in. deadline: as for publish_group. The same call may be repeated.
+        reward. failure_class: the kind of that failure, a word that the books count by. session, consent: of the user whose session it
+        is, in runs that take traffic; see takes, and NotTaken. A group completes when all of its members, counted from 0, are handed
+        in. deadline: as for publish_group. The same call may be repeated.
         """
         await self._user(run, session, consent)
         seconds = outside.time_of(await self._kept(run), deadline)

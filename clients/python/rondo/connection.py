@@ -115,7 +115,7 @@ class Link:
         return f"{self._inbox}.{token}", answer
 
     async def pull(self, subject: str, body: bytes) -> asyncio.Future[Msg]:
-        """Ask a consumer for a message. It comes under the subject on which it was stored, so nothing but a subscription of its own tells it from others."""
+        """Ask a consumer for a message. It comes under the subject of its storage: only its own subscription tells it from others."""
         inbox = self._nats.new_inbox()
         answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
 

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["ConnectError", "Damaged", "Failed", "GatewayError", "IntakeError", "NotFound", "NotTaken", "PermissionDenied", "RondoError", "WeightsRejected"]
+__all__ = [
+    "ConnectError",
+    "Damaged",
+    "Failed",
+    "GatewayError",
+    "IntakeError",
+    "NotFound",
+    "NotTaken",
+    "PermissionDenied",
+    "RondoError",
+    "WeightsRejected",
+]
 
 
 class RondoError(Exception):

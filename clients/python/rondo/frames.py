@@ -114,8 +114,8 @@ def read(
         run = rondo.read("demo-1", dir="/srv/rondo")
         run.rollouts.group_by("task").agg(pl.col("reward").mean())
 
-    dir, nats, store, creds, ca, timeout: as for Client. frames: polars, pandas or arrow; without it polars, or pandas where that alone is installed.
-    ImportError where neither is. A run whose stream was deleted is not found: its archive is read by `rondo` alone.
+    dir, nats, store, creds, ca, timeout: as for Client. frames: polars, pandas or arrow. Default: polars, or pandas where only that is
+    installed. ImportError where neither is. A run whose stream was deleted is not found: its archive is read by `rondo` alone.
     """
     chosen = frame_kind(frames)
     client = AsyncClient(dir, nats=nats, store=store, creds=creds, ca=ca, timeout=timeout)
@@ -129,7 +129,7 @@ def read(
 
 
 class RunTables:
-    """The tables of a run. They are made when they are first asked for; turns read the trajectory of each finished rollout from the store."""
+    """The tables of a run, made when they are first asked for. turns reads the trajectory of each finished rollout from the store."""
 
     def __init__(self, run: str, facts: Mapping[str, list[Fact]], feed: str, objects: Store, frames: str) -> None:
         self.run, self.feed = run, feed
@@ -172,7 +172,10 @@ def frame_kind(wanted: str) -> str:
     for name in (wanted,) if wanted else ("polars", "pandas"):
         if importlib.util.find_spec(name) is not None:
             return name
-    raise ImportError(f"{wanted or 'neither polars nor pandas'} is {'not ' if wanted else ''}installed: pip install {wanted or 'polars'}, or ask for frames=\"arrow\"")
+    raise ImportError(
+        f"{wanted or 'neither polars nor pandas'} is {'not ' if wanted else ''}installed: "
+        f'pip install {wanted or "polars"}, or ask for frames="arrow"'
+    )
 
 
 async def _facts(client: AsyncClient, run: str) -> tuple[dict[str, list[Fact]], str]:
@@ -216,7 +219,9 @@ def rollouts(facts: Mapping[str, list[Fact]], feed: str) -> pa.Table:
         )
     for fact in facts["rollout.finished"]:
         told = fact.data
-        update(rows, fact.entity, stop_reason=told["stop_reason"], turns=told["turns"], tokens=told["tokens"], sampled_tokens=told["sampled"])
+        update(
+            rows, fact.entity, stop_reason=told["stop_reason"], turns=told["turns"], tokens=told["tokens"], sampled_tokens=told["sampled"]
+        )
     for fact in facts["rollout.scored"]:
         forfeit = (fact.data.get("forfeit") or {}).get("class")
         update(rows, fact.entity, outcome="scored", ended_at=moment(fact), reward=fact.data["reward"], forfeit=forfeit)

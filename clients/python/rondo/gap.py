@@ -68,7 +68,7 @@ def logprob_gap(sampler: Ragged, of_version: npt.NDArray[np.bool_], logprobs: An
 
 
 def _of_tokens(lengths: npt.NDArray[np.int32], logprobs: Any, shifted: bool, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """The trainer's log-probabilities in the order of the batch's tokens, float64 [N], right where known is true. lengths: of the samples, int32 [B]."""
+    """The trainer's log-probabilities in the order of the batch's tokens, float64 [N], right where known. lengths: int32 [B]."""
     out = np.zeros(len(known), np.float64)
     skip, samples = int(shifted), len(lengths)
     each = np.maximum(lengths - skip, 0)

@@ -87,7 +87,7 @@ class Gateway:
         until = time.monotonic() + self._timeout + patience
         for attempt in range(1 << 30):
             request = urllib.request.Request(self.url + path, data, headers)
-            wait = min(5.0, 0.1 * 2**min(attempt, 6))
+            wait = min(5.0, 0.1 * 2 ** min(attempt, 6))
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout + patience) as answer:
                     found = json.load(answer)

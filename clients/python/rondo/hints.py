@@ -129,7 +129,7 @@ def located(found: list[_Sample], hints: Iterable[Hint]) -> list[dict[str, Any]]
 
 
 async def trajectory(plane: Plane, run: str, rollout: str, *, rewarded: bool = True) -> tuple[Ref, pa.Table]:
-    """Which file the trajectory of a rollout with a reward is, and its rows. rewarded False: of one that has finished, with or without a reward."""
+    """The file and the rows of the trajectory of a rollout with a reward. rewarded False: of a finished one, with or without a reward."""
     fact = await plane.log.last(run, subject(run, "rollout.scored", rollout))
     if fact is None and not rewarded:
         fact = await plane.log.last(run, subject(run, "rollout.finished", rollout))

@@ -53,7 +53,7 @@ class Sink(_Connected):
         await asyncio.to_thread(self._captures.begin, rollout_id, model_call_id)
 
     async def put(self, entry: TokenEntry) -> None:
-        """State a call's tokens. The same again does nothing; others for the call are a IntakeError. ValueError for one that is no number."""
+        """State a call's tokens. The same again does nothing; others are an IntakeError. ValueError for a token that is no number."""
         text = json.dumps(entry.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
         await asyncio.to_thread(self._captures.record, entry.rollout_id, entry.model_call_id, text)
 

@@ -46,7 +46,9 @@ def pack(repository: str | os.PathLike[str], commit: str | None = None) -> Repos
     if folder and commit is None:
         return Repository(_packed(_walked(Path(repository))))
     with tempfile.TemporaryDirectory(prefix="rondo-") as work:
-        found = _fetched(Path(work), os.path.abspath(repository) if folder else str(repository), commit or "HEAD", "file" if folder else "https:ssh")
+        found = _fetched(
+            Path(work), os.path.abspath(repository) if folder else str(repository), commit or "HEAD", "file" if folder else "https:ssh"
+        )
         content = _git(Path(work), "archive", "--format=tar", found)
     return Repository(_packed(_members(content)), "" if folder else _origin(str(repository)), found)
 
@@ -64,7 +66,9 @@ def _git(work: Path, *words: str, protocols: str = "") -> bytes:
     """What Git answers. It asks nobody for a password."""
     variables = {**os.environ, "GIT_DIR": str(work), "GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": protocols, "LC_ALL": "C"}
     try:
-        return subprocess.run(["git", *words], env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=GIT_TIMEOUT).stdout
+        return subprocess.run(
+            ["git", *words], env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=GIT_TIMEOUT
+        ).stdout
     except FileNotFoundError:
         raise RondoError("git is not installed: a commit needs it") from None
     except subprocess.TimeoutExpired:
@@ -124,7 +128,10 @@ def _packed(entries: Iterator[tuple[str, bytes | str | None, bool]]) -> bytes:
     """The archive of entries: sorted, without times and owners, so that the same files have the same digest."""
     found: Mapping[str, tuple[bytes | str | None, bool]] = _bounded(entries)
     sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as compressed, tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+    with (
+        pa.CompressedOutputStream(sink, "zstd") as compressed,
+        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
         for name in sorted(found, key=lambda path: path.split("/")):
             content, executable = found[name]
             member = tarfile.TarInfo(name)
@@ -155,5 +162,7 @@ def _bounded(entries: Iterator[tuple[str, bytes | str | None, bool]]) -> dict[st
             size += len(content)
         found[name.rstrip("/")] = content, executable
         if size > MAX_BYTES or len(found) > MAX_FILES:
-            raise RondoError(f"the repository has more than {MAX_BYTES >> 20} MiB or {MAX_FILES} files: pack the part that the query is about")
+            raise RondoError(
+                f"the repository has more than {MAX_BYTES >> 20} MiB or {MAX_FILES} files: pack the part that the query is about"
+            )
     return found

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Union
 
 from .errors import Damaged
 
@@ -17,7 +16,7 @@ __all__ = ["PIECE", "Content", "Source"]
 PIECE = 4 << 20
 
 #: What may be uploaded.
-Content = Union[bytes, Path]
+Content = bytes | Path
 
 
 class Source:

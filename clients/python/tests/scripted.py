@@ -22,7 +22,7 @@ class Cut(str):
 Script = Callable[[list[dict[str, Any]]], "str | tuple[str, dict[str, Any]]"]
 
 #: What mends the task shell-slugify.
-MEND = "sed -i 's/-ge \"$limit\"/-gt \"$limit\"/' lib/shorten.sh && sh test.sh"
+MEND = 'sed -i \'s/-ge "$limit"/-gt "$limit"/\' lib/shorten.sh && sh test.sh'
 
 RUN = """
 policy: scripted
@@ -58,7 +58,9 @@ def said(script: Script, messages: list[dict[str, Any]], exact: bool = False) ->
     if exact:
         answer["prompt_token_ids"], choice["token_ids"] = tokens(messages), tokens([message])
         ids = choice["token_ids"]
-        choice["logprobs"] = {"content": [{"token": f"token_id:{i}", "logprob": p, "top_logprobs": []} for i, p in zip(ids, logprobs(ids))]}
+        choice["logprobs"] = {
+            "content": [{"token": f"token_id:{i}", "logprob": p, "top_logprobs": []} for i, p in zip(ids, logprobs(ids), strict=True)]
+        }
         prompt, completion = len(tokens(messages)), len(tokens([message]))
     return {**answer, "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}}
 
@@ -68,7 +70,7 @@ def model(script: Script, exact: bool = False, answers: list[dict[str, Any]] | N
     """The base URL of a server whose model follows a script, with token ids where it is exact; what it answers is appended to answers."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             answer = said(script, asked["messages"], exact)
             if answers is not None:

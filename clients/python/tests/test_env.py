@@ -49,7 +49,16 @@ def task(name: str, instruction: str = "", **data: Any) -> dict[str, Any]:
 
 def evaluate(plane: Plane, client: rondo.Client, url: str, tasks: list[dict[str, Any]], **changes: Any) -> str:
     """A run that tries each task in one group of two, and closes by itself."""
-    given: dict[str, Any] = {"external": False, "feeds": [], "epochs": 1, "endpoint": url, "tasks": tasks, "staleness": {"max": 0}, "system_prompt": "", **changes}
+    given: dict[str, Any] = {
+        "external": False,
+        "feeds": [],
+        "epochs": 1,
+        "endpoint": url,
+        "tasks": tasks,
+        "staleness": {"max": 0},
+        "system_prompt": "",
+        **changes,
+    }
     return plane.open_run(client, **given)
 
 
@@ -152,7 +161,9 @@ def test_the_environment_has_the_last_word_at_a_limit(plane: Plane, client: rond
     run = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, limits=limits)
     serve(plane, run, environment=Told)
     assert sorted(told) == [(0, False)] * 2 + [(1, True)] * 2
-    few = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, limits={**limits, "turns": 9, "tokens": 1})
+    few = evaluate(
+        plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, limits={**limits, "turns": 9, "tokens": 1}
+    )
     serve(plane, few, environment=Told)
     assert sorted(told[4:]) == [(0, True)] * 2 and [f["stop_reason"] for f in outcomes(client, few, "finished")] == ["max_tokens"] * 2
     assert [f["stop_reason"] for f in outcomes(client, run, "finished")] == ["max_turns"] * 2
@@ -180,7 +191,11 @@ def calling(messages: Any) -> Any:
 
 
 def test_an_environment_has_tools(plane: Plane, client: rondo.Client) -> None:
-    add = {"name": "add", "description": "Add.", "parameters": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}}
+    add = {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
+    }
     with serving(calling) as url:
         run = evaluate(plane, client, url, [task("sum", "What is 2 + 3?")], environment={"name": "sums", "tools": [add]})
         serve(plane, run, environment=Calculator)
@@ -209,7 +224,9 @@ class Broken(Guess):
         (lambda: "", "intake: IntakeError"),
     ],
 )
-def test_a_broken_environment_is_no_reward_of_0(plane: Plane, client: rondo.Client, bisecting: str, how: Callable[[], Any], why: str) -> None:
+def test_a_broken_environment_is_no_reward_of_0(
+    plane: Plane, client: rondo.Client, bisecting: str, how: Callable[[], Any], why: str
+) -> None:
     run = evaluate(plane, client, bisecting, [task("a", number=1)], environment={"name": "guess"})
     serve(plane, run, environment=type("Broken", (Broken,), {"how": staticmethod(how)}), step_timeout=0.5 if "longer" in why else 600)
     failed = outcomes(client, run, "failed")
@@ -291,7 +308,9 @@ class Stuck(Guess):
         (Stuck, Forgetful, "load: RuntimeError: forgotten"),
     ],
 )
-def test_what_cannot_go_on_is_the_machines_failure(plane: Plane, client: rondo.Client, bisecting: str, first: Any, second: Any, why: str) -> None:
+def test_what_cannot_go_on_is_the_machines_failure(
+    plane: Plane, client: rondo.Client, bisecting: str, first: Any, second: Any, why: str
+) -> None:
     run = evaluate(plane, client, bisecting, [task("a", number=15)], environment={"name": "guess"}, group_size=1)
 
     async def lose() -> None:
@@ -349,7 +368,7 @@ def test_a_killed_worker_is_followed_by_another(
     lines = [line.split(" ", 1) for line in journal.read_text().splitlines()]
     assert len({pid for pid, _ in lines}) <= 2
     if name == "guess":
-        assert [what for pid, what in lines if pid == str(second.pid)][0] == again
+        assert next(what for pid, what in lines if pid == str(second.pid)) == again
     assert [s["reward"] for s in outcomes(client, run, "scored")] == [1.0]
     said = [o["turn"] for o in outcomes(client, run, "observed")]
     assert said == list(range(-1, len(said) - 1))
@@ -371,7 +390,9 @@ def test_a_killed_plane_is_waited_for(own_plane: Plane, bisecting: str, tmp_path
 
 
 def test_what_no_environment_may_say(plane: Plane, client: rondo.Client, bisecting: str) -> None:
-    run = evaluate(plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, scorer={"function": "f"}, group_size=1)
+    run = evaluate(
+        plane, client, bisecting, [task("four", number=4)], environment={"name": "guess"}, scorer={"function": "f"}, group_size=1
+    )
     until(lambda: outcomes(client, run, "started"), 60)
     rollout = outcomes(client, run, "started")[0]["rollout"]
 
@@ -414,7 +435,11 @@ def test_runs_that_have_no_such_work(plane: Plane, client: rondo.Client) -> None
         return 0.0
 
     run = plane.open_run(client)
-    for options, why in (({"environment": Guess}, "has no environment"), ({"reward": exact}, "has no reward function"), ({}, "give an environment")):
+    for options, why in (
+        ({"environment": Guess}, "has no environment"),
+        ({"reward": exact}, "has no reward function"),
+        ({}, "give an environment"),
+    ):
         with pytest.raises(ValueError, match=why):
             env.serve(run, dir=plane.dir, **options)
     with pytest.raises(rondo.NotFound):
@@ -451,13 +476,19 @@ def shown(language: str, word: str) -> str:
     return str(block)
 
 
-@pytest.mark.parametrize(("run", "named", "tasks"), [("sums", "scorer: {function: exact}", ""), ("guess", "environment: {name: guess}", '{"number": 7}')])
-def test_the_guide(client: rondo.Client, plane: Plane, tmp_path: Path, bisecting: str, adding: str, run: str, named: str, tasks: str) -> None:
+@pytest.mark.parametrize(
+    ("run", "named", "tasks"), [("sums", "scorer: {function: exact}", ""), ("guess", "environment: {name: guess}", '{"number": 7}')]
+)
+def test_the_guide(
+    client: rondo.Client, plane: Plane, tmp_path: Path, bisecting: str, adding: str, run: str, named: str, tasks: str
+) -> None:
     file = shown("yaml", "exact").replace("http://127.0.0.1:8000/v1", bisecting if run == "guess" else adding)
     (tmp_path / "run.yaml").write_text(file.replace("scorer: {function: exact}", named) + "epochs: 1\ngroup_size: 1\nfeeds: []\n")
     (tmp_path / "sums.jsonl").write_text(tasks or shown("json", "sum-1"))
     assert named in GUIDE
-    subprocess.run([plane.binary, "run", "open", run, "--file", "run.yaml", "--tasks", "sums.jsonl", "--dir", str(plane.dir)], cwd=tmp_path, check=True)
+    subprocess.run(
+        [plane.binary, "run", "open", run, "--file", "run.yaml", "--tasks", "sums.jsonl", "--dir", str(plane.dir)], cwd=tmp_path, check=True
+    )
     code = shown("python", 'env.serve("sums", reward=exact)' if run == "sums" else 'env.serve("guess"')
     worker = threading.Thread(target=lambda: exec(code.replace('env.serve("', f'env.serve(dir={str(plane.dir)!r}, run="'), {}), daemon=True)
     worker.start()

@@ -67,7 +67,8 @@ def test_a_trainer_gets_every_batch_and_the_log_knows(client: rondo.Client, plan
             call()
     for type in ("batch.consumed", "batch.checkpointed"):
         assert facts(client, run, type, "step") == [1, 2, 3]
-    until(lambda: facts(client, run, "weights.published", "through_step", f"policy-{run}") == [1, 2, 3], 30)  # the run has a copy of the catalogue's
+    # The run has a copy of the catalogue's.
+    until(lambda: facts(client, run, "weights.published", "through_step", f"policy-{run}") == [1, 2, 3], 30)
 
 
 def test_a_restarted_trainer_goes_back_to_its_checkpoint(client: rondo.Client, plane: Plane) -> None:

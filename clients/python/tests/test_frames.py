@@ -51,8 +51,13 @@ def test_the_tables_of_a_run(plane: Plane, run: str) -> None:
     assert all(row["started_at"] <= row["ended_at"] <= datetime.now(timezone.utc) for row in rollouts)
 
     steps = table(told.steps).to_pylist()
-    assert [(row["feed"], row["step"], row["groups"], row["samples"], row["reward_mean"]) for row in steps] == [("trainer", 1, 2, 4, 0.5), ("trainer", 2, 2, 4, 0.5)]
-    assert steps[0]["consumed_at"] > steps[0]["ready_at"] and steps[0]["logprob_gap_mean_abs"] == 0.25 and steps[0]["logprob_gap_tokens"] == 3
+    assert [(row["feed"], row["step"], row["groups"], row["samples"], row["reward_mean"]) for row in steps] == [
+        ("trainer", 1, 2, 4, 0.5),
+        ("trainer", 2, 2, 4, 0.5),
+    ]
+    assert (
+        steps[0]["consumed_at"] > steps[0]["ready_at"] and steps[0]["logprob_gap_mean_abs"] == 0.25 and steps[0]["logprob_gap_tokens"] == 3
+    )
     assert steps[1]["consumed_at"] is None and steps[1]["logprob_gap_kl"] is None
 
     turns = sorted(table(told.turns).to_pylist(), key=lambda row: (str(row["rollout"]), int(row["turn"])))
@@ -99,7 +104,10 @@ def test_what_became_of_rollouts() -> None:
     facts["rollout.failed"].append(fact("rollout.failed", "g1-1", stage="tools", **{"class": "sandbox"}))
     facts["rollout.scored"].append(fact("rollout.scored", "g1-2", reward=0, forfeit={"class": "tampered"}))
     facts["rollout.scored"].append(fact("rollout.scored", "g2-0", reward=1))
-    facts["group.dropped"] += [fact("group.dropped", "g2", feed="trainer", reason="stale"), fact("group.dropped", "g1", feed="other", reason="stale")]
+    facts["group.dropped"] += [
+        fact("group.dropped", "g2", feed="trainer", reason="stale"),
+        fact("group.dropped", "g1", feed="other", reason="stale"),
+    ]
     facts["batch.ready"].append(fact("batch.ready", "trainer", rollouts=["g1-0"], masked={"g1-2": "forfeit"}, step=1))
     rows = {row["rollout"]: row for row in frames.rollouts(facts, "trainer").to_pylist()}
     assert [row["outcome"] for row in rows.values()] == ["in_flight", "failed", "scored", "in_flight", "scored"]

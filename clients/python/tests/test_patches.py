@@ -15,7 +15,7 @@ from rondo.errors import Damaged
 
 torch = pytest.importorskip("torch")
 
-from rondo import patches  # noqa: E402
+from rondo import patches
 
 
 def written(folder: Path, tensors: dict[str, Any], shapes: dict[str, list[int]], name: str = "changes-00001.safetensors") -> dict[str, str]:

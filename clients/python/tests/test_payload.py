@@ -61,5 +61,5 @@ def test_hostile_bodies_are_refused(name: str) -> None:
         "rubbish": MAGIC + b"\1\2{}" + two + b"rubbish",
         "list": packed(b"[]", two, bytes(8)),
     }[name]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="packed tokens"):
         payload(body)

@@ -45,7 +45,12 @@ def code(tmp_path: Path) -> Path:
 
     def git(*words: str) -> None:
         try:
-            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false", *words], cwd=folder, check=True, capture_output=True)
+            subprocess.run(
+                ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false", *words],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+            )
         except FileNotFoundError:
             missing("git is not installed")
 
@@ -64,7 +69,11 @@ def test_folder_and_commit(code: Path) -> None:
     as_it_lies, old = pack(code), pack(code, "v1")
     assert files(as_it_lies)["b.txt"] == "three\n"
     assert "b.txt" not in files(old)
-    assert {k: v for k, v in files(old).items() if k in ("src", "src/a.sh", "link")} == {"src": "/", "src/a.sh": "x #!/bin/sh\n", "link": "src/a.sh"}
+    assert {k: v for k, v in files(old).items() if k in ("src", "src/a.sh", "link")} == {
+        "src": "/",
+        "src/a.sh": "x #!/bin/sh\n",
+        "link": "src/a.sh",
+    }
     assert files(pack(code, "main"))["b.txt"] == "two\n"
     assert pack(code, old.commit) == old == pack(str(code), "v1")
     assert len(old.commit) == 40
@@ -100,7 +109,9 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pack(tmp_path)
 
 
-@pytest.mark.parametrize("url", ["ext::sh -c touch% planted", "file:///etc", "http://127.0.0.1:1/r", "--upload-pack=touch planted", "git://127.0.0.1:1/r"])
+@pytest.mark.parametrize(
+    "url", ["ext::sh -c touch% planted", "file:///etc", "http://127.0.0.1:1/r", "--upload-pack=touch planted", "git://127.0.0.1:1/r"]
+)
 def test_other_protocols_are_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(rondo.RondoError):
@@ -135,7 +146,9 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
     (task / "instruction.md").write_text("Mend it.\n")
     (task / "task.toml").write_text('version = "1.0"\n')
     for name, features in [("own", "user_traffic, user_repositories"), ("plain", "user_traffic")]:
-        (tmp_path / "run.yaml").write_text(f"policy: own-code\nendpoint: http://127.0.0.1:1/v1\nfeatures: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n")
+        (tmp_path / "run.yaml").write_text(
+            f"policy: own-code\nendpoint: http://127.0.0.1:1/v1\nfeatures: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n"
+        )
         plane.command("run", "open", name, "--file", str(tmp_path / "run.yaml"), "--tasks", str(tmp_path / "pack"))
     with pytest.raises(rondo.NotTaken, match="user_repositories"):
         client.submit_query("plain", "Mend it.", task="mend", consent=True, repository=code)

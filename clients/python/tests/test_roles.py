@@ -19,7 +19,7 @@ from rondo.env.lease import EPISODES, take
 from rondo.env.roles import play_roles
 
 from .conftest import Plane, until
-from .environments import LINES, TicTacToe, any_free, tictactoe
+from .environments import LINES, TicTacToe, any_free
 from .model import serving
 from .test_env import evaluate, outcomes, process, serve, shown, task
 
@@ -103,7 +103,9 @@ def _train(plane: Plane, client: rondo.Client, run: str) -> rondo.Batch:
 
 @pytest.mark.parametrize("name", ["game", "generated"])
 @pytest.mark.parametrize("die", [0, 2])
-def test_a_killed_worker_is_followed_by_another(plane: Plane, client: rondo.Client, playing: str, tmp_path: Path, name: str, die: int) -> None:
+def test_a_killed_worker_is_followed_by_another(
+    plane: Plane, client: rondo.Client, playing: str, tmp_path: Path, name: str, die: int
+) -> None:
     run = evaluate(plane, client, playing, [task("a")], **{**GAME, "group_size": 2})
     journal = tmp_path / "journal"
     with process(plane, run, name, journal, die) as first:
@@ -309,7 +311,10 @@ def test_a_partner_that_does_not_answer_is_the_machines_failure(plane: Plane, cl
 
 def test_the_guide_plays_a_game(plane: Plane, client: rondo.Client) -> None:
     code = shown("python", "class Nim:")
-    assert "environment: {name: nim, roles: [first, second]}" in shown("yaml", "whole_episodes") and len(code.replace("\n\n", "\n").splitlines()) <= 15
+    assert (
+        "environment: {name: nim, roles: [first, second]}" in shown("yaml", "whole_episodes")
+        and len(code.replace("\n\n", "\n").splitlines()) <= 15
+    )
     with serving(lambda messages: "2") as url:
         run = evaluate(plane, client, url, [task("a", stones=5)], environment={"name": "nim", "roles": ["first", "second"]}, group_size=2)
         _exec(plane, run, code)
@@ -320,7 +325,10 @@ def test_the_guide_plays_a_game(plane: Plane, client: rondo.Client) -> None:
 def test_the_guide_serves_a_customer(plane: Plane, client: rondo.Client) -> None:
     code = shown("python", "class Customer:")
     assert len(code.replace("\n\n", "\n").splitlines()) <= 15
-    with serving(lambda messages: "DONE" if len(messages) > 4 else "My lamp is broken.") as user, serving(lambda messages: "I am sorry.") as url:
+    with (
+        serving(lambda messages: "DONE" if len(messages) > 4 else "My lamp is broken.") as user,
+        serving(lambda messages: "I am sorry.") as url,
+    ):
         run = evaluate(plane, client, url, [task("a")], environment={"name": "shop"}, group_size=1)
         _exec(plane, run, code.replace("http://127.0.0.1:9000/v1", user))
     assert [s["reward"] for s in outcomes(client, run, "scored")] == [1.0]

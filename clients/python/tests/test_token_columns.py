@@ -110,6 +110,7 @@ def test_what_is_not_known_is_not_replayed(store: Store) -> None:
     assert not batch.routed_experts().whole.all()
     with pytest.raises(ValueError, match="experts are not known"):
         to_slime(batch, experts=True)
+
     def unmasked(columns: list[dict[str, Any]]) -> None:
         columns[:] = [c for c in columns if c["name"] != "sampling_mask"]
 

@@ -31,7 +31,7 @@ def _channel():
 
 
 def _watch(whole, holders=()):
-    """Remembers all that the classes of whole hold, and the functions of holders. Returns a function that names what is another now, or None."""
+    """Remembers all members of the classes in whole, and the functions of holders. Returns a function that names a change, or None."""
     import types
 
     names = {holder: set(vars(holder)) for holder in whole}
@@ -46,7 +46,11 @@ def _watch(whole, holders=()):
     def state(function):
         return tuple(getattr(function, name, None) for name in ("__code__", "__defaults__", "__kwdefaults__"))
 
-    known = [(holder, name, value, function, state(function)) for holder in tuple(whole) + tuple(holders) for name, value, function in functions(holder)]
+    known = [
+        (holder, name, value, function, state(function))
+        for holder in tuple(whole) + tuple(holders)
+        for name, value, function in functions(holder)
+    ]
 
     def changed():
         for holder, name, value, function, before in known:
@@ -79,7 +83,9 @@ def _origins():
         return isfile(name) and name not in changed
 
     case = unittest.TestCase
-    decisive = [name for name in vars(case) if name.startswith("assert") or name in ("run", "fail", "_callTestMethod", "id", "__str__", "__call__")]
+    decisive = [
+        name for name in vars(case) if name.startswith("assert") or name in ("run", "fail", "_callTestMethod", "id", "__str__", "__call__")
+    ]
 
     def known(cls, function):
         functions = [function]
@@ -149,7 +155,7 @@ def _unittest_parts():
 
 
 def _described():
-    """Returns a function that gives the description of a test, which is a name of it in lists of Django's tests: unittest prints it before the status."""
+    """Returns a function that describes a test. Lists of Django's tests name it so: unittest prints the description before the status."""
     import inspect
 
     def described(method):
@@ -230,7 +236,7 @@ def _pytest(send):
     import types
 
     try:
-        import pluggy
+        import pluggy  # noqa: F401
         import pytest
         import _pytest.config
         import _pytest.python
@@ -242,12 +248,30 @@ def _pytest(send):
         return
 
     runner, reports = _pytest.runner, _pytest.reports
-    pluggy_parts = [sys.modules[name] for name in ("pluggy._callers", "pluggy.callers", "pluggy._hooks", "pluggy.hooks") if name in sys.modules]
-    holders = [runner, runner.CallInfo, runner.SetupState, reports, reports.TestReport, _pytest.python.Function, _pytest.skipping, _pytest.unittest.TestCaseFunction]
+    pluggy_parts = [
+        sys.modules[name] for name in ("pluggy._callers", "pluggy.callers", "pluggy._hooks", "pluggy.hooks") if name in sys.modules
+    ]
+    holders = [
+        runner,
+        runner.CallInfo,
+        runner.SetupState,
+        reports,
+        reports.TestReport,
+        _pytest.python.Function,
+        _pytest.skipping,
+        _pytest.unittest.TestCaseFunction,
+    ]
     holders += pluggy_parts
     first = []
     untouched, known = _origins()
-    deciding = ("pytest_runtest_protocol", "pytest_runtest_call", "pytest_runtest_makereport", "pytest_runtest_logreport", "pytest_pyfunc_call", "pytest_collection_modifyitems")
+    deciding = (
+        "pytest_runtest_protocol",
+        "pytest_runtest_call",
+        "pytest_runtest_makereport",
+        "pytest_runtest_logreport",
+        "pytest_pyfunc_call",
+        "pytest_collection_modifyitems",
+    )
 
     class Reporter:
         def __init__(self, config):

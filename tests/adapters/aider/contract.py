@@ -10,7 +10,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or litellm fetches prices
 
-from mended import mended  # noqa: E402
+from mended import mended
 
 EDIT = """The comparison is one too strict.
 

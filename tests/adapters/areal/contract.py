@@ -20,7 +20,9 @@ from reference import agree, batch, loss, rows, terms
 from rondo.adapters.areal import to_areal, to_areal_rollouts
 
 root = Path(find_spec("areal").submodule_search_locations[0])  # type: ignore[union-attr,index]
-for name, only in {"areal": "", "areal.api": "", "areal.utils": "", "areal.api.cli_args": "RejectionSamplingConfig", "areal.utils.data": "KLEstimator"}.items():  # fmt: skip
+names = {"areal": "", "areal.api": "", "areal.utils": ""}
+names |= {"areal.api.cli_args": "RejectionSamplingConfig", "areal.utils.data": "KLEstimator"}
+for name, only in names.items():
     sys.modules[name] = types.ModuleType(name)
     if only:
         setattr(sys.modules[name], only, type(only, (), {}))

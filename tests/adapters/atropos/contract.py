@@ -19,16 +19,16 @@ GUIDE = ROOT / "docs/guide/environments.md"
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(ROOT / "clients/python")]
 os.environ |= {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"}
 
-from atroposlib.envs.base import BaseEnv, BaseEnvConfig, ScoredDataGroup  # noqa: E402
-from atroposlib.envs.server_handling.server_baseline import ServerBaseline  # noqa: E402
-from atroposlib.utils.tokenize_for_trainer import tokenize_for_trainer  # noqa: E402
-from mended import binary  # noqa: E402
-from tests.conftest import Plane  # noqa: E402
-from tests.scripted import gateway, logprobs, model, tokens  # noqa: E402
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
-from transformers import PreTrainedTokenizerFast  # noqa: E402
+from atroposlib.envs.base import BaseEnv, BaseEnvConfig, ScoredDataGroup
+from atroposlib.envs.server_handling.server_baseline import ServerBaseline
+from atroposlib.utils.tokenize_for_trainer import tokenize_for_trainer
+from mended import binary
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from rondo import atropos  # noqa: E402
+from rondo import atropos
+from tests.conftest import Plane
+from tests.scripted import gateway, logprobs, model, tokens
 
 RUN = """
 policy: scripted
@@ -42,7 +42,8 @@ feeds: [{{name: trainer, groups_per_batch: 1}}]
 TOKENIZER = ""
 
 TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] + ':' }}{{ m['content'] + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+    "{% for m in messages %}{{ m['role'] + ':' }}{{ m['content'] + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
 )
 
 
@@ -258,7 +259,10 @@ def completions_of_a_group(plane: Plane) -> None:
     assert len(turns) == len(rewards) == 12
     for name, turn in turns.items():
         right = turn["content"].split()[0] == str(int(turn["prompt"][0]["content"].split()[2]) + 2)
-        assert rewards[name] == 2 * right - 1 and turn["token_ids"] and len(turn["logprobs"]) == len(turn["token_ids"]), (turn, rewards[name])
+        assert rewards[name] == 2 * right - 1 and turn["token_ids"] and len(turn["logprobs"]) == len(turn["token_ids"]), (
+            turn,
+            rewards[name],
+        )
 
 
 def trajectories_one_by_one(plane: Plane) -> None:
@@ -294,7 +298,9 @@ def turns_of(plane: Plane, run: str) -> list[int]:
 def what_has_no_score_is_no_reward(plane: Plane) -> None:
     drops, overrides, advantages, raises, fewer, more, foreign = played(plane, Picky, Script("a", "b", "c", "d", "e"), slots=1)
     assert drops.count("the environment gave no score") == 1 and drops.count(1) == 3, drops
-    assert overrides.count(1) == 2 and [o for o in overrides if "set_advantage_to_zero" in str(o)] and "its score is nan" in overrides, overrides
+    assert overrides.count(1) == 2 and [o for o in overrides if "set_advantage_to_zero" in str(o)] and "its score is nan" in overrides, (
+        overrides
+    )
     assert all("it gives advantages" in o for o in advantages), advantages
     assert all("RuntimeError: the judge does not answer" in o for o in raises), raises
     assert fewer.count(1) == 2 and fewer.count("the environment began fewer conversations than its group_size") == 2, fewer

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+
 from rondo import env
 from rondo.env.environment import Adapted, adapted
 from rondo.env.gym import Gym
@@ -46,7 +47,9 @@ def the_guide_s_lake() -> None:
     make = adapted(shown())
     said = played(make(), task, ["down", "dwon", "down", "right", "right", "down", "right"])
     assert said[-1]["done"] and [o["reward"] for o in said] == [0, 0, 0, 0, 0, 0, 0, 1], said
-    assert texts(said)[0] == "You are on field 0 of a 4×4 lake. left, down, right or up?" and texts(said)[-1].startswith("You are on field 15")
+    assert texts(said)[0] == "You are on field 0 of a 4×4 lake. left, down, right or up?" and texts(said)[-1].startswith(
+        "You are on field 15"
+    )
     assert texts(said)[2].startswith("That is no action")
     hole = played(make(), task, ["right", "down"])[-1]
     assert hole["done"] and hole["reward"] == 0 and "field 5" in texts([hole])[0]

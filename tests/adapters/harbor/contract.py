@@ -18,16 +18,17 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 os.environ |= {"HARBOR_TELEMETRY": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
-from harbor.agents.base import BaseAgent  # noqa: E402
-from harbor.cli.job_plugins import attach_job_plugins, finalize_job_plugins, plugin_configs_from_cli  # noqa: E402
-from harbor.job import Job  # noqa: E402
-from harbor.llms.base import OutputLengthExceededError  # noqa: E402
-from harbor.llms.chat import Chat  # noqa: E402
-from harbor.llms.lite_llm import LiteLLM  # noqa: E402
-from harbor.models.job.config import JobConfig  # noqa: E402
-from harbor.utils.trajectory_validator import TrajectoryValidator  # noqa: E402
-from mended import ROOT, binary  # noqa: E402
-from tests.scripted import MEND, Cut, gateway, model, open_run  # noqa: E402
+from harbor.agents.base import BaseAgent
+from harbor.cli.job_plugins import attach_job_plugins, finalize_job_plugins, plugin_configs_from_cli
+from harbor.job import Job
+from harbor.llms.base import OutputLengthExceededError
+from harbor.llms.chat import Chat
+from harbor.llms.lite_llm import LiteLLM
+from harbor.models.job.config import JobConfig
+from harbor.utils.trajectory_validator import TrajectoryValidator
+from mended import ROOT, binary
+
+from tests.scripted import MEND, Cut, gateway, model, open_run
 
 #: What the model says after so many messages of a conversation. Its second turn is cut.
 SAYS = {1: "cat lib/shorten.sh", 3: Cut(MEND[:30]), 5: MEND, 7: "Done."}

@@ -14,8 +14,9 @@ sys.path[:0] = [str(ROOT / "clients/python"), str(ROOT / "examples/harnesses"), 
 # mini-swe-agent asks on a terminal for a configuration where it finds none, and litellm fetches prices.
 os.environ |= {"MSWEA_CONFIGURED": "true", "MSWEA_SILENT_STARTUP": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
-from mended import binary  # noqa: E402
-from tests.scripted import MEND, gateway, model, open_run  # noqa: E402
+from mended import binary
+
+from tests.scripted import MEND, gateway, model, open_run
 
 #: What the model says to a conversation by the number of its own answers in it: a call, or the last word.
 SCRIPTS: dict[str, list[str | tuple[str, dict[str, Any]]]] = {

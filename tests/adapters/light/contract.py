@@ -49,7 +49,7 @@ def atropos() -> None:
     from atroposlib.api.server import app
 
     samples = rows(temperature=0.5)[1:]  # the server wants groups of one size
-    trainer = dict(wandb_group="g", wandb_project="p", batch_size=len(samples), max_token_len=64, checkpoint_dir="/tmp")
+    trainer = {"wandb_group": "g", "wandb_project": "p", "batch_size": len(samples), "max_token_len": 64, "checkpoint_dir": "/tmp"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from fastapi.testclient import TestClient

@@ -37,12 +37,12 @@ ROOT = Path(__file__).resolve().parents[3]
 GUIDE = ROOT / "docs/guide/environments.md"
 sys.path.insert(0, str(ROOT / "clients/python"))
 
-import played  # noqa: E402
-from tests.conftest import Plane  # noqa: E402
+import played
 
-import rondo  # noqa: E402
-from rondo.captures import Captures  # noqa: E402
-from rondo.nemo_gym import Lineage, Sink, Source, trajectory  # noqa: E402
+import rondo
+from rondo.captures import Captures
+from rondo.nemo_gym import Lineage, Sink, Source, trajectory
+from tests.conftest import Plane
 
 CHECKS = [
     "put_then_freeze_visibility",

@@ -30,7 +30,8 @@ from rondo.env.lease import EPISODES, take
 from rondo.env.nemo_gym import NemoGym, Tasks
 from tests.conftest import Plane, until
 from tests.model import serving
-from tests.test_env import evaluate, outcomes, serve, task
+from tests.test_env import evaluate, outcomes, serve
+from tests.test_env import task as made
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
 
@@ -39,7 +40,12 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs/guide/environments.md"
 
 #: One with a state for each session, one whose verdict another model gives, and the others that are played.
 COUNTER, JUDGED = "example_session_state_mgmt", "simpleqa"
-STEPS, REWARDS, WORKPLACE, TURNS = "example_multi_step", "example_tool_call_multireward", "workplace_assistant", "example_multi_turn_gymnasium"
+STEPS, REWARDS, WORKPLACE, TURNS = (
+    "example_multi_step",
+    "example_tool_call_multireward",
+    "workplace_assistant",
+    "example_multi_turn_gymnasium",
+)
 
 
 def data(name: str, file: str = "example") -> Path:
@@ -79,7 +85,10 @@ def server(name: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def tasks_of(name: str, file: str = "example") -> list[env.Task]:
-    return [env.Task(f"row-{n}", row["instruction"], {"row": row["row"]}, rollout=f"g{n}") for n, row in enumerate(Tasks(data(name, file)).rows(), 1)]
+    return [
+        env.Task(f"row-{n}", row["instruction"], {"row": row["row"]}, rollout=f"g{n}")
+        for n, row in enumerate(Tasks(data(name, file)).rows(), 1)
+    ]
 
 
 def play(port: int, **more: Any) -> Any:
@@ -125,7 +134,7 @@ def turns(output: Sequence[Mapping[str, Any]]) -> Iterator[env.Action]:
 
 
 def gyms_own_rollouts_get_gyms_rewards(ports: Mapping[str, int]) -> None:
-    """What Gym's agent has recorded, turn by turn: the same answers of tools, the same reward and the same numbers. Not all of a task is in a record."""
+    """Records of Gym's agent, played turn by turn: the same answers, reward and numbers. A record does not hold all of its task."""
     count = 0
     for name, port in ports.items():
         make, whole = play(port), {task.instruction: task for task in tasks_of(name)}
@@ -137,8 +146,16 @@ def gyms_own_rollouts_get_gyms_rewards(ports: Mapping[str, int]) -> None:
                 outputs += heard(said)
             episode.close()
             assert said["done"] and said["reward"] == recorded["reward"], (name, said, recorded["reward"])
-            heard_then = [item.get("output") or item["content"] for item in recorded["response"]["output"] if "output" in item or item.get("role") == "user"]
-            assert [text.replace(" ", "") for text in outputs] == [text.replace(" ", "") for text in heard_then], (name, outputs, heard_then)
+            heard_then = [
+                item.get("output") or item["content"]
+                for item in recorded["response"]["output"]
+                if "output" in item or item.get("role") == "user"
+            ]
+            assert [text.replace(" ", "") for text in outputs] == [text.replace(" ", "") for text in heard_then], (
+                name,
+                outputs,
+                heard_then,
+            )
             numbers = {key: float(value) for key, value in recorded.items() if isinstance(value, (bool, int, float)) and key[0] != "_"}
             numbers = {key: value for key, value in numbers.items() if key not in ("terminated", "truncated")}
             assert {"reward": said["reward"], **said["components"]} == numbers, (name, said, numbers)
@@ -199,7 +216,7 @@ def what_was_said_is_a_response_of_gyms(port: int) -> None:
         episode.reset(tasks_of(COUNTER)[0])
         seen: list[Any] = []
         session = episode._environment._session
-        session.post = lambda path, body, post=session.post: seen.append(body) or post(path, body)
+        session.post = lambda path, body, post=session.post, seen=seen: seen.append(body) or post(path, body)
         episode.step(called(0, "increment_counter", {"count": 3}))
         calls = [env.Call("c1", "increment_counter", '{"cou')] if cut else []
         said = episode.step(env.Action(1, given, calls, "Hm.", "length" if cut else "stop"))
@@ -212,7 +229,7 @@ def what_was_said_is_a_response_of_gyms(port: int) -> None:
 
 
 def no_verdict_is_no_reward_of_0(ports: Mapping[str, int]) -> None:
-    """The multi-step server cannot verify a call without values, and says so with 500. One whose judge is away gives a reward of 0 that is to be masked."""
+    """The multi-step server answers 500 to a call without values. One without its judge gives a reward of 0 to be masked."""
     bad = called(0, "extract_synonym_values", {"other": 1})
     for name, before, why in ((STEPS, [bad], "verify with 500"), (JUDGED, [], "no reward for this: judge_failed")):
         episode = play(ports[name])()
@@ -269,25 +286,30 @@ def counts(messages: Sequence[Mapping[str, Any]]) -> Any:
 
 def opened(plane: Plane, client: rondo.Client, url: str, rows: list[dict[str, Any]], **changes: Any) -> str:
     environment = {"name": "counter", "tools": Tasks(data(COUNTER)).tools}
-    tasks = [task(f"row-{n}", row["instruction"], row=row["row"]) for n, row in enumerate(rows, 1)]
+    tasks = [made(f"row-{n}", row["instruction"], row=row["row"]) for n, row in enumerate(rows, 1)]
     return evaluate(plane, client, url, tasks, environment=environment, **changes)
 
 
 def a_plane_s_rollouts_are_played(plane: Plane, port: int) -> None:
-    """The guide's lines, and a run of the file that they make: each task in a group of two, several at once. Then a limit ends the episodes."""
+    """The guide's lines, and a run of the file that they make: groups of two, several tasks at once. Then a limit ends the episodes."""
     prepare, work = [block for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL) if "rondo.env.nemo_gym" in block]
     assert len([line for line in (prepare + work).split("\n") if line]) <= 15, (prepare, work)
     printed: list[str] = []
     given: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, serving(counts) as url, rondo.Client(plane.dir) as client:
         tasks, file = Path(folder, "counter.jsonl"), Path(folder, "counter.yaml")
-        exec(prepare.replace('"example.jsonl"', repr(str(data(COUNTER)))).replace('"counter.jsonl"', repr(str(tasks))), {"print": printed.append})
+        exec(
+            prepare.replace('"example.jsonl"', repr(str(data(COUNTER)))).replace('"counter.jsonl"', repr(str(tasks))),
+            {"print": printed.append},
+        )
         real, env.serve = env.serve, lambda run, **options: given.update(options)  # type: ignore[assignment]
         try:
             exec(work.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{port}"), {})
         finally:
             env.serve = real
-        file.write_text("\n".join([*printed, "policy: small", f"endpoint: {url}", "group_size: 2", "epochs: 1", "feeds: []", "staleness: {max: 0}"]))
+        file.write_text(
+            "\n".join([*printed, "policy: small", f"endpoint: {url}", "group_size: 2", "epochs: 1", "feeds: []", "staleness: {max: 0}"])
+        )
         plane.command("run", "open", "counter", "--file", str(file), "--tasks", str(tasks))
         serve(plane, "counter", environment=given["environment"])
         scored = outcomes(client, "counter", "scored")
@@ -389,7 +411,9 @@ def check(plane: Plane) -> None:
         idle.reset(tasks_of(COUNTER)[0])
         for name, run in {
             "gyms_tasks_are_read": gyms_tasks_are_read,
-            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards({name: ports[name] for name in (COUNTER, STEPS, REWARDS, TURNS)}),
+            "gyms_own_rollouts_get_gyms_rewards": lambda: gyms_own_rollouts_get_gyms_rewards(
+                {name: ports[name] for name in (COUNTER, STEPS, REWARDS, TURNS)}
+            ),
             "a_workplace_s_tasks_are_solved": lambda: a_workplace_s_tasks_are_solved(ports[WORKPLACE]),
             "episodes_at_once_have_sessions_of_their_own": lambda: episodes_at_once_have_sessions_of_their_own(at),
             "errors_of_tools_are_the_model_s_to_read": lambda: errors_of_tools_are_the_model_s_to_read(at),

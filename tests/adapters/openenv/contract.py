@@ -47,18 +47,14 @@ class Game(Environment[Guess, Seen, State]):
         super().__init__()
         self._number = 0
 
-    def reset(
-        self, seed: int | None = None, episode_id: str | None = None, **more: Any
-    ) -> Seen:
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **more: Any) -> Seen:
         self._number = more.get("number", (seed or 0) % 16)
         return Seen(text="Guess.")
 
     def step(self, action: Guess, timeout_s: float | None = None, **_: Any) -> Seen:
         if action.number == self._number:
             return Seen(text="Right.", done=True, reward=1.0)
-        return Seen(
-            text="Higher." if action.number < self._number else "Lower.", reward=-0.25
-        )
+        return Seen(text="Higher." if action.number < self._number else "Lower.", reward=-0.25)
 
     @property
     def state(self) -> State:
@@ -78,9 +74,7 @@ def run(port: int) -> None:
 
 @contextmanager
 def server(port: int) -> Iterator[Any]:
-    process = multiprocessing.get_context("spawn").Process(
-        target=run, args=(port,), daemon=True
-    )
+    process = multiprocessing.get_context("spawn").Process(target=run, args=(port,), daemon=True)
     process.start()
     try:
         for _ in range(3000):
@@ -99,9 +93,7 @@ def server(port: int) -> Iterator[Any]:
 
 
 def maker(port: int, **more: Any) -> Any:
-    return adapted(
-        OpenEnv(lambda _: GenericEnvClient(base_url=f"http://127.0.0.1:{port}"), **more)
-    )
+    return adapted(OpenEnv(lambda _: GenericEnvClient(base_url=f"http://127.0.0.1:{port}"), **more))
 
 
 def reading(port: int, **more: Any) -> Any:
@@ -113,18 +105,13 @@ def reading(port: int, **more: Any) -> Any:
     )
 
 
-def played(
-    episode: Adapted, task: env.Task, actions: list[str]
-) -> list[tuple[str, float, bool]]:
+def played(episode: Adapted, task: env.Task, actions: list[str]) -> list[tuple[str, float, bool]]:
     said = [
         episode.reset(task),
         *(episode.step(env.Action(turn, text)) for turn, text in enumerate(actions)),
     ]
     episode.close()
-    return [
-        (s["messages"][0]["content"], s.get("reward", 0.0), s.get("done", False))
-        for s in said
-    ]
+    return [(s["messages"][0]["content"], s.get("reward", 0.0), s.get("done", False)) for s in said]
 
 
 def episodes_are_played(port: int) -> None:
@@ -134,9 +121,7 @@ def episodes_are_played(port: int) -> None:
         ("That is no action", 0.0, False),
         ("Right.", 1.0, True),
     ]
-    said = played(
-        reading(port)(), env.Task("a", "", {}, seed=7 + (1 << 40)), ["3", "seven", "7"]
-    )
+    said = played(reading(port)(), env.Task("a", "", {}, seed=7 + (1 << 40)), ["3", "seven", "7"])
     assert [(text[:17], *rest) for text, *rest in said] == game, said
     assert (
         played(
@@ -146,12 +131,8 @@ def episodes_are_played(port: int) -> None:
         )
         == said
     )
-    assert played(
-        reading(port)(), env.Task("a", "", {"reset": {"number": 2}}, seed=7), ["2"]
-    )[-1] == ("Right.", 1.0, True)
-    plain = played(
-        maker(port)(), env.Task("a", "", {}, seed=7), ["no JSON", '{"number": 7}']
-    )
+    assert played(reading(port)(), env.Task("a", "", {"reset": {"number": 2}}, seed=7), ["2"])[-1] == ("Right.", 1.0, True)
+    plain = played(maker(port)(), env.Task("a", "", {}, seed=7), ["no JSON", '{"number": 7}'])
     assert (
         plain[0][0] == '{"text": "Guess."}'
         and plain[1][0].startswith("That is no action")
@@ -164,10 +145,7 @@ def episodes_at_once_have_sessions_of_their_own(port: int) -> None:
     several = [make() for _ in range(3)]
     for i, episode in enumerate(several):
         episode.reset(env.Task("a", "", {}, seed=i))
-    answers = [
-        episode.step(env.Action(0, "1"))["messages"][0]["content"]
-        for episode in several
-    ]
+    answers = [episode.step(env.Action(0, "1"))["messages"][0]["content"] for episode in several]
     assert answers == ["Lower.", "Right.", "Higher."], answers
     for episode in several:
         episode.close()
@@ -223,9 +201,7 @@ def the_guide_s_lines_run(port: int) -> None:
         exec(code.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{port}"), {})
     finally:
         env.serve = serve
-    assert played(
-        adapted(given["environment"])(), env.Task("a", "", {}, seed=4), ["4"]
-    )[-1] == ("Right.", 1.0, True)
+    assert played(adapted(given["environment"])(), env.Task("a", "", {}, seed=4), ["4"])[-1] == ("Right.", 1.0, True)
 
 
 def halved(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -242,11 +218,11 @@ def halved(messages: Sequence[Mapping[str, Any]]) -> str:
 def a_killed_server_fails_the_rollout_and_its_task_is_played_again(port: int) -> None:
     """The rollout is the machine's failure and no reward of 0; the next one of the task has its reward, and is OpenEnv's training trace."""
     from mended import binary
+
+    import rondo
     from tests.conftest import Plane
     from tests.model import serving
     from tests.test_env import outcomes, serve, task
-
-    import rondo
 
     with tempfile.TemporaryDirectory() as name, ExitStack() as servers:
         running, killed = [servers.enter_context(server(port))], []

@@ -21,17 +21,17 @@ for name in ("openrlhf.models", "openrlhf.trainer", "openrlhf.utils"):
     sys.modules[name] = bare
 sys.modules["deepspeed"] = types.ModuleType("deepspeed")
 
-import table  # noqa: E402
-import torch  # noqa: E402
-from openrlhf.models.loss import PolicyLoss  # noqa: E402
-from openrlhf.trainer.ppo_utils.experience import (  # noqa: E402
+import table
+import torch
+from openrlhf.models.loss import PolicyLoss
+from openrlhf.trainer.ppo_utils.experience import (
     Experience,
     make_experience_batch,
     remove_padding_in_sequences,
     split_experience_batch,
 )
 
-from rondo.adapters.openrlhf import to_openrlhf  # noqa: E402
+from rondo.adapters.openrlhf import to_openrlhf
 
 samples = rows()
 experience = Experience(**to_openrlhf(batch(samples), pad_id=0))

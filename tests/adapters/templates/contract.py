@@ -1,7 +1,8 @@
-"""Tokens in, tokens out, with the published templates of Qwen3, GLM, Kimi and DeepSeek: contract.py [TEMPLATE…], all of them if none is named.
+"""Tokens in, tokens out, with the published templates of Qwen3, GLM, Kimi and DeepSeek: contract.py [TEMPLATE…], all if none is named.
 
-Each template is held twice to what packages ship. A conversation of eight turns is written with the template, the vocabulary and the renderer of packages; the ordinary Go tests read it
-(inference/testdata/templates, which RONDO_REWRITE has this write anew). Then a live plane plays a task of two stages with it, in a sandbox, and the stored trajectory is checked.
+Each template is compared twice with the packages. A conversation of eight turns is written with the packages' template, vocabulary and
+renderer; the ordinary Go tests read it (inference/testdata/templates, written anew with RONDO_REWRITE). Then a live plane plays a task
+of two stages with the template, in a sandbox, and the stored trajectory is checked.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ class Played:
 
 def checked(model: Model, server: Server, played: Played) -> None:
     """Hold a stored trajectory to what the server saw and sampled, to the renderer's bridge and to the template."""
-    assert len(server.turns) == len(TURNS) and played.answers == [turn.sampled for turn in server.turns], "the trajectory has other turns than were sampled"
+    assert len(server.turns) == len(TURNS) and played.answers == [turn.sampled for turn in server.turns], (
+        "the trajectory has other turns than were sampled"
+    )
     answers = [i for i, message in enumerate(server.messages) if message["role"] == "assistant"]
     assert len(answers) == len(TURNS) - 1, "the server was asked with another conversation"
     results = [message["content"] for message in server.messages if message["role"] == "tool"]
@@ -119,7 +122,9 @@ def checked(model: Model, server: Server, played: Played) -> None:
         tokens = tokens + added + turn.sampled
         mask += [False] * len(added) + [True] * len(turn.sampled)
         logprobs += [0.0] * len(added) + turn.logprobs
-    assert played.tokens == tokens and played.mask == mask and played.logprobs == logprobs, "the trajectory is not the prompts' tokens and the samples"
+    assert played.tokens == tokens and played.mask == mask and played.logprobs == logprobs, (
+        "the trajectory is not the prompts' tokens and the samples"
+    )
 
 
 def pack(folder: Path) -> None:
@@ -144,7 +149,11 @@ def main(names: list[str]) -> None:
             for number, (name, model) in enumerate(models.items()):
                 run, server = f"run-{number}", Server(model, older=number % 2 == 1)
                 with serving(server) as url:
-                    settings = {"limits": {"turns": 2 * len(TURNS)}, "tools": {"only": ["list_dir", "read_file"]}, "sampling": {"max_tokens": 1024}}
+                    settings = {
+                        "limits": {"turns": 2 * len(TURNS)},
+                        "tools": {"only": ["list_dir", "read_file"]},
+                        "sampling": {"max_tokens": 1024},
+                    }
                     plane.open(run, url, 1, policy="m", endpoint_api="tokens", system_prompt=SYSTEM, **settings)
                     plane.finished(run, 1)
                 played = Played(plane, run)

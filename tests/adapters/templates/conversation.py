@@ -10,9 +10,20 @@ from families import Message, Model, Said, plain
 
 #: Tools of Rondo's, described in fewer words.
 TOOLS: list[Message] = [
-    {"type": "function", "function": {"name": name, "description": text, "parameters": {"type": "object", "properties": properties, "required": list(properties)[:1]}}}
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": text,
+            "parameters": {"type": "object", "properties": properties, "required": list(properties)[:1]},
+        },
+    }
     for name, text, properties in (
-        ("list_dir", "List a folder.", {"target_directory": {"type": "string"}, "ignore_globs": {"type": "array", "items": {"type": "string"}}}),
+        (
+            "list_dir",
+            "List a folder.",
+            {"target_directory": {"type": "string"}, "ignore_globs": {"type": "array", "items": {"type": "string"}}},
+        ),
         ("read_file", "Read a file.", {"target_file": {"type": "string"}, "offset": {"type": "integer"}, "limit": {"type": "integer"}}),
     )
 ]
@@ -77,7 +88,9 @@ def play(model: Model) -> dict[str, Any]:
         if bridged is not None and says.cut and model.family.template.startswith("GLM"):
             bridged.remove(model.encode("<|endoftext|>")[0])  # the renderer ends with it what was cut, and the template with nothing
         prompt = prompt + sampled + added
-        assert bridged is None or bridged == prompt, f"turn {number}: the template adds {model.decode(added)!r}, the renderer {model.decode(bridged[len(prompt) - len(added) :])!r}"
+        assert bridged is None or bridged == prompt, (
+            f"turn {number}: the template adds {model.decode(added)!r}, the renderer {model.decode(bridged[len(prompt) - len(added) :])!r}"
+        )
     turns.append({"messages": len(messages), "added": added, "sampled": [], "unsure": False})
     at, whole = 0, model.text([plain(m) for m in messages], TOOLS, False)
     for text in said:  # a template writes new messages as it writes them later, when others have followed
@@ -92,7 +105,7 @@ def check(says: Said, message: Message) -> None:
 
 
 def renderings(model: Model, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """All that a conversation has rendered on its way: with thoughts and without, for an answer and behind one. Each is told by what it shares with the one before."""
+    """All renderings of a conversation: with and without thoughts, for an answer and behind one. Each is a change to the one before."""
     made = []
     before: list[int] = []
     for thoughts, prompts in ((True, True), (False, True), (False, False)):

@@ -46,7 +46,7 @@ class Family:
     #: What begins an answer in a rendering, and the tokens that end what is sampled: behind a call, and behind words.
     opens: str
     stops: tuple[str, str]
-    #: Writes what is said behind a prompt (its end decides whether thoughts are open), with the number of the conversation's calls before it.
+    #: Writes an answer behind a prompt (its end decides whether thoughts are open), with the number of the conversation's calls before it.
     writes: Callable[[Said, str, int], str]
     #: Tokens of the model that the vocabulary lacks.
     special: tuple[str, ...] = ()
@@ -58,14 +58,16 @@ class Family:
 
 
 def qwen3(said: Said, prompt: str, _: int) -> str:
-    calls = [f'<tool_call>\n{said.json({"name": name, "arguments": given})}\n</tool_call>' for name, given in said.calls]
+    calls = [f"<tool_call>\n{said.json({'name': name, 'arguments': given})}\n</tool_call>" for name, given in said.calls]
     thoughts = f"<think>\n{said.thoughts}\n</think>\n\n" if said.thoughts else ""
     return thoughts + "\n".join([said.words, *calls] if said.words else calls)
 
 
 def qwen35(said: Said, prompt: str, _: int) -> str:
     calls = [
-        f"<tool_call>\n<function={name}>\n" + "".join(f"<parameter={key}>\n{said.text(value)}\n</parameter>\n" for key, value in given.items()) + "</function>\n</tool_call>"
+        f"<tool_call>\n<function={name}>\n"
+        + "".join(f"<parameter={key}>\n{said.text(value)}\n</parameter>\n" for key, value in given.items())
+        + "</function>\n</tool_call>"
         for name, given in said.calls
     ]
     between = "\n\n" if said.words and calls else ""
@@ -74,7 +76,9 @@ def qwen35(said: Said, prompt: str, _: int) -> str:
 
 def glm46(said: Said, prompt: str, _: int) -> str:
     calls = [
-        f"\n<tool_call>{name}\n" + "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{said.text(value)}</arg_value>\n" for key, value in given.items()) + "</tool_call>"
+        f"\n<tool_call>{name}\n"
+        + "".join(f"<arg_key>{key}</arg_key>\n<arg_value>{said.text(value)}</arg_value>\n" for key, value in given.items())
+        + "</tool_call>"
         for name, given in said.calls
     ]
     return f"\n<think>{said.thoughts}</think>" + (f"\n{said.words}" if said.words else "") + "".join(calls)
@@ -82,7 +86,9 @@ def glm46(said: Said, prompt: str, _: int) -> str:
 
 def glm47(said: Said, prompt: str, _: int) -> str:
     calls = [
-        f"<tool_call>{name}" + "".join(f"<arg_key>{key}</arg_key><arg_value>{said.text(value)}</arg_value>" for key, value in given.items()) + "</tool_call>"
+        f"<tool_call>{name}"
+        + "".join(f"<arg_key>{key}</arg_key><arg_value>{said.text(value)}</arg_value>" for key, value in given.items())
+        + "</tool_call>"
         for name, given in said.calls
     ]
     return f"{said.thoughts}</think>{said.words}" + "".join(calls)
@@ -116,7 +122,8 @@ def kimi3(said: Said, prompt: str, _: int) -> str:
         return element("call", "".join(arguments), tool=name, index=number)
 
     calls = "".join(call(i + 1, name, given) for i, (name, given) in enumerate(said.calls))
-    return f"{said.thoughts}<|close|>think<|sep|>{element('response', said.words)}{element('tools', calls) if calls else ''}<|close|>message<|sep|>"
+    tools = element("tools", calls) if calls else ""
+    return f"{said.thoughts}<|close|>think<|sep|>{element('response', said.words)}{tools}<|close|>message<|sep|>"
 
 
 def deepseek31(said: Said, prompt: str, _: int) -> str:
@@ -130,7 +137,10 @@ def dsml(block: str) -> Callable[[Said, str, int], str]:
         return f'<｜DSML｜parameter name="{key}" string="{str(isinstance(value, str)).lower()}">{said.text(value)}</｜DSML｜parameter>\n'
 
     def write(said: Said, prompt: str, _: int) -> str:
-        calls = [f'<｜DSML｜invoke name="{name}">\n' + "".join(parameter(said, k, v) for k, v in given.items()) + "</｜DSML｜invoke>\n" for name, given in said.calls]
+        calls = [
+            f'<｜DSML｜invoke name="{name}">\n' + "".join(parameter(said, k, v) for k, v in given.items()) + "</｜DSML｜invoke>\n"
+            for name, given in said.calls
+        ]
         return f"{said.thoughts}</think>{said.words}" + (f"\n\n<｜DSML｜{block}>\n{''.join(calls)}</｜DSML｜{block}>" if calls else "")
 
     return write
@@ -140,10 +150,32 @@ ALL = {"thinking_retention": "all"}
 IM_START = "<|im_start|>assistant\n"
 KIMI_OPENS = "<|im_assistant|>assistant<|im_middle|>"
 KIMI = (
-    "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
-    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|media_start|>", "<|media_content|>", "<|media_pad|>", "<|media_end|>",
+    "<|im_user|>",
+    "<|im_assistant|>",
+    "<|im_system|>",
+    "<|im_middle|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|media_start|>",
+    "<|media_content|>",
+    "<|media_pad|>",
+    "<|media_end|>",
 )
-GLM = ("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+GLM = (
+    "[gMASK]",
+    "<sop>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|observation|>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+)
 DEEPSEEK = ("<think>", "</think>", "｜DSML｜")
 BOS = "<｜begin▁of▁sentence｜>"
 EOS = "<｜end▁of▁sentence｜>"
@@ -157,10 +189,12 @@ FAMILIES = {
         Family("GLM-4.7-Flash", "qwen3", "<|assistant|>", ("<|observation|>", "<|user|>"), glm47, GLM, renderer=("GLM5Renderer", ALL)),
         Family("Kimi-K2-Instruct", "qwen3", KIMI_OPENS, ("<|im_end|>",) * 2, kimi_instruct, KIMI, renderer=("KimiK2Renderer", ALL)),
         Family("Kimi-K2-Thinking", "qwen3", KIMI_OPENS, ("<|im_end|>",) * 2, kimi_thinking, KIMI, renderer=("KimiK2Renderer", ALL)),
-        Family("Kimi-K3", "qwen3", '<|open|>message role="assistant"<|sep|>', ("<|end_of_msg|>",) * 2, kimi3, ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
-               reads=readers.kimi3),
-        Family("deepseek-ai-DeepSeek-V3.1", "deepseek-v3", "", (EOS,) * 2, deepseek31, DEEPSEEK, {"thinking": True}, reads=readers.deepseek31),
-        Family("deepseek-ai-DeepSeek-V3.2", "deepseek-v3", "", (EOS,) * 2, dsml("function_calls"), DEEPSEEK, {"thinking": True}, reads=readers.dsml),
+        Family("Kimi-K3", "qwen3", '<|open|>message role="assistant"<|sep|>', ("<|end_of_msg|>",) * 2, kimi3,
+               ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"), reads=readers.kimi3),
+        Family("deepseek-ai-DeepSeek-V3.1", "deepseek-v3", "", (EOS,) * 2, deepseek31, DEEPSEEK, {"thinking": True},
+               reads=readers.deepseek31),
+        Family("deepseek-ai-DeepSeek-V3.2", "deepseek-v3", "", (EOS,) * 2, dsml("function_calls"), DEEPSEEK, {"thinking": True},
+               reads=readers.dsml),
         Family("deepseek-ai-DeepSeek-V4-Flash-0731", "deepseek-v4", "", (EOS,) * 2, dsml("tool_calls"), settings={"thinking": True},
                renderer=("DeepSeekV4Renderer", {**ALL, "enable_thinking": True})),
     )
@@ -182,7 +216,7 @@ class Model:
         self._special = re.compile("(" + "|".join(re.escape(token) for token in self.tokenizer.special) + ")")
 
     def text(self, messages: Sequence[Message], tools: Sequence[Message], prompts: bool) -> str:
-        """The template's rendering, of messages as a server hands them to it: arguments are objects, and thoughts have both of their names."""
+        """The template's rendering of messages as a server gives them: arguments are objects, and thoughts have both of their names."""
         given = []
         for message in messages:
             message = json.loads(json.dumps(message))
@@ -205,7 +239,7 @@ class Model:
         return self.encode(self.text(messages, tools, prompts))
 
     def sampled(self, said: Said, prompt: Sequence[int], before: int) -> list[int]:
-        """The tokens of what is said behind a prompt, and behind so many calls. Some words are cut as no tokenizer cuts them: a model may sample any pieces.
+        """The tokens of an answer behind a prompt and so many calls. Some words are cut as no tokenizer does: a model may sample so.
 
         Those of an answer that is cut are not: its end is found by them.
         """
@@ -225,7 +259,7 @@ class Model:
         return ids if said.cut else ids + self.encode(self.family.stops[0 if said.calls else 1])
 
     def read(self, ids: Sequence[int], prompt: Sequence[int], tools: Sequence[Message], names: str) -> Message:
-        """The message in what was sampled, as vLLM answers with it: by the parser of renderers, or by one of ours. names begins the ids of calls."""
+        """The message in the sampled tokens, as vLLM answers with it: by renderers' parser or by ours. names begins the ids of calls."""
         if self.family.reads is not None:
             text = self.decode(ids)
             for stop in self.family.stops:
@@ -252,19 +286,21 @@ class Model:
         return text[at:]
 
     def added(self, messages: Sequence[Message], tools: Sequence[Message], cut: str = "") -> list[int]:
-        """What the next prompt adds behind the last sample, by the template alone. cut are the words with which it ends, where it was cut."""
+        """What the next prompt adds behind the last sample, by the template alone. cut: the last words of a sample that was cut."""
         answers = sum(message["role"] == "assistant" for message in messages)
         text = self.text([plain(m) for m in messages], tools, True)
         return self.encode(text[text.rindex(cut) + len(cut) :] if cut else self.behind(text, answers))
 
-    def bridged(self, prompt: Sequence[int], sampled: Sequence[int], messages: Sequence[Message], new: int, tools: Sequence[Message]) -> list[int] | None:
+    def bridged(
+        self, prompt: Sequence[int], sampled: Sequence[int], messages: Sequence[Message], new: int, tools: Sequence[Message]
+    ) -> list[int] | None:
         """The next prompt, of so many new messages, by the renderer's own bridge; None where there is no renderer."""
         if self.renderer is None:
             return None
         bridge = self.renderer.bridge_to_next_turn(list(prompt), list(sampled), list(messages[-new:]), tools=list(tools))
         if bridge is not None:
             return list(bridge.token_ids)
-        # DeepSeek V4's has none for several results, whose order it takes from the message that asked for them: there its whole rendering is taken.
+        # DeepSeek V4's has none for several results, as their order is that of the message with the calls: its whole rendering is taken.
         assert sum(message["role"] == "tool" for message in messages[-new:]) > 1, f"{type(self.renderer).__name__} makes no bridge"
         answers = sum(message["role"] == "assistant" for message in messages)
         whole = self.renderer.render_ids([plain(m) for m in messages], tools=list(tools), add_generation_prompt=True)

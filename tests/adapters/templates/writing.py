@@ -1,4 +1,7 @@
-"""Renders templates as transformers does, with its settings of jinja2. Transformers itself refuses templates that append to a list, as llama.cpp's for Kimi K2 do."""
+"""Renders templates with transformers' settings of jinja2.
+
+Transformers itself refuses templates that append to a list, such as llama.cpp's for Kimi K2.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ def refuse(reason: str) -> NoReturn:
     raise jinja2.TemplateError(reason)
 
 
-def as_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
+def as_json(
+    value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: tuple[str, str] | None = None, sort_keys: bool = False
+) -> str:
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import served
 from verifiers import v1 as vf
 
-import served
 from rondo.env.rating import Rollout
 from rondo.env.verifiers import Tasks
 

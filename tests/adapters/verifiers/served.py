@@ -25,20 +25,20 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(ROOT / "clients/python")]
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tokenizer lies in a folder
 
-import numpy as np  # noqa: E402
-from counting import Count, CountData  # noqa: E402
-from mended import binary  # noqa: E402
-from tests.conftest import Plane  # noqa: E402
-from verifiers import v1 as vf  # noqa: E402
-from verifiers.v1.configs.client import TrainClientConfig  # noqa: E402
-from verifiers.v1.episode import WireEpisode  # noqa: E402
-from verifiers.v1.serve import EnvClient  # noqa: E402
-from verifiers.v1.serve.delta import dump, pack, unpack  # noqa: E402
+import numpy as np
+from counting import Count, CountData
+from mended import binary
+from verifiers import v1 as vf
+from verifiers.v1.configs.client import TrainClientConfig
+from verifiers.v1.episode import WireEpisode
+from verifiers.v1.serve import EnvClient
+from verifiers.v1.serve.delta import dump, pack, unpack
 
-import rondo  # noqa: E402
-from rondo.captures import AsyncCaptures  # noqa: E402
-from rondo.env_server import Episodes, Traced, traced, trajectory  # noqa: E402
-from rondo.trajectory import encode, figures  # noqa: E402
+import rondo
+from rondo.captures import AsyncCaptures
+from rondo.env_server import Episodes, Traced, traced, trajectory
+from rondo.trajectory import encode, figures
+from tests.conftest import Plane
 
 #: Episodes that are played while the plane is killed, and how often it is.
 EPISODES, KILLS = int(os.environ.get("RONDO_EPISODES", "50")), int(os.environ.get("RONDO_PLANE_KILLS", "10"))
@@ -68,10 +68,10 @@ def engine(model: str) -> Iterator[str]:
     of = AutoTokenizer.from_pretrained(model)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self._answer({"data": [{"id": model, "max_model_len": 4096}]})
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             time.sleep(0.3)
             prompt = asked["token_ids"]

@@ -14,12 +14,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import numpy as np  # noqa: E402
-import ray  # noqa: E402
-import torch  # noqa: E402
-import transfer_queue as tq  # noqa: E402
-from omegaconf import OmegaConf  # noqa: E402
-from tensordict import NonTensorStack, TensorDict  # noqa: E402
+import numpy as np
+import ray
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from tensordict import NonTensorStack, TensorDict
 
 KEYS = [f"u{i}_0_0" for i in range(6)]
 

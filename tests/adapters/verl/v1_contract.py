@@ -14,15 +14,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import numpy as np  # noqa: E402
-import reference  # noqa: E402
+import numpy as np
+import reference
 
-import rondo  # noqa: E402
+import rondo
 
 #: Steps of the trainer, its learning rate, and where it is killed: a step, and what it is about to do.
 STEPS, RATE = 4, 50.0
@@ -95,7 +95,7 @@ def train(folder: Path, run: str, case: Case, steps: int) -> None:
     class Actor:
         """In the place of the group of GPU workers."""
 
-        _dispatch_info: dict[str, Any] = {"actor": [0]}
+        _dispatch_info: ClassVar[dict[str, Any]] = {"actor": [0]}
 
         def __init__(self) -> None:
             self.table = torch.nn.Parameter(torch.from_numpy(reference.table()))

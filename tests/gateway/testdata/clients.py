@@ -19,7 +19,9 @@ def chat(client, stream):
         first = client.chat.completions.create(model="any", messages=messages, tools=tools).choices[0]
     call = first.message.tool_calls[0]
     turn = {"role": "assistant", "content": first.message.content}
-    turn["tool_calls"] = [{"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}]
+    turn["tool_calls"] = [
+        {"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": call.function.arguments}}
+    ]
     messages += [turn, {"role": "tool", "tool_call_id": call.id, "content": "all is well"}]
     last = client.chat.completions.create(model="any", messages=messages, tools=tools, logprobs=True)
     assert len(last.choices[0].logprobs.content) == last.usage.completion_tokens, last
@@ -40,7 +42,7 @@ def responses(client, stream):
             return final
 
     first = ask()
-    call = [o for o in first.output if o.type == "function_call"][0]
+    call = next(o for o in first.output if o.type == "function_call")
     items += [o.model_dump(exclude_none=True) for o in first.output]
     items.append({"type": "function_call_output", "call_id": call.call_id, "output": "all is well"})
     last = ask()
@@ -58,7 +60,7 @@ def messages(client, stream):
             return events.get_final_message()
 
     first = ask()
-    call = [b for b in first.content if b.type == "tool_use"][0]
+    call = next(b for b in first.content if b.type == "tool_use")
     said.append({"role": "assistant", "content": [b.model_dump(exclude_none=True) for b in first.content]})
     said.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "all is well"}]})
     last = ask()

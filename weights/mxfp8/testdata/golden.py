@@ -1,7 +1,9 @@
 """Makes golden.json by NumPy and ml_dtypes 0.6.0 (pip install numpy ml_dtypes==0.6.0), which share no code with the package.
 
-The rule of the scales is that of the OCP Microscaling Formats specification 1.0, section 6.3; ml_dtypes rounds the elements. Its casts do not saturate, so values are clipped before.
+The rule of the scales is that of the OCP Microscaling Formats specification 1.0, section 6.3; ml_dtypes rounds the elements. Its casts
+do not saturate, so values are clipped before.
 """
+
 import hashlib
 import json
 import sys
@@ -52,7 +54,12 @@ def digest(array):
 def main():
     golden = {"many": {}, "rows": []}
     for name, patterns in {
-        "every 1": every(1), "every 40503": every(40503), "every 129": every(129), "near 2": near(2), "near 12": near(12), "near 30": near(30),
+        "every 1": every(1),
+        "every 40503": every(40503),
+        "every 129": every(129),
+        "near 2": near(2),
+        "near 12": near(12),
+        "near 30": near(30),
     }.items():
         codes, scales = quantise(patterns)
         golden["many"][name] = {"codes": digest(codes), "scales": digest(scales)}

@@ -26,17 +26,19 @@ def to_openrlhf(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     sampled = cut(batch, batch.loss_mask)[1].padded(False)
     width = sampled.shape[1]
     last = np.where(sampled.any(1), width - np.argmax(sampled[:, ::-1], 1), 0) if width else np.zeros(len(batch))
-    return tensors({
-        "sequences": ids.astype(np.int64),
-        "attention_mask": (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(np.int64),
-        "action_mask": mask,
-        "rollout_log_probs": shifted(batch.sampler_logprobs).padded(0, actions),
-        "advantages": advantages,
-        "returns": advantages.copy(),
-        "rewards": np.array(batch.rewards),
-        "scores": np.array(batch.rewards),
-        "response_length": last.astype(np.float32),
-        "truncated": batch["truncated"].astype(np.float32),
-        "total_length": batch.lengths.astype(np.float32),
-        "index": list(range(len(batch))),
-    })
+    return tensors(
+        {
+            "sequences": ids.astype(np.int64),
+            "attention_mask": (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(np.int64),
+            "action_mask": mask,
+            "rollout_log_probs": shifted(batch.sampler_logprobs).padded(0, actions),
+            "advantages": advantages,
+            "returns": advantages.copy(),
+            "rewards": np.array(batch.rewards),
+            "scores": np.array(batch.rewards),
+            "response_length": last.astype(np.float32),
+            "truncated": batch["truncated"].astype(np.float32),
+            "total_length": batch.lengths.astype(np.float32),
+            "index": list(range(len(batch))),
+        }
+    )

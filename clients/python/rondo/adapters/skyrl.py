@@ -28,7 +28,10 @@ class TrajectoryID:
 
 
 def to_skyrl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
-    """torch tensors of a TrainingInputBatch, advantages included, for B samples, S and R the longest sequence and response; response column j is sequence column S - R + j.
+    """torch tensors of a TrainingInputBatch, advantages included.
+
+    B is the number of samples, S the length of the longest sequence and R that of the longest response. Column j of a response is column
+    S - R + j of its sequence.
 
     sequences, attention_mask int64 [B, S]; response_mask (1: response) int64 [B, R]; loss_mask (1: sampled), rollout_logprobs, advantages,
     returns float32 [B, R]; rewards float32 [B, R]: the reward, on the last token.
@@ -40,16 +43,18 @@ def to_skyrl(batch: Batch, *, pad_id: int = 0) -> dict[str, Any]:
     rewards = np.zeros((len(batch), width), np.float32)
     if width:
         rewards[:, -1] = batch.rewards * (masks.lengths > 0)
-    return tensors({
-        "sequences": sequences.astype(np.int64),
-        "attention_mask": (np.arange(sequences.shape[1]) >= sequences.shape[1] - batch.lengths[:, None]).astype(np.int64),
-        "response_mask": (np.arange(width) >= width - masks.lengths[:, None]).astype(np.int64),
-        "loss_mask": left_padded(masks).astype(np.float32),
-        "rollout_logprobs": left_padded(cut(batch, batch.sampler_logprobs)[1]),
-        "rewards": rewards,
-        "advantages": advantages,
-        "returns": advantages.copy(),
-    })
+    return tensors(
+        {
+            "sequences": sequences.astype(np.int64),
+            "attention_mask": (np.arange(sequences.shape[1]) >= sequences.shape[1] - batch.lengths[:, None]).astype(np.int64),
+            "response_mask": (np.arange(width) >= width - masks.lengths[:, None]).astype(np.int64),
+            "loss_mask": left_padded(masks).astype(np.float32),
+            "rollout_logprobs": left_padded(cut(batch, batch.sampler_logprobs)[1]),
+            "rewards": rewards,
+            "advantages": advantages,
+            "returns": advantages.copy(),
+        }
+    )
 
 
 def to_skyrl_generator(batch: Batch, *, step_wise: bool = False, experts: bool = False) -> dict[str, Any]:
@@ -59,8 +64,8 @@ def to_skyrl_generator(batch: Batch, *, step_wise: bool = False, experts: bool =
     is_last_step: no later sample of the same rollout follows.
 
     step_wise: SkyRL's generator.step_wise_trajectories is on, and it takes the reward of the last sample of each rollout. Where it is off,
-    a rollout of several samples would count as often: ValueError. experts: rollout_expert_indices, an array [tokens, layers, top_k] for each
-    sample, 0 for its last token. They are read from the object store.
+    a rollout of several samples would count as often: ValueError. experts: rollout_expert_indices, an array [tokens, layers, top_k] for
+    each sample, 0 for its last token. They are read from the object store.
     """
     if not step_wise:
         whole_rollouts(batch, "SkyRL without step_wise_trajectories")

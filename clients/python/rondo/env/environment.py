@@ -7,9 +7,22 @@ import json
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Union
+from typing import Any, Protocol
 
-__all__ = ["MAX_COMPONENTS", "MAX_OBSERVED", "MAX_STATE", "Action", "Adapted", "Answer", "Call", "Environment", "Step", "Task", "adapted", "components"]
+__all__ = [
+    "MAX_COMPONENTS",
+    "MAX_OBSERVED",
+    "MAX_STATE",
+    "Action",
+    "Adapted",
+    "Answer",
+    "Call",
+    "Environment",
+    "Step",
+    "Task",
+    "adapted",
+    "components",
+]
 
 #: Bounds of what an environment says at once, as the intake has them: bytes of its messages, bytes of its state, parts of its reward.
 MAX_OBSERVED, MAX_STATE, MAX_COMPONENTS = 1 << 20, 1 << 20, 100
@@ -80,7 +93,7 @@ class Step:
 
 
 #: What step and reset may give: a Step, what to say, or (say, reward, done).
-Answer = Union[Step, str, tuple[str, float, bool]]
+Answer = Step | str | tuple[str, float, bool]
 
 
 class Environment(Protocol):
@@ -138,7 +151,9 @@ class Adapted:
                 raise ValueError(f"the call {call.id} of {call.name} has no answer: give Step(answers={{call.id: text}})")
             if call.id in answers:
                 text, error = answers[call.id]
-                messages.append({"role": "tool", "content": text, "tool_call_id": call.id, "name": call.name, **({"error": True} if error else {})})
+                messages.append(
+                    {"role": "tool", "content": text, "tool_call_id": call.id, "name": call.name, **({"error": True} if error else {})}
+                )
         if step.say:
             messages.append({"role": "user", "content": step.say})
         said = sum(len(m["content"].encode()) for m in messages)

@@ -41,7 +41,7 @@ GRACE = 5.0
 
 
 async def play(stage: Stage, started: Fact, make: Callable[[], Adapted]) -> None:
-    """Answer a rollout's turns until it is over. What goes wrong in the environment is stated: the rollout fails, and has no reward of 0."""
+    """Answer a rollout's turns until it is over. An error of the environment is stated: the rollout fails, and has no reward of 0."""
     record = Record(stage.plane, stage.run, started.entity, started)
     await record.read()
     if record.over:

@@ -21,7 +21,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def workspace(store: Store, *archives: Any) -> dict[str, bytes]:
-    """The regular files behind some archives, each laid over those before it, by their paths. Damaged where they are too large, or no archives."""
+    """The regular files of some archives by their paths; a later archive wins. Damaged where they are too large, or no archives."""
     files: dict[str, bytes] = {}
     for told in archives:
         if told and told.get("ref"):

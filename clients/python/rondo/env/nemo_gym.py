@@ -22,15 +22,15 @@ __all__ = ["NemoGym", "Tasks"]
 #: Bytes that an answer of a server may have: what it verifies comes back with the reward.
 MAX_BODY = 32 << 20
 
-#: Seconds between two signs of life of a session. Servers end a connection on which nothing comes: uvicorn after 5 s, NeMo Gym's own after 30 s.
+#: Seconds between two signs of life of a session. Servers end an idle connection: uvicorn after 5 s, NeMo Gym's own after 30 s.
 BEAT = 4.0
 
 
 class Tasks:
     """The tasks of a file of NeMo Gym's (JSONL, with `responses_create_params`) for a run of Rondo's.
 
-    tools, system_prompt: those of all tasks, which the run file has to say (`run_file`). Where tasks have several system prompts, each stands before
-    its instruction.
+    tools, system_prompt: those of all tasks, which the run file has to say (`run_file`). Where tasks have several system prompts, each
+    stands before its instruction.
 
     ValueError for tasks that Rondo cannot hold a conversation about: with images, with turns of an assistant, or with different tools.
     """
@@ -95,14 +95,15 @@ class NemoGym:
     """A maker of episodes for `rondo.env.serve`, on a resources server of NeMo Gym's. The run's tasks are those of `Tasks`.
 
     url: of the server, and not of a proxy that keeps connections of its own: a connection that ends is a session that is lost.
-    timeout: seconds that the server may take for an answer. patience: seconds in which a server that is away may come back before an episode begins.
+    timeout: seconds that the server may take for an answer.
+    patience: seconds in which a server that is away may come back before an episode begins.
     headers: of each request, such as Authorization.
     restart: what becomes of an episode whose worker is lost. "replay" calls the tools again in a new session and compares; "fail" fails it.
 
-    The model's calls go to the server's tools, and what these answer is the model's to read, errors included. When the model calls nothing, or a limit is
-    reached, the server verifies what was said. Its reward is the rollout's, and other numbers that it gives are components. A server for Gym's
-    gymnasium_agent answers each turn instead, and its rewards are added up. A server that dies, that cannot verify, or whose reward is no measurement
-    (`mask_sample`) fails the rollout as a machine that failed.
+    The model's calls go to the server's tools, and the model reads their answers, errors included. When the model calls nothing, or a
+    limit is reached, the server verifies the conversation. Its reward is the rollout's, and its other numbers are components. A server
+    for Gym's gymnasium_agent answers each turn instead, and its rewards are added up. A server that dies, that cannot verify, or whose
+    reward is no measurement (`mask_sample`) fails the rollout as a machine that failed.
     """
 
     def __init__(
@@ -212,20 +213,31 @@ def _said(action: Action) -> Iterator[dict[str, Any]]:
         text = {"type": "output_text", "text": action.content, "annotations": []}
         yield {"type": "message", "id": f"msg_{action.turn}", "role": "assistant", "status": "completed", "content": [text]}
     for call in action.calls:
-        yield {"type": "function_call", "id": call.id, "call_id": call.id, "name": call.name, "arguments": call.arguments, "status": "completed"}
+        yield {
+            "type": "function_call",
+            "id": call.id,
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": "completed",
+        }
 
 
 def _measured(given: Mapping[str, Any]) -> dict[str, float]:
     """What of it is a number that a component of a reward may be."""
-    numbers = {name: float(value) for name, value in given.items() if isinstance(value, (bool, int, float)) and name not in ("reward", "mask_sample")}
+    numbers = {
+        name: float(value)
+        for name, value in given.items()
+        if isinstance(value, (bool, int, float)) and name not in ("reward", "mask_sample")
+    }
     return {name: value for name, value in numbers.items() if math.isfinite(value) and abs(value) <= MAX_REWARD}
 
 
 class _Session:
     """A session of a resources server, over one connection.
 
-    A server that was started again takes the cookies of the sessions of the one before, whose state is lost, and says nothing. So a connection that ends
-    is not made again, and is used every few seconds, as servers end one that is idle.
+    A server that was started again accepts the cookies of earlier sessions, and does not say that their state is lost. So a connection
+    that ends is not made again. It is used every few seconds, as servers end an idle one.
     """
 
     def __init__(self, url: str, timeout: float, patience: float, headers: Mapping[str, str]) -> None:
@@ -274,7 +286,9 @@ class _Session:
                 text = response.read(MAX_BODY + 1)
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                raise ConnectionError(f"the resources server was lost in the middle of the episode: {type(error).__name__}: {error}") from error
+                raise ConnectionError(
+                    f"the resources server was lost in the middle of the episode: {type(error).__name__}: {error}"
+                ) from error
             if len(text) > MAX_BODY:
                 self._connection.close()
                 raise ValueError(f"the resources server answers with more than {MAX_BODY} bytes")

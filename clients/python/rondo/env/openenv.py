@@ -26,13 +26,14 @@ def _text(seen: Any) -> str:
 class OpenEnv:
     """A maker of episodes for `rondo.env.serve`.
 
-    connect: makes a client of OpenEnv for a task, such as `GenericEnvClient(base_url=…)`. Each episode has a client, and so a session, of its own.
+    connect: makes a client of OpenEnv for a task, such as `GenericEnvClient(base_url=…)`. Each episode has its own client and session.
     say: what the model reads of an observation. Default: its JSON.
     act: the action that a text of the model's means; ValueError for none, which is told to the model. Default: the text as JSON.
-    restart: what becomes of an episode whose worker is lost. "replay" plays its recorded turns again in a new session and compares; "fail" fails it.
+    restart: what becomes of an episode whose worker is lost. "replay" plays its recorded turns again in a new session and compares;
+    "fail" fails it.
 
-    An episode begins with the rollout's seed, and with what the task's data says in "reset". A server that is away or refuses fails the rollout as a
-    machine that failed.
+    An episode begins with the rollout's seed, and with "reset" of the task's data. A server that is away or refuses fails the rollout
+    as a machine that failed.
     """
 
     def __init__(

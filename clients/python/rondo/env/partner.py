@@ -29,12 +29,13 @@ class PartnerError(Exception):
 class Partner:
     """A model of an endpoint that speaks OpenAI's chat completions. It hears the trained model as its user, and remembers the conversation.
 
-    Keep `messages` in the environment's state (`save`) and set it again (`load`): a worker that takes the rollout up goes on with the same conversation.
+    Keep `messages` in the environment's state (`save`) and set it again (`load`): another worker then continues the same conversation.
     """
 
     def __init__(self, url: str, model: str, system: str = "", *, key: str = "", patience: float = 300.0, **sampling: Any) -> None:
-        """url: of the API, as http://127.0.0.1:9000/v1. key: of the endpoint, from the worker's surroundings. patience: seconds for an answer, all tries together.
+        """url: of the API, as http://127.0.0.1:9000/v1. key: of the endpoint, from the worker's surroundings.
 
+        patience: seconds for an answer, all tries together.
         sampling: what else the request says, as temperature=0.7, max_tokens=200.
         """
         self.messages: list[dict[str, str]] = [{"role": "system", "content": system}] if system else []
@@ -65,7 +66,8 @@ class Partner:
             except (OSError, http.client.HTTPException) as error:
                 problem, again = type(error).__name__, True
             if not again or time.monotonic() + pause >= deadline:
-                raise PartnerError(f"the partner {self._model} does not answer: {problem}")  # neither address nor body: either may hold a secret
+                # Neither address nor body is in the message: either may hold a secret.
+                raise PartnerError(f"the partner {self._model} does not answer: {problem}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 

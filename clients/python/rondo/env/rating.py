@@ -70,7 +70,7 @@ class Rater:
 
 
 async def rate(by: Rater, finished: Fact, reward: Reward) -> None:
-    """Rate a rollout and state what came of it, unless it is rated or over. What goes wrong in the function is stated, too: it is no reward of 0."""
+    """Rate a rollout and state the result, unless it is rated or over. An error of the function is stated, too: it is no reward of 0."""
     plane, run, rollout = by.plane, by.run, finished.entity
     for over in ("rated", "scored", "failed"):
         if await plane.log.last(run, subject(run, f"rollout.{over}", rollout)) is not None:

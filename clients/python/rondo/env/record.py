@@ -84,5 +84,5 @@ class Record:
             self.said.append(fact)
             if not fact.data.get("next"):
                 self.observed.append(fact)
-        self.failed = self.failed or fact.type == "rollout.failed" or fact.type == "rollout.observed" and bool(fact.data.get("failed"))
+        self.failed = self.failed or fact.type == "rollout.failed" or (fact.type == "rollout.observed" and bool(fact.data.get("failed")))
         self.over = self.over or fact.type in _OVER

@@ -1,7 +1,8 @@
 """An episode of several roles: one environment, and a rollout for each role, which has a turn when the environment gives it the word.
 
-What follows a turn is settled once, by the fact behind that turn: the answer, the end, or `next`, which gives the word to another role. It holds all that follows from it,
-and so whoever comes later, or at the same time, says the same. The other facts of the episode are `held`: they repeat what is settled.
+The fact behind a turn settles once how the episode goes on: by the answer, the end, or `next`, which gives the word to another role.
+That fact holds everything that follows from the turn, so a worker that comes later, or at the same time, says the same. The other
+facts of the episode are `held`: they repeat what is settled.
 """
 
 from __future__ import annotations
@@ -122,7 +123,12 @@ class _Roles:
     @property
     def settled(self) -> list[tuple[str, Fact]]:
         """The facts that settle something, in their order, with their roles."""
-        found = [(role, fact) for role, record in self.records.items() for fact in record.said if not fact.data.get("held") and not fact.data.get("failed")]
+        found = [
+            (role, fact)
+            for role, record in self.records.items()
+            for fact in record.said
+            if not fact.data.get("held") and not fact.data.get("failed")
+        ]
         return sorted(found, key=lambda each: each[1].sequence)
 
 
@@ -231,7 +237,7 @@ class _Episode:
     async def _fail(self, why: str) -> None:
         """Fail all rollouts of the episode that are not over: a game that cannot go on has no result."""
         for record in self._known.records.values():
-            await record.until(lambda record=record: record.over or record.started and record.awaits)  # type: ignore[misc]
+            await record.until(lambda record=record: record.over or (record.started and record.awaits))  # type: ignore[misc]
             if record.over or record.failed:
                 continue
             try:

@@ -1,8 +1,9 @@
-"""A thread for each episode: environments that keep to one thread work, and one that hangs keeps nobody else waiting, nor the process from ending."""
+"""A thread for each episode. An environment may keep to one thread. One that hangs delays no other, and the process can still end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable
@@ -65,7 +66,5 @@ class Thread:
 
 
 def _quietly(function: Callable[[], Any]) -> None:
-    try:
+    with contextlib.suppress(Exception):  # the episode is over: nothing follows from it
         function()
-    except Exception:  # the episode is over: nothing follows from it
-        pass

@@ -28,10 +28,13 @@ log = logging.getLogger("rondo.env")
 AGAIN = 5.0
 
 
-def serve(run: str, *, environment: Any = None, reward: Reward | None = None, slots: int = 16, step_timeout: float = 600.0, **client: Any) -> None:
+def serve(
+    run: str, *, environment: Any = None, reward: Reward | None = None, slots: int = 16, step_timeout: float = 600.0, **client: Any
+) -> None:
     """Answer and rate a run's rollouts until it is closed. It blocks; `work` is the same on asyncio.
 
-    environment: a class with reset and step, a function that makes one, or a generator function; an instance is made for each episode, in a thread of its own.
+    environment: a class with reset and step, a function that makes one, or a generator function. Each episode has its own instance and
+    thread.
     reward: a function of a finished rollout that gives a number, or the reward's components by their names.
     slots: episodes at once, and ratings at once. step_timeout: seconds that one reset, step or rating may take; then the rollout fails.
     client: how to reach the plane, as for rondo.Client: dir, or nats and store, and creds.

@@ -2,7 +2,7 @@
 
     rondo run steps demo-1 --follow --json | python -m rondo.track demo-1 --to tensorboard
 
-`rondo track` does the same in one command. Each step becomes one row, keyed by its number. What the tracker has already is asked of the tracker, so the
+`rondo track` does the same in one command. Each step becomes one row, keyed by its number. The tracker is asked which rows it has, so the
 rows of a run that was stopped or killed go on behind the last one.
 """
 

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None, out: TextIO | None = None) -> int:
     """Run the command line, which answers to out, standard output if it is left out; the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m rondo.track",
-        description="Write the training steps of a run, which come as `rondo run steps RUN --follow --json` prints them, to an experiment tracker.",
+        description="Write the training steps of a run to an experiment tracker. They come from `rondo run steps RUN --follow --json`.",
     )
     parser.add_argument("run", help="name of the run")
     parser.add_argument("--to", required=True, choices=["mlflow", "tensorboard", "trackio", "wandb"], help="the tracker")
@@ -68,7 +68,10 @@ def main(arguments: list[str] | None = None, out: TextIO | None = None) -> int:
     if chosen.json:
         print(json.dumps({"to": chosen.to, **vars(counts)}), file=out)
     else:
-        print(f"{counts.written} steps written to {chosen.to} ({counts.place}), {counts.skipped} were there; the last is {counts.last}", file=out)
+        print(
+            f"{counts.written} steps written to {chosen.to} ({counts.place}), {counts.skipped} were there; the last is {counts.last}",
+            file=out,
+        )
     return 0
 
 

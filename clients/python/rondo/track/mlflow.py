@@ -30,7 +30,9 @@ class MLflow:
         if runs:
             self._run = runs[0].info.run_id
         else:
-            self._run = self._client.create_run(number, tags={ID: run.id, "rondo.run": run.name, "rondo.feed": run.feed}, run_name=run.name).info.run_id
+            self._run = self._client.create_run(
+                number, tags={ID: run.id, "rondo.run": run.name, "rondo.feed": run.feed}, run_name=run.name
+            ).info.run_id
             params = [Param(name, str(value)) for name, value in run.config.items()]
             self._client.log_batch(self._run, params=params, tags=[RunTag("rondo.opened", run.opened)])
         self.place = f"experiment {experiment}, run {self._run}"

@@ -13,7 +13,7 @@ __all__ = ["Trackio"]
 class Trackio:
     """A run of a project. TRACKIO_DIR, TRACKIO_SPACE_ID and TRACKIO_SERVER_URL count as they always do.
 
-    A thread of trackio's writes rows a moment later, in transactions; those that it has not written when the process dies are not there, and come again.
+    A thread of trackio's writes rows a moment later, in transactions. Rows that were not written when the process dies come again.
     """
 
     def __init__(self, run: Run, project: str) -> None:

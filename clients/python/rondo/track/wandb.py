@@ -51,7 +51,7 @@ WHOLE, FIRST, LAST = 1, 2, 4
 
 
 def records(data: bytes) -> Iterator[bytes]:
-    """The records of a .wandb file, a log of LevelDB's form behind seven bytes. A record that was being written when its process died is the end."""
+    """The records of a .wandb file, a LevelDB log behind seven bytes. A record that a dying process left unfinished is the end."""
     at, parts = HEAD, b""
     while at + HEAD <= len(data):
         if BLOCK - at % BLOCK < HEAD:  # too little for a head: the block is filled up
