@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -46,29 +45,6 @@ const (
 
 var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile}
 
-// seeds are those that are tried: RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
-func seeds(t *testing.T) []uint64 {
-	number := func(name string, otherwise uint64) uint64 {
-		text := os.Getenv(name)
-		if text == "" {
-			return otherwise
-		}
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			t.Fatalf("%s=%q: give a number", name, text)
-		}
-		return n
-	}
-	if one := number("RONDO_FAULTS_SEED", 1<<62); one < 1<<62 {
-		return []uint64{one}
-	}
-	var all []uint64
-	for i := range number("RONDO_FAULTS_SEEDS", uint64(len(kinds))) {
-		all = append(all, i)
-	}
-	return all
-}
-
 // types are what a process may be killed at, in the order of a run.
 var types = []events.Type{
 	events.RunOpenedType, events.GroupOpenedType, events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.GroupCompletedType,
@@ -85,7 +61,7 @@ func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	for _, seed := range seeds(t) {
+	for _, seed := range seeds(t, len(kinds)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			chance := rand.New(rand.NewPCG(seed, 1))
