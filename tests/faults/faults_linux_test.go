@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -324,63 +323,4 @@ func still(ctx context.Context, process *exec.Cmd, wait time.Duration) {
 	_ = process.Process.Signal(unix.SIGSTOP)
 	retry.Sleep(ctx, wait)
 	_ = process.Process.Signal(unix.SIGCONT)
-}
-
-// hostile submits nonsense: of every type that outsiders may state but the ends of runs, about all kinds of entities.
-func (tr *trial) hostile(ctx context.Context) {
-	ends := []events.Type{events.RunClosedType, events.RunPausedType, events.RunResumedType, events.RunOpenedType}
-	var outside []events.Type
-	for typ, d := range events.Definitions {
-		if d.Outside && !slices.Contains(ends, typ) {
-			outside = append(outside, typ)
-		}
-	}
-	slices.Sort(outside)
-	entities := []string{run, "trainer", "g000001", "g000001-0", "g000001-1", "policy", nobody, "a.b", "*", ">", "", "_", "\x00"}
-	nc := tr.log.Conn()
-	for range 60 {
-		typ, entity := outside[tr.chance.IntN(len(outside))], entities[tr.chance.IntN(len(entities))]
-		body := tr.nonsense(3)
-		subject := events.IntakeSubject(run, typ, entity)
-		m := nats.NewMsg(subject)
-		m.Data = body
-		if tr.chance.IntN(2) == 0 { // headers of an event that the sender made himself
-			m.Header = nats.Header{"ce-type": {string(typ)}, "ce-id": {run + "/" + entity + "/" + string(typ) + "/0"}, "ce-prev": {"1"}, "ce-specversion": {"1.0"}, "ce-source": {"querysampler"}}
-		}
-		_ = nc.PublishMsg(m) // what the connection refuses does no harm
-		asking, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		_, _ = tr.log.Submit(asking, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: json.RawMessage(body)})
-		cancel()
-	}
-}
-
-// nonsense is some JSON, or no JSON.
-func (tr *trial) nonsense(depth int) []byte {
-	words := []string{"step", "group", "task", "reward", "trajectory", "policy", "version", "text", "size", "key", "sha256", "member", "turns", "to_step", "samples"}
-	value := func() any {
-		switch tr.chance.IntN(7) {
-		case 0:
-			return -1
-		case 1:
-			return tr.chance.Int64()
-		case 2:
-			return words[tr.chance.IntN(len(words))]
-		case 3:
-			return nil
-		case 4:
-			return 1e308
-		case 5:
-			return []int{1, 2}
-		}
-		return map[string]any{"key": "../../etc/passwd", "size": -5, "sha256": "x"}
-	}
-	object := map[string]any{}
-	for range depth {
-		object[words[tr.chance.IntN(len(words))]] = value()
-	}
-	text, err := json.Marshal(object)
-	if err != nil || tr.chance.IntN(5) == 0 {
-		return []byte("{\"step\": ")
-	}
-	return text
 }
