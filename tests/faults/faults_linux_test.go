@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,23 +26,27 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/power/forgetful"
 	"github.com/rondo-rl/rondo/tests/program"
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
 // The kinds of faults.
 const (
-	faultKill    = "kill"    // the process, at the first event of some types
-	faultRepeat  = "repeat"  // inputs come again though their events are on the log, at once or later
-	faultStore   = "store"   // it is slow, fails, or fails after success
-	faultWire    = "wire"    // the line to the log breaks
-	faultDisk    = "disk"    // it is full for a while in the middle of the run
-	faultOpening = "opening" // it is full while the run's stream is made
-	faultPause   = "pause"   // the process stands still, and a second one for longer than it may decide: their clocks have jumped
-	faultHostile = "hostile" // outsiders submit nonsense
+	faultKill     = "kill"     // the process, at the first event of some types
+	faultRepeat   = "repeat"   // inputs come again though their events are on the log, at once or later
+	faultStore    = "store"    // it is slow, fails, or fails after success
+	faultWire     = "wire"     // the line to the log breaks
+	faultDisk     = "disk"     // it is full for a while in the middle of the run
+	faultOpening  = "opening"  // it is full while the run's stream is made
+	faultReadOnly = "readonly" // it takes no writes for a while, as behind an error
+	faultSlow     = "slow"     // its syncs are slow for a while
+	faultPause    = "pause"    // the process stands still, and a second one for longer than it may decide: their clocks have jumped
+	faultHostile  = "hostile"  // outsiders submit nonsense
+	faultOverload = "overload" // outsiders submit ten times as much as the plane takes
 )
 
-var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile}
+var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile, faultOverload, faultReadOnly, faultSlow}
 
 // types are what a process may be killed at, in the order of a run.
 var types = []events.Type{
@@ -64,16 +68,31 @@ func TestFaults(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			chance := rand.New(rand.NewPCG(seed, 1))
-			faults := []string{kinds[seed%uint64(len(kinds))]}
-			for _, k := range kinds {
-				if k != faults[0] && seed >= uint64(len(kinds)) && chance.IntN(4) == 0 {
-					faults = append(faults, k)
-				}
-			}
+			faults := draw(seed, chance)
 			t.Logf("seed %d: %v", seed, faults)
 			newTrial(t, seed, faults, chance).try()
 		})
 	}
+}
+
+// draw gives a seed's faults. A disk is small or has moods.
+func draw(seed uint64, chance *rand.Rand) []string {
+	faults := []string{kinds[seed%uint64(len(kinds))]}
+	small, moody := []string{faultDisk, faultOpening}, []string{faultReadOnly, faultSlow}
+	for _, k := range kinds {
+		if k == faults[0] || seed < uint64(len(kinds)) || chance.IntN(5) > 0 {
+			continue
+		}
+		if slices.Contains(moody, k) && overlap(faults, small) || slices.Contains(small, k) && overlap(faults, moody) {
+			continue
+		}
+		faults = append(faults, k)
+	}
+	return faults
+}
+
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
 // trial is one plane with its faults.
@@ -82,7 +101,7 @@ type trial struct {
 	orders orders
 	chance *rand.Rand
 	log    *eventlog.Log
-	disk   bool
+	disk   *forgetful.Disk // nil where it has no moods
 
 	mu     sync.Mutex
 	plane  *exec.Cmd
@@ -93,10 +112,12 @@ type trial struct {
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
 	t.Helper()
 	tr := &trial{t: t, chance: chance, orders: orders{Seed: seed, Faults: faults, Run: run, Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])}}
-	tr.disk = tr.orders.has(faultDisk) || tr.orders.has(faultOpening)
-	if tr.disk {
+	switch {
+	case tr.orders.has(faultDisk) || tr.orders.has(faultOpening):
 		tr.orders.Dir = smalldisk.Mount(t, "64m")
-	} else {
+	case tr.orders.has(faultReadOnly) || tr.orders.has(faultSlow):
+		tr.orders.Dir = tr.moodyDisk()
+	default:
 		tr.orders.Dir = t.TempDir()
 	}
 	var err error
@@ -225,7 +246,7 @@ func (tr *trial) try() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(nobody)) {
+		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(events.RolloutAnnotatedType.Name())) {
 			t.Errorf("given up: %s", e.Data)
 		}
 	}
@@ -240,6 +261,7 @@ func (tr *trial) disturb(ctx context.Context) error {
 		do   func()
 	}{
 		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
+		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 2, func() { tr.slow(ctx) }},
 	} {
 		if !tr.orders.has(fault.kind) {
 			continue
@@ -276,6 +298,8 @@ func (tr *trial) disturb(ctx context.Context) error {
 // the first seed only where most is in work, as each kill takes until the server delivers again what was in work.
 func (tr *trial) moments(kind string, n int) (at []events.Type) {
 	switch {
+	case kind == faultOverload:
+		return []events.Type{events.BatchConsumedType} // some rollouts are over
 	case kind != faultKill || tr.orders.Faults[0] != faultKill:
 		for _, i := range tr.chance.Perm(len(types))[:n] {
 			at = append(at, types[i])
@@ -285,29 +309,6 @@ func (tr *trial) moments(kind string, n int) (at []events.Type) {
 		return []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.BatchReadyType}
 	}
 	return types
-}
-
-// full fills the disk until the log refuses what is new, and makes room.
-func (tr *trial) full(ctx context.Context) {
-	free := smalldisk.Fill(tr.t, tr.orders.Dir)
-	defer free()
-	tr.refused(ctx)
-}
-
-// nobody is a rollout that there is not.
-const nobody = "nobody"
-
-// refused waits until the log takes no submission, each of which needs more than what a block of the disk has left.
-func (tr *trial) refused(ctx context.Context) {
-	text := strings.Repeat("x", 100<<10)
-	for range 100 {
-		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
-		cancel()
-		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
-			return
-		}
-	}
 }
 
 // pause stops the plane for some time, and the second process for longer than a lease lasts: the plane decides then, until the other comes back.
