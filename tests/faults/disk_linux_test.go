@@ -34,12 +34,17 @@ func (tr *trial) readOnly(ctx context.Context) {
 	retry.Sleep(ctx, time.Duration(tr.chance.Int64N(int64(3*time.Second))))
 }
 
-// slow lets each sync take up to half a second, for some seconds.
+// slow lets syncs take up to a fifth of a second, for some seconds, and one in sixteen longer than a client waits for an answer.
 func (tr *trial) slow(ctx context.Context) {
 	chance := &dice{rng: rand.New(rand.NewPCG(tr.orders.Seed, 5))}
-	tr.disk.Slow(func() time.Duration { return chance.upTo(500 * time.Millisecond) })
+	tr.disk.Slow(func() time.Duration {
+		if chance.one(16) {
+			return 6 * time.Second
+		}
+		return chance.upTo(200 * time.Millisecond)
+	})
 	defer tr.disk.Slow(nil)
-	retry.Sleep(ctx, 4*time.Second)
+	retry.Sleep(ctx, 8*time.Second)
 }
 
 // full fills the disk until the log refuses what is new, and makes room.

@@ -58,7 +58,7 @@ func (tr *trial) overload(ctx context.Context) {
 		t.Errorf("the plane takes %.0f submissions in a second, %v", rate, err)
 		return
 	}
-	f, sent, err := tr.flood(ctx, over, int(timesTaken*rate))
+	f, sent, err := tr.flood(ctx, over, int(timesTaken*rate)+1)
 	if err != nil {
 		t.Error(err)
 		return
@@ -107,8 +107,11 @@ func (tr *trial) ended(ctx context.Context) (over []string, err error) {
 	return over, nil
 }
 
-// remark is the n-th of a series: one in ten is about a rollout that is over, and the others about one that there is not.
+// remark is the n-th of a series: one in ten is about a rollout that is over, and the others about one that there is not. One in a hundred comes again.
 func remark(over []string, series string, n int) eventlog.Submission {
+	if n%100 == 90 {
+		n -= 60
+	}
 	rollout, id := fmt.Sprintf("%s-%d", nobody, n), fmt.Sprint(series, "-", n)
 	if n%10 == 0 {
 		rollout = over[n/10%len(over)]
