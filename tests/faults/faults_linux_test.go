@@ -1,5 +1,3 @@
-// Package faults runs a small plane in a process of its own and lets things go wrong by a schedule that a seed gives: a kill at an event, inputs
-// that come again, a store that fails, a line that breaks, a full disk, a pause, hostile submissions. A checker judges the run afterwards.
 package faults
 
 import (
@@ -54,10 +52,7 @@ var types = []events.Type{
 	events.BatchReadyType, events.BatchConsumedType, events.RunClosedType,
 }
 
-const (
-	run   = "r"
-	steps = 3
-)
+const steps = 3
 
 // TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed; others join it by chance.
 func TestFaults(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -132,8 +131,6 @@ func serve(ctx context.Context, o orders, p *mill.Mill, chance *dice) error {
 	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) }, func(err error, _ time.Duration) { p.Logger.Warn(p.Instance+" interrupted", "error", err) })
 }
 
-var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
-
 // cuts breaks the line to the log again and again.
 func cuts(ctx context.Context, line *natstest.Line, chance *dice) {
 	for retry.Sleep(ctx, chance.upTo(500*time.Millisecond)) {
@@ -143,24 +140,6 @@ func cuts(ctx context.Context, line *natstest.Line, chance *dice) {
 		}
 		line.Mend()
 	}
-}
-
-// dice is chance that many throw.
-type dice struct {
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (d *dice) one(in int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.rng.IntN(in) == 0
-}
-
-func (d *dice) upTo(most time.Duration) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return time.Duration(d.rng.Int64N(int64(most)))
 }
 
 // faultyStore is a store that is slow, fails, or fails when it has done what it was asked for: a request whose answer is lost.

@@ -1,10 +1,26 @@
+// Package faults lets things go wrong with small planes by schedules that seeds give, and judges the runs afterwards.
+//
+// TestFaults runs a plane in a process of its own: a kill at an event, inputs that come again, a store that fails, a line that breaks, a disk that is
+// full, read-only or slow, a pause, hostile submissions, and more of them than the plane takes. TestZombies and TestVariants run planes in virtual time:
+// a process that comes back after an hour, and the same work done in other ways.
 package faults
 
 import (
+	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/retry"
 )
+
+// run is the name of every run.
+const run = "r"
+
+// again is how long what was interrupted rests.
+var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
 
 // seeds are those that a test tries: as many as CI has time for, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
 func seeds(t *testing.T, ci int) []uint64 {
@@ -27,4 +43,22 @@ func seeds(t *testing.T, ci int) []uint64 {
 		all = append(all, i)
 	}
 	return all
+}
+
+// dice is chance that many throw.
+type dice struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (d *dice) one(in int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(in) == 0
+}
+
+func (d *dice) upTo(most time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.rng.Int64N(int64(most)))
 }

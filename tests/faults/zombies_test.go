@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tests/mill"
 )
 
@@ -20,7 +23,6 @@ import (
 // written. # in a text stands for the number of a group.
 type moment struct{ sends, handler, writes string }
 
-// The first of them run in CI.
 var moments = []moment{
 	{sends: ".g#.opened "}, {sends: ".g#-0.finished "}, {sends: ".g#.completed "}, {sends: "rondo.in." + run + ".batch.trainer.consumed "},
 	{writes: "runs/" + run + "/batches/"}, {handler: topology.Generator}, {sends: "$JS.ACK.RONDO_" + run + "."},
@@ -28,9 +30,8 @@ var moments = []moment{
 	{sends: "$JS.API.CONSUMER.MSG.NEXT.RONDO_" + run + "."}, {handler: topology.Scorer}, {writes: "runs/" + run + "/trajectories/"},
 }
 
-const zombiesInCI = 7
-
 const (
+	zombiesInCI = 7 // the first of the moments
 	zombieRest  = time.Hour
 	zombieSteps = 4
 )
@@ -52,24 +53,8 @@ func TestZombies(t *testing.T) {
 
 func zombie(t *testing.T, seed uint64) {
 	count := uint64(len(moments))
-	chance, at, behind := rand.New(rand.NewPCG(seed, 2)), moments[seed%count], (seed+seed/count)%2 == 1
+	at, n, behind := moments[seed%count], 1+rand.New(rand.NewPCG(seed, 2)).IntN(3), (seed+seed/count)%2 == 1
 	server, store := natstest.Server(t), natstest.Store(t)
-	nc, line := natstest.ConnectHeld(t, server)
-	stopped, n := newGate(), 1+chance.IntN(3)
-	stop := func() {
-		line.Hold()
-		stopped.set(true)
-	}
-	zombies, err := eventlog.New(nc, &gatedStore{Store: store, gate: stopped, writing: func(key string) {
-		if at.writes != "" && strings.HasPrefix(key, at.writes) {
-			if n--; n == 0 {
-				stop()
-			}
-		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	log, err := eventlog.New(natstest.Connect(t, server), store)
 	if err != nil {
 		t.Fatal(err)
@@ -77,50 +62,33 @@ func zombie(t *testing.T, seed uint64) {
 	if err := log.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	zombieMill := &mill.Mill{Log: zombies, Instance: "zombie", Slots: 1, Working: func(_ context.Context, service string) {
-		if at.handler == service {
-			if n--; n == 0 {
-				stop()
-			}
-		}
-		stopped.pass()
-	}}
-	other := &mill.Mill{Log: log, Instance: "other"}
+	step := time.Duration(0)
 	if !behind {
-		zombieMill.Step, other.Step = 20*time.Minute, 20*time.Minute
+		step = 20 * time.Minute // of four: it comes back between the third and the fourth
 	}
-	if at.sends != "" {
-		text := strings.Replace(at.sends, "#", fmt.Sprintf("%06d", n), 1)
-		if text == at.sends {
-			line.HoldAt(text, n)
-		} else {
-			line.HoldAt(text, 1)
-		}
-	}
-	serving(t, zombieMill)
+	z := stopping(t, server, store, at, n)
+	z.mill.Step = step
+	serving(t, z.mill)
 	opened := make(chan error, 1)
 	go func() {
 		opened <- mill.OpenWith(t.Context(), log, run, zombieSteps, func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 2 })
 	}()
 	select {
-	case <-line.Held():
+	case <-z.line.Held():
 	case <-time.After(2 * time.Hour):
 		t.Fatalf("it never came to %+v", at)
 	}
-	stopped.set(true)
-	serving(t, other)
+	z.gate.set(true)
+	serving(t, &mill.Mill{Log: log, Instance: "other", Step: step})
 	time.Sleep(zombieRest)
-	before, err := mill.Ended(t.Context(), log, run)
-	if err != nil || (before == "") != behind {
-		t.Fatalf("an hour later the run waits for this: %q, %v", before, err)
+	waits, err := mill.Ended(t.Context(), log, run)
+	if err != nil || (waits == "") != behind {
+		t.Fatalf("an hour later the run waits for this: %q, %v", waits, err)
 	}
-	stopped.set(false)
-	late, err := line.Release()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if late == 0 {
-		t.Error("nothing arrives late")
+	z.gate.set(false)
+	late, err := z.line.Release()
+	if err != nil || late == 0 {
+		t.Fatalf("%d bytes arrive late, %v", late, err)
 	}
 	if err := <-opened; err != nil {
 		t.Fatal(err)
@@ -138,4 +106,46 @@ func zombie(t *testing.T, seed uint64) {
 			t.Errorf("given up: %s", e.Data)
 		}
 	}
+}
+
+// process is one that stands still when its line and its gate say so.
+type process struct {
+	mill *mill.Mill
+	line *natstest.HeldLine
+	gate *gate
+}
+
+// stopping is a process that stops when it comes to a moment for the n-th time, or for the n-th group.
+func stopping(t *testing.T, server *embedded.Server, store storage.Store, at moment, n int) process {
+	t.Helper()
+	nc, line := natstest.ConnectHeld(t, server)
+	z := process{line: line, gate: newGate()}
+	var came atomic.Int64
+	count := func() {
+		if came.Add(1) == int64(n) {
+			line.Hold()
+			z.gate.set(true)
+		}
+	}
+	log, err := eventlog.New(nc, &gatedStore{Store: store, gate: z.gate, writing: func(key string) {
+		if at.writes != "" && strings.HasPrefix(key, at.writes) {
+			count()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.mill = &mill.Mill{Log: log, Instance: "zombie", Slots: 1, Working: func(_ context.Context, service string) {
+		if service == at.handler {
+			count()
+		}
+		z.gate.pass()
+	}}
+	switch {
+	case strings.Contains(at.sends, "#"):
+		line.HoldAt(strings.Replace(at.sends, "#", fmt.Sprintf("%06d", n), 1), 1)
+	case at.sends != "":
+		line.HoldAt(at.sends, n)
+	}
+	return z
 }
