@@ -200,7 +200,7 @@ func (tr *trial) kill() {
 // try opens the run, lets the faults happen and judges the run when it has ended.
 func (tr *trial) try() {
 	t := tr.t
-	ctx, stop := context.WithTimeout(t.Context(), program.Patience)
+	ctx, stop := context.WithTimeout(t.Context(), 3*program.Patience) // many faults take their time one after the other
 	defer stop()
 	free := func() {}
 	if tr.orders.has(faultOpening) {

@@ -29,9 +29,9 @@ const (
 	overloaded  = 3 * time.Second
 	timesTaken  = 10
 	remarkBytes = 8 << 10
-	// moreMemory is what the plane may take beside what it had: the server keeps at most 10,000 messages of a stream that it has not stored yet, 64 MiB with
-	// their headers, and 64 MiB of answers to a client; garbage doubles that.
-	moreMemory = 2 * (64 + 64) << 20
+	// moreMemory is what the plane's process may take beside what it had: the server holds at most 128 MiB of a stream that it has not stored yet, and a
+	// Log at most as much of events that it has read. Garbage doubles both. A plane that held all that waits would have no bound.
+	moreMemory = 2 * (128 + 128) << 20
 )
 
 // flood is an open loop of submissions and what was answered to them.

@@ -54,7 +54,7 @@ func TestVariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	seeds := seeds(t, 6*len(shapes))
+	seeds := seeds(t, 5*len(shapes))
 	for i, shape := range shapes {
 		t.Run(shape.name, func(t *testing.T) {
 			t.Parallel()
