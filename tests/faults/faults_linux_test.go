@@ -1,5 +1,3 @@
-// Package faults runs a small plane in a process of its own and lets things go wrong by a schedule that a seed gives: a kill at an event, inputs
-// that come again, a store that fails, a line that breaks, a full disk, a pause, hostile submissions. A checker judges the run afterwards.
 package faults
 
 import (
@@ -13,8 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,46 +24,27 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage/dir"
 	"github.com/rondo-rl/rondo/tests/mill"
+	"github.com/rondo-rl/rondo/tests/power/forgetful"
 	"github.com/rondo-rl/rondo/tests/program"
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
 // The kinds of faults.
 const (
-	faultKill    = "kill"    // the process, at the first event of some types
-	faultRepeat  = "repeat"  // inputs come again though their events are on the log, at once or later
-	faultStore   = "store"   // it is slow, fails, or fails after success
-	faultWire    = "wire"    // the line to the log breaks
-	faultDisk    = "disk"    // it is full for a while in the middle of the run
-	faultOpening = "opening" // it is full while the run's stream is made
-	faultPause   = "pause"   // the process stands still, and a second one for longer than it may decide: their clocks have jumped
-	faultHostile = "hostile" // outsiders submit nonsense
+	faultKill     = "kill"     // the process, at the first event of some types
+	faultRepeat   = "repeat"   // inputs come again though their events are on the log, at once or later
+	faultStore    = "store"    // it is slow, fails, or fails after success
+	faultWire     = "wire"     // the line to the log breaks
+	faultDisk     = "disk"     // it is full for a while in the middle of the run
+	faultOpening  = "opening"  // it is full while the run's stream is made
+	faultReadOnly = "readonly" // it takes no writes for a while, as behind an error
+	faultSlow     = "slow"     // its syncs are slow for a while
+	faultPause    = "pause"    // the process stands still, and a second one for longer than it may decide: their clocks have jumped
+	faultHostile  = "hostile"  // outsiders submit nonsense
+	faultOverload = "overload" // outsiders submit ten times as much as the plane takes
 )
 
-var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile}
-
-// seeds are those that are tried: RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
-func seeds(t *testing.T) []uint64 {
-	number := func(name string, otherwise uint64) uint64 {
-		text := os.Getenv(name)
-		if text == "" {
-			return otherwise
-		}
-		n, err := strconv.ParseUint(text, 10, 32)
-		if err != nil {
-			t.Fatalf("%s=%q: give a number", name, text)
-		}
-		return n
-	}
-	if one := number("RONDO_FAULTS_SEED", 1<<62); one < 1<<62 {
-		return []uint64{one}
-	}
-	var all []uint64
-	for i := range number("RONDO_FAULTS_SEEDS", uint64(len(kinds))) {
-		all = append(all, i)
-	}
-	return all
-}
+var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile, faultOverload, faultReadOnly, faultSlow}
 
 // types are what a process may be killed at, in the order of a run.
 var types = []events.Type{
@@ -75,30 +52,42 @@ var types = []events.Type{
 	events.BatchReadyType, events.BatchConsumedType, events.RunClosedType,
 }
 
-const (
-	run   = "r"
-	steps = 3
-)
+const steps = 3
 
 // TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed; others join it by chance.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	for _, seed := range seeds(t) {
+	for _, seed := range seeds(t, len(kinds)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel() // they wait most of the time
 			chance := rand.New(rand.NewPCG(seed, 1))
-			faults := []string{kinds[seed%uint64(len(kinds))]}
-			for _, k := range kinds {
-				if k != faults[0] && seed >= uint64(len(kinds)) && chance.IntN(4) == 0 {
-					faults = append(faults, k)
-				}
-			}
+			faults := draw(seed, chance)
 			t.Logf("seed %d: %v", seed, faults)
 			newTrial(t, seed, faults, chance).try()
 		})
 	}
+}
+
+// draw gives a seed's faults. A disk is small or has moods.
+func draw(seed uint64, chance *rand.Rand) []string {
+	faults := []string{kinds[seed%uint64(len(kinds))]}
+	small, moody := []string{faultDisk, faultOpening}, []string{faultReadOnly, faultSlow}
+	for _, k := range kinds {
+		if k == faults[0] || seed < uint64(len(kinds)) || chance.IntN(5) > 0 {
+			continue
+		}
+		if slices.Contains(moody, k) && overlap(faults, small) || slices.Contains(small, k) && overlap(faults, moody) {
+			continue
+		}
+		faults = append(faults, k)
+	}
+	return faults
+}
+
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
 }
 
 // trial is one plane with its faults.
@@ -107,7 +96,7 @@ type trial struct {
 	orders orders
 	chance *rand.Rand
 	log    *eventlog.Log
-	disk   bool
+	disk   *forgetful.Disk // nil where it has no moods
 
 	mu     sync.Mutex
 	plane  *exec.Cmd
@@ -118,10 +107,12 @@ type trial struct {
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
 	t.Helper()
 	tr := &trial{t: t, chance: chance, orders: orders{Seed: seed, Faults: faults, Run: run, Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])}}
-	tr.disk = tr.orders.has(faultDisk) || tr.orders.has(faultOpening)
-	if tr.disk {
+	switch {
+	case tr.orders.has(faultDisk) || tr.orders.has(faultOpening):
 		tr.orders.Dir = smalldisk.Mount(t, "64m")
-	} else {
+	case tr.orders.has(faultReadOnly) || tr.orders.has(faultSlow):
+		tr.orders.Dir = tr.moodyDisk()
+	default:
 		tr.orders.Dir = t.TempDir()
 	}
 	var err error
@@ -209,7 +200,7 @@ func (tr *trial) kill() {
 // try opens the run, lets the faults happen and judges the run when it has ended.
 func (tr *trial) try() {
 	t := tr.t
-	ctx, stop := context.WithTimeout(t.Context(), program.Patience)
+	ctx, stop := context.WithTimeout(t.Context(), 3*program.Patience) // many faults take their time one after the other
 	defer stop()
 	free := func() {}
 	if tr.orders.has(faultOpening) {
@@ -250,7 +241,7 @@ func (tr *trial) try() {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(nobody)) {
+		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(events.RolloutAnnotatedType.Name())) {
 			t.Errorf("given up: %s", e.Data)
 		}
 	}
@@ -265,6 +256,7 @@ func (tr *trial) disturb(ctx context.Context) error {
 		do   func()
 	}{
 		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
+		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 1, func() { tr.slow(ctx) }},
 	} {
 		if !tr.orders.has(fault.kind) {
 			continue
@@ -301,6 +293,8 @@ func (tr *trial) disturb(ctx context.Context) error {
 // the first seed only where most is in work, as each kill takes until the server delivers again what was in work.
 func (tr *trial) moments(kind string, n int) (at []events.Type) {
 	switch {
+	case kind == faultOverload:
+		return []events.Type{events.BatchConsumedType} // some rollouts are over
 	case kind != faultKill || tr.orders.Faults[0] != faultKill:
 		for _, i := range tr.chance.Perm(len(types))[:n] {
 			at = append(at, types[i])
@@ -310,29 +304,6 @@ func (tr *trial) moments(kind string, n int) (at []events.Type) {
 		return []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.BatchReadyType}
 	}
 	return types
-}
-
-// full fills the disk until the log refuses what is new, and makes room.
-func (tr *trial) full(ctx context.Context) {
-	free := smalldisk.Fill(tr.t, tr.orders.Dir)
-	defer free()
-	tr.refused(ctx)
-}
-
-// nobody is a rollout that there is not.
-const nobody = "nobody"
-
-// refused waits until the log takes no submission, each of which needs more than what a block of the disk has left.
-func (tr *trial) refused(ctx context.Context) {
-	text := strings.Repeat("x", 100<<10)
-	for range 100 {
-		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := tr.log.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
-		cancel()
-		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
-			return
-		}
-	}
 }
 
 // pause stops the plane for some time, and the second process for longer than a lease lasts: the plane decides then, until the other comes back.
@@ -348,63 +319,4 @@ func still(ctx context.Context, process *exec.Cmd, wait time.Duration) {
 	_ = process.Process.Signal(unix.SIGSTOP)
 	retry.Sleep(ctx, wait)
 	_ = process.Process.Signal(unix.SIGCONT)
-}
-
-// hostile submits nonsense: of every type that outsiders may state but the ends of runs, about all kinds of entities.
-func (tr *trial) hostile(ctx context.Context) {
-	ends := []events.Type{events.RunClosedType, events.RunPausedType, events.RunResumedType, events.RunOpenedType}
-	var outside []events.Type
-	for typ, d := range events.Definitions {
-		if d.Outside && !slices.Contains(ends, typ) {
-			outside = append(outside, typ)
-		}
-	}
-	slices.Sort(outside)
-	entities := []string{run, "trainer", "g000001", "g000001-0", "g000001-1", "policy", nobody, "a.b", "*", ">", "", "_", "\x00"}
-	nc := tr.log.Conn()
-	for range 60 {
-		typ, entity := outside[tr.chance.IntN(len(outside))], entities[tr.chance.IntN(len(entities))]
-		body := tr.nonsense(3)
-		subject := events.IntakeSubject(run, typ, entity)
-		m := nats.NewMsg(subject)
-		m.Data = body
-		if tr.chance.IntN(2) == 0 { // headers of an event that the sender made himself
-			m.Header = nats.Header{"ce-type": {string(typ)}, "ce-id": {run + "/" + entity + "/" + string(typ) + "/0"}, "ce-prev": {"1"}, "ce-specversion": {"1.0"}, "ce-source": {"querysampler"}}
-		}
-		_ = nc.PublishMsg(m) // what the connection refuses does no harm
-		asking, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		_, _ = tr.log.Submit(asking, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: json.RawMessage(body)})
-		cancel()
-	}
-}
-
-// nonsense is some JSON, or no JSON.
-func (tr *trial) nonsense(depth int) []byte {
-	words := []string{"step", "group", "task", "reward", "trajectory", "policy", "version", "text", "size", "key", "sha256", "member", "turns", "to_step", "samples"}
-	value := func() any {
-		switch tr.chance.IntN(7) {
-		case 0:
-			return -1
-		case 1:
-			return tr.chance.Int64()
-		case 2:
-			return words[tr.chance.IntN(len(words))]
-		case 3:
-			return nil
-		case 4:
-			return 1e308
-		case 5:
-			return []int{1, 2}
-		}
-		return map[string]any{"key": "../../etc/passwd", "size": -5, "sha256": "x"}
-	}
-	object := map[string]any{}
-	for range depth {
-		object[words[tr.chance.IntN(len(words))]] = value()
-	}
-	text, err := json.Marshal(object)
-	if err != nil || tr.chance.IntN(5) == 0 {
-		return []byte("{\"step\": ")
-	}
-	return text
 }

@@ -10,11 +10,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -56,7 +56,8 @@ func TestPlane(t *testing.T) {
 	}()
 	if err := live(t, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		retry.Sleep(context.Background(), again.Most)
+		t.Fatal(unix.Exec(os.Args[0], os.Args, os.Environ())) // as who supervises a plane starts it again, that began on a disk without writes
 	}
 }
 
@@ -132,8 +133,6 @@ func serve(ctx context.Context, o orders, p *mill.Mill, chance *dice) error {
 	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) }, func(err error, _ time.Duration) { p.Logger.Warn(p.Instance+" interrupted", "error", err) })
 }
 
-var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
-
 // cuts breaks the line to the log again and again.
 func cuts(ctx context.Context, line *natstest.Line, chance *dice) {
 	for retry.Sleep(ctx, chance.upTo(500*time.Millisecond)) {
@@ -143,24 +142,6 @@ func cuts(ctx context.Context, line *natstest.Line, chance *dice) {
 		}
 		line.Mend()
 	}
-}
-
-// dice is chance that many throw.
-type dice struct {
-	mu  sync.Mutex
-	rng *rand.Rand
-}
-
-func (d *dice) one(in int) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.rng.IntN(in) == 0
-}
-
-func (d *dice) upTo(most time.Duration) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return time.Duration(d.rng.Int64N(int64(most)))
 }
 
 // faultyStore is a store that is slow, fails, or fails when it has done what it was asked for: a request whose answer is lost.

@@ -4,6 +4,7 @@
 package mill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,11 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// feed is the one feed of every run.
-const feed = "trainer"
+// Every run has one feed, and trains one policy.
+const (
+	feed   = "trainer"
+	policy = "policy"
+)
 
 // Mill is the plane of one process.
 type Mill struct {
@@ -41,6 +45,14 @@ type Mill struct {
 	Only []string
 	// Repeat, if set, says of an input whether it comes again although its events are on the log.
 	Repeat func(m pipeline.Message) bool
+	// Slots are how many inputs generator and scorer have in work at once; 0 are eight.
+	Slots int
+	// Working, if set, is called by a handler in the middle of its input: when it has looked at the log, and before it answers.
+	Working func(ctx context.Context, service string)
+	// Score, if set, plays the scorer: a score or a failure.
+	Score func(rollout string, finished events.RolloutFinished) (events.Type, any)
+	// Step is how long the trainer takes for a batch.
+	Step time.Duration
 }
 
 // Run runs all services and the trainer of the named runs until the context ends.
@@ -77,6 +89,9 @@ func (p *Mill) effect(name string, of events.Type, answer func(context.Context, 
 		if err != nil || last.Type != of {
 			return nil, err // another one was faster
 		}
+		if p.Working != nil {
+			p.Working(ctx, name)
+		}
 		typ, data, err := answer(ctx, m.Event)
 		if err != nil {
 			return nil, err
@@ -92,7 +107,7 @@ func (p *Mill) effect(name string, of events.Type, answer func(context.Context, 
 		return nil
 	}
 	return func(ctx context.Context, env pipeline.Env) error {
-		return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: name, Slots: 8, Handle: handle, Recorded: recorded})
+		return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: name, Slots: cmp.Or(p.Slots, 8), Handle: handle, Recorded: recorded})
 	}
 }
 
@@ -126,6 +141,10 @@ func Generate(ctx context.Context, store storage.Store, e events.Event) (events.
 // score plays the scorer.
 func (p *Mill) score(_ context.Context, e events.Event) (events.Type, any, error) {
 	finished, err := events.Data[events.RolloutFinished](e)
+	if p.Score != nil {
+		typ, data := p.Score(e.Entity, finished)
+		return typ, data, err
+	}
 	reward := float64((e.Entity[len(e.Entity)-1] - '0') % 2)
 	return events.RolloutScoredType, events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}, err
 }
@@ -139,6 +158,9 @@ func (p *Mill) train(ctx context.Context, run string) error {
 			if err != nil {
 				return err
 			}
+			if p.Step > 0 && !retry.Sleep(ctx, p.Step) {
+				return ctx.Err()
+			}
 			for range 2 {
 				_, err := p.Log.Submit(ctx, eventlog.Submission{
 					Run: run, Type: events.BatchConsumedType, Entity: feed, Data: events.BatchConsumed{Step: batch.Step}, ID: "consumed-" + strconv.FormatInt(batch.Step, 10),
@@ -148,6 +170,9 @@ func (p *Mill) train(ctx context.Context, run string) error {
 				}
 			}
 			cfg, err := p.Log.Config(ctx, run)
+			if err == nil && cfg.Staleness.Max < cfg.Steps {
+				err = p.publish(ctx, run, batch.Step, cfg.Tasks[0].Snapshot)
+			}
 			if err != nil || batch.Step < cfg.Steps {
 				return err
 			}
@@ -156,6 +181,31 @@ func (p *Mill) train(ctx context.Context, run string) error {
 		})
 		return ctx.Err() != nil, err
 	}, func(error, time.Duration) {})
+}
+
+// publish plays the weight publisher, for runs that do not go on without new weights.
+func (p *Mill) publish(ctx context.Context, run string, step int64, manifest storage.Ref) error {
+	fact, err := events.New(run, events.WeightsPublishedType, policy, events.Ordinal(step), events.WeightsPublished{
+		Policy: policy, Version: step, Run: run, ThroughStep: step, Manifest: manifest,
+	})
+	if err != nil {
+		return err
+	}
+	errThere := errors.New("it is published")
+	_, _, err = p.Log.AppendLast(ctx, fact, func(last *events.Event) error {
+		if last == nil {
+			return nil
+		}
+		published, err := events.Data[events.WeightsPublished](*last)
+		if err == nil && published.Version >= step {
+			return errThere
+		}
+		return err
+	})
+	if errors.Is(err, errThere) {
+		return nil
+	}
+	return err
 }
 
 // again is how long the trainer and whoever opens a run wait before they ask again.
@@ -169,8 +219,13 @@ const (
 
 // Open opens a run of some steps and asks until that is answered.
 func Open(ctx context.Context, log *eventlog.Log, run string, steps int64) error {
+	return OpenWith(ctx, log, run, steps, func(*runfile.RunConfig) {})
+}
+
+// OpenWith is Open of a run whose configuration differs. change may be called again.
+func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, change func(*runfile.RunConfig)) error {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "policy", runfile.BuiltinEndpoint, members, steps
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = policy, runfile.BuiltinEndpoint, members, steps
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups, Ranks: 1}}
 	cfg.Staleness = runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
 	return again.Keep(ctx, func() (bool, error) {
@@ -181,6 +236,7 @@ func Open(ctx context.Context, log *eventlog.Log, run string, steps int64) error
 		cfg.Tasks = []runfile.TaskSpec{{
 			Name: "task", Digest: "sha256:task", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: snapshot, Instruction: "Do it well.",
 		}}
+		change(&cfg)
 		_, err = log.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: cfg}, ID: "open"})
 		return err == nil, err
 	}, func(error, time.Duration) {})

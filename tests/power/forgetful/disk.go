@@ -27,6 +27,9 @@ type Disk struct {
 	mu   sync.Mutex
 	root *inode
 	last uint64 // the number of the newest inode
+	// readOnly and slow are its mood: see ReadOnly and Slow.
+	readOnly bool
+	slow     func() time.Duration
 }
 
 // inode is a file or a folder: as its users see it, and as a cut would leave it.
@@ -64,6 +67,20 @@ func NewDisk() *Disk {
 	d := &Disk{}
 	d.root = d.make(true, 0o755)
 	return d
+}
+
+// ReadOnly makes the disk refuse all writes, also to files that are open, as a file system does that has met an error; or take them again.
+func (d *Disk) ReadOnly(refuse bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readOnly = refuse
+}
+
+// Slow makes each sync take as long as a function says; nil makes it fast again.
+func (d *Disk) Slow(delay func() time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slow = delay
 }
 
 func (d *Disk) make(folder bool, mode uint32) *inode {

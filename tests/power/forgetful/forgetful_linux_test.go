@@ -2,10 +2,13 @@ package forgetful
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -108,6 +111,44 @@ func TestChance(t *testing.T) {
 	}
 	if len(seen) != 4 {
 		t.Errorf("200 cuts left only %v", seen)
+	}
+}
+
+// TestMoods: a disk that is read-only refuses writes to files that are open, too, and takes them again. A slow one takes its time for each sync.
+func TestMoods(t *testing.T) {
+	at, d := t.TempDir(), NewDisk()
+	unmount, err := Mount(d, at)
+	if err != nil {
+		program.Missing(t, "%v", err)
+	}
+	t.Cleanup(func() { _ = unmount() })
+	f, err := os.Create(filepath.Join(at, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d.ReadOnly(true)
+	_, writes := f.WriteString("x")
+	for what, err := range map[string]error{
+		"write": writes, "sync": f.Sync(), "truncate": f.Truncate(5), "folder": os.Mkdir(filepath.Join(at, "folder"), 0o755), "new file": os.WriteFile(filepath.Join(at, "new"), nil, 0o600),
+		"rename": os.Rename(f.Name(), filepath.Join(at, "other")), "remove": os.Remove(f.Name()), "open": os.WriteFile(f.Name(), nil, 0o600),
+	} {
+		if !errors.Is(err, syscall.EROFS) {
+			t.Errorf("%s on a read-only disk: %v", what, err)
+		}
+	}
+	if data, err := os.ReadFile(f.Name()); err != nil || len(data) > 0 {
+		t.Errorf("read %q, %v", data, err)
+	}
+	d.ReadOnly(false)
+	syncs := 0
+	d.Slow(func() time.Duration { syncs++; return 0 })
+	_, err = f.WriteString("x")
+	if err := errors.Join(err, f.Sync()); err != nil {
+		t.Error(err)
+	}
+	if syncs != 1 {
+		t.Errorf("%d syncs were slow, want 1", syncs)
 	}
 }
 

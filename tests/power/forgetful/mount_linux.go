@@ -68,6 +68,30 @@ func closeOnExec() error {
 	return nil
 }
 
+// write lets a change happen, unless the disk refuses it.
+func (d *Disk) write(change func() syscall.Errno) syscall.Errno {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.readOnly {
+		return syscall.EROFS
+	}
+	return change()
+}
+
+// sync brings an inode to the disk, which may take its time.
+func (d *Disk) sync(n *inode) syscall.Errno {
+	d.mu.Lock()
+	slow := d.slow
+	d.mu.Unlock()
+	if slow != nil {
+		time.Sleep(slow())
+	}
+	return d.write(func() syscall.Errno {
+		n.sync()
+		return fs.OK
+	})
+}
+
 // node is an inode as the kernel knows it.
 type node struct {
 	fs.Inode
@@ -137,19 +161,19 @@ func (n *node) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) sy
 
 // Setattr changes times and permissions, which no cut loses, and the length, which it may.
 func (n *node) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	if size, ok := in.GetSize(); ok {
-		n.inode.resize(int64(size))
-	}
-	if mode, ok := in.GetMode(); ok {
-		n.inode.mode = mode & 0o7777
-	}
-	if at, ok := in.GetMTime(); ok {
-		n.inode.changed = at
-	}
-	n.inode.attributes(&out.Attr)
-	return fs.OK
+	return n.disk.write(func() syscall.Errno {
+		if size, ok := in.GetSize(); ok {
+			n.inode.resize(int64(size))
+		}
+		if mode, ok := in.GetMode(); ok {
+			n.inode.mode = mode & 0o7777
+		}
+		if at, ok := in.GetMTime(); ok {
+			n.inode.changed = at
+		}
+		n.inode.attributes(&out.Attr)
+		return fs.OK
+	})
 }
 
 // Statfs says that there is room: some programs ask first.
@@ -173,34 +197,39 @@ func (n *node) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 }
 
 func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	if flags&syscall.O_TRUNC != 0 {
-		n.disk.mu.Lock()
-		defer n.disk.mu.Unlock()
-		n.inode.resize(0)
+	if flags&syscall.O_ACCMODE == syscall.O_RDONLY && flags&syscall.O_TRUNC == 0 {
+		return opened(flags), 0, fs.OK
 	}
-	return opened(flags), 0, fs.OK
+	failed := n.disk.write(func() syscall.Errno {
+		if flags&syscall.O_TRUNC != 0 {
+			n.inode.resize(0)
+		}
+		return fs.OK
+	})
+	return opened(flags), 0, failed
 }
 
-func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	if n.inode.names[name] != nil {
-		return nil, nil, 0, syscall.EEXIST
-	}
-	i := n.disk.make(false, mode&0o7777)
-	n.inode.set(name, i)
-	return n.show(ctx, i, out), opened(flags), 0, fs.OK
+func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (made *fs.Inode, _ fs.FileHandle, _ uint32, failed syscall.Errno) {
+	made, failed = n.add(ctx, name, false, mode, out)
+	return made, opened(flags), 0, failed
+}
+
+// add makes a file or a folder.
+func (n *node) add(ctx context.Context, name string, folder bool, mode uint32, out *fuse.EntryOut) (made *fs.Inode, failed syscall.Errno) {
+	failed = n.disk.write(func() syscall.Errno {
+		if n.inode.names[name] != nil {
+			return syscall.EEXIST
+		}
+		i := n.disk.make(folder, mode&0o7777)
+		n.inode.set(name, i)
+		made = n.show(ctx, i, out)
+		return fs.OK
+	})
+	return made, failed
 }
 
 func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	if n.inode.names[name] != nil {
-		return nil, syscall.EEXIST
-	}
-	i := n.disk.make(true, mode&0o7777)
-	n.inode.set(name, i)
-	return n.show(ctx, i, out), fs.OK
+	return n.add(ctx, name, true, mode, out)
 }
 
 func (n *node) Unlink(_ context.Context, name string) syscall.Errno { return n.remove(name, false) }
@@ -208,45 +237,45 @@ func (n *node) Unlink(_ context.Context, name string) syscall.Errno { return n.r
 func (n *node) Rmdir(_ context.Context, name string) syscall.Errno { return n.remove(name, true) }
 
 func (n *node) remove(name string, folder bool) syscall.Errno {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	switch i := n.inode.names[name]; {
-	case i == nil:
-		return syscall.ENOENT
-	case i.folder && !folder:
-		return syscall.EISDIR
-	case !i.folder && folder:
-		return syscall.ENOTDIR
-	case len(i.names) > 0:
-		return syscall.ENOTEMPTY
-	}
-	n.inode.set(name, nil)
-	return fs.OK
+	return n.disk.write(func() syscall.Errno {
+		switch i := n.inode.names[name]; {
+		case i == nil:
+			return syscall.ENOENT
+		case i.folder && !folder:
+			return syscall.EISDIR
+		case !i.folder && folder:
+			return syscall.ENOTDIR
+		case len(i.names) > 0:
+			return syscall.ENOTEMPTY
+		}
+		n.inode.set(name, nil)
+		return fs.OK
+	})
 }
 
 // noReplace is RENAME_NOREPLACE; no other flag is known here.
 const noReplace = 1
 
 func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	to := newParent.(*node).inode
-	i, old := n.inode.names[name], to.names[newName]
-	switch {
-	case flags&^noReplace != 0:
-		return syscall.EINVAL
-	case i == nil:
-		return syscall.ENOENT
-	case old != nil && flags == noReplace:
-		return syscall.EEXIST
-	case old != nil && len(old.names) > 0:
-		return syscall.ENOTEMPTY
-	case i == old:
+	return n.disk.write(func() syscall.Errno {
+		to := newParent.(*node).inode
+		i, old := n.inode.names[name], to.names[newName]
+		switch {
+		case flags&^noReplace != 0:
+			return syscall.EINVAL
+		case i == nil:
+			return syscall.ENOENT
+		case old != nil && flags == noReplace:
+			return syscall.EEXIST
+		case old != nil && len(old.names) > 0:
+			return syscall.ENOTEMPTY
+		case i == old:
+			return fs.OK
+		}
+		n.inode.set(name, nil)
+		to.set(newName, i)
 		return fs.OK
-	}
-	n.inode.set(name, nil)
-	to.set(newName, i)
-	return fs.OK
+	})
 }
 
 func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
@@ -257,18 +286,19 @@ func (n *node) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 }
 
 func (n *node) Write(_ context.Context, f fs.FileHandle, data []byte, off int64) (uint32, syscall.Errno) {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	n.inode.write(data, off)
-	if h, ok := f.(*handle); ok && h.each {
-		n.inode.sync()
+	failed := n.disk.write(func() syscall.Errno {
+		n.inode.write(data, off)
+		return fs.OK
+	})
+	if h, ok := f.(*handle); ok && h.each && failed == fs.OK {
+		failed = n.disk.sync(n.inode)
+	}
+	if failed != fs.OK {
+		return 0, failed
 	}
 	return uint32(len(data)), fs.OK
 }
 
 func (n *node) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
-	n.disk.mu.Lock()
-	defer n.disk.mu.Unlock()
-	n.inode.sync()
-	return fs.OK
+	return n.disk.sync(n.inode)
 }

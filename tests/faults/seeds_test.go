@@ -1,0 +1,75 @@
+// Package faults lets things go wrong with small planes by schedules that seeds give, and judges the runs afterwards.
+//
+// TestFaults runs a plane in a process of its own: a kill at an event, inputs that come again, a store that fails, a line that breaks, a disk that is
+// full, read-only or slow, a pause, hostile submissions, and more of them than the plane takes. TestZombies and TestVariants run planes in virtual time:
+// a process that comes back after an hour, and the same work done in other ways.
+package faults
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/retry"
+)
+
+// run is the name of every run.
+const run = "r"
+
+// again is how long what was interrupted rests.
+var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
+
+// TestMain lets more tests run at once than there are processors, unless it was told how many: they wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if at := flag.Lookup("test.parallel"); at.Value.String() == at.DefValue {
+		_ = at.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0)))
+	}
+	os.Exit(m.Run())
+}
+
+// seeds are those that a test tries: as many as CI has time for, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
+func seeds(t *testing.T, ci int) []uint64 {
+	number := func(name string, otherwise uint64) uint64 {
+		text := os.Getenv(name)
+		if text == "" {
+			return otherwise
+		}
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			t.Fatalf("%s=%q: give a number", name, text)
+		}
+		return n
+	}
+	if one := number("RONDO_FAULTS_SEED", 1<<62); one < 1<<62 {
+		return []uint64{one}
+	}
+	var all []uint64
+	for i := range number("RONDO_FAULTS_SEEDS", uint64(ci)) {
+		all = append(all, i)
+	}
+	return all
+}
+
+// dice is chance that many throw.
+type dice struct {
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (d *dice) one(in int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rng.IntN(in) == 0
+}
+
+func (d *dice) upTo(most time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return time.Duration(d.rng.Int64N(int64(most)))
+}
