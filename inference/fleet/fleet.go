@@ -58,6 +58,10 @@ type Fleet struct {
 	waiting  []*waiter           // in the order in which they come in
 	order    uint64
 	timer    *time.Timer // of the next moment at which one of them may come in though no request ends
+
+	board  Board         // where processes agree; nil in one that asks nobody
+	member string        // the name of this one there
+	poke   chan struct{} // somebody waits: look whether there is something to agree on
 }
 
 // maxHeader bounds the header of an answer, in bytes.
@@ -236,6 +240,7 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 		if t.slots == 0 {
 			t.slots = f.opts.Slots
 		}
+		t.replica.slots = max(t.replica.slots, t.slots)
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {

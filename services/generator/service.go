@@ -41,6 +41,8 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	s := newService(env, servers, opts)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	sharing := share(ctx, env, servers)
+	defer sharing()
 	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, presence.Name(env.Instance), func() presence.Report { return report(servers, env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle})
 }
