@@ -3,6 +3,8 @@ package utilisation
 import (
 	"reflect"
 	"testing"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // small is a simulation that a test has time for.
@@ -61,7 +63,7 @@ func TestTooLittleCapacityShows(t *testing.T) {
 
 // TestSampledInVainShows: where more rollouts are under way than the server can take, each takes longer, and more of them are too old at their end.
 func TestSampledInVainShows(t *testing.T) {
-	trained := func(inFlight int) float64 {
+	trained := func(inFlight runfile.InFlight) float64 {
 		o := DefaultOptions()
 		o.Steps, o.Staleness, o.InFlight = 4, 4, inFlight
 		p, err := simulateRondo(o)
@@ -80,7 +82,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 }, "groups": func(o *Options) { o.Groups = 0 },
 		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 }, "policy": func(o *Options) { o.Policy = "hope" },
-		"in flight": func(o *Options) { o.InFlight = -1 }, "train": func(o *Options) { o.Train = -1 },
+		"in flight": func(o *Options) { o.InFlight = -2 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
 	} {
 		o := small()
 		change(&o)

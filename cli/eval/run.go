@@ -117,9 +117,9 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 		f.Limits.Turns = o.turns
 	}
 	if o.inFlight > 0 {
-		f.InFlight = o.inFlight
+		f.InFlight = runfile.InFlight(o.inFlight)
 	}
-	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, f.InFlight)
+	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, int(f.InFlight))
 	return f, nil
 }
 

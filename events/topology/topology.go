@@ -142,7 +142,7 @@ var Services = []ServiceSpec{
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Agrees: true, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
-		events.RolloutFailedType, events.RolloutRetriedType}, Publishes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
+		events.RolloutFailedType, events.RolloutRetriedType, events.CapacityMeasuredType}, Publishes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []events.Type{events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFailedType, events.RolloutRetriedType},
 		Follows:   []events.Type{events.RolloutFinishedType, events.RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", PresenceSubject + ToolRunner + ".*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"},

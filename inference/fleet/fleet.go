@@ -62,6 +62,8 @@ type Fleet struct {
 	board  Board         // where processes agree; nil in one that asks nobody
 	member string        // the name of this one there
 	poke   chan struct{} // somebody waits: look whether there is something to agree on
+
+	loads map[string]loaded // by base URL
 }
 
 // maxHeader bounds the header of an answer, in bytes.
@@ -75,7 +77,7 @@ func New(opts Options) (*Fleet, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
+	f := &Fleet{opts: opts, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
