@@ -81,7 +81,7 @@ func (w *world) dispatch() {
 			next = at
 		}
 	}
-	if next.After(w.woken) || next.After(now) && (!w.woken.After(now) || next.Before(w.woken)) {
+	if !next.IsZero() && (!w.woken.After(now) || next.Before(w.woken)) {
 		w.woken = next
 		w.after(next.Sub(now).Seconds(), w.dispatch)
 	}

@@ -134,22 +134,28 @@ func (p *plane) settle() {
 	for decided := true; decided && p.err == nil; {
 		decided = false
 		for _, d := range p.deciders {
-			facts, wake, err := d.Decide(d.db, d.db.Seq(), p.clock())
-			p.fail(err)
-			p.wakeAt(wake)
-			chains := map[string]bool{}
-			for _, f := range facts {
-				if chains[f.Chain()] {
-					continue // it waits for the next decision, as on the real log
-				}
-				chains[f.Chain()] = true
-				decided = true
-				p.put(f)
-				p.fail(p.happens(f))
-			}
+			decided = p.decide(d) || decided
 		}
 	}
 	p.trainNext()
+}
+
+// decide lets one decider decide, and reports whether it did.
+func (p *plane) decide(d *folded) (decided bool) {
+	facts, wake, err := d.Decide(d.db, d.db.Seq(), p.clock())
+	p.fail(err)
+	p.wakeAt(wake)
+	chains := map[string]bool{}
+	for _, f := range facts {
+		if chains[f.Chain()] {
+			continue // it waits for the next decision, as on the real log
+		}
+		chains[f.Chain()] = true
+		decided = true
+		p.put(f)
+		p.fail(p.happens(f))
+	}
+	return decided
 }
 
 // wakeAt lets the deciders decide again at a time that one of them asked for.
@@ -202,7 +208,7 @@ func (p *plane) happens(f events.Event) error {
 // turn is a turn that was sampled. In a run that follows the server's capacity it makes room.
 func (p *plane) turn(r *rollout) {
 	p.state(events.TurnSampledType, r.id, turnOf(r))
-	if p.auto {
+	if p.auto && p.decide(p.deciders[len(p.deciders)-1]) { // no other decider waits for a turn
 		p.settle()
 	}
 }

@@ -52,7 +52,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d rollouts a group: must be 1 to 64", o.GroupSize)
 	case o.Staleness < 0 || o.Staleness > 64:
 		return fmt.Errorf("staleness %d: must be 0 to 64", o.Staleness)
-	case o.InFlight < runfile.AutoInFlight || o.InFlight > 100000:
+	case o.InFlight != runfile.AutoInFlight && (o.InFlight < 0 || o.InFlight > 100000):
 		return fmt.Errorf("%d rollouts in flight: must be 0 to 100000, or %s", int(o.InFlight), runfile.AutoInFlight)
 	case o.Generators < 1 || o.Generators > 64:
 		return fmt.Errorf("%d generators: must be 1 to 64", o.Generators)

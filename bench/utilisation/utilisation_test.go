@@ -82,7 +82,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 }, "groups": func(o *Options) { o.Groups = 0 },
 		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 }, "policy": func(o *Options) { o.Policy = "hope" },
-		"in flight": func(o *Options) { o.InFlight = -2 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
+		"in flight": func(o *Options) { o.InFlight = -1 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
 	} {
 		o := small()
 		change(&o)

@@ -342,7 +342,7 @@ func (c *RunConfig) validateEvaluation() (errs []error) {
 		}
 	}
 	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
-	check(c.InFlight >= AutoInFlight && c.InFlight <= maxInFlight, "in_flight %d: must be 0 to %d, or %s", int(c.InFlight), maxInFlight, autoInFlight)
+	check(c.InFlight == AutoInFlight || c.InFlight >= 0 && c.InFlight <= maxInFlight, "in_flight %d: must be 0 to %d, or %s", int(c.InFlight), maxInFlight, autoInFlight)
 	check(c.InFlight != AutoInFlight || !c.External, "in_flight %s: an external run opens no rollouts of its own", autoInFlight)
 	if v := c.PolicyVersion; v != nil {
 		check(*v >= 0, "policy_version %d: must not be negative", *v)

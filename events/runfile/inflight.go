@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 )
 
@@ -9,7 +10,7 @@ import (
 type InFlight int
 
 // AutoInFlight lets the bound follow what the inference servers can sample at once, as generators measure it.
-const AutoInFlight InFlight = -1
+const AutoInFlight InFlight = math.MinInt32
 
 const (
 	autoInFlight = "auto"
