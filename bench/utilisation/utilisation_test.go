@@ -91,3 +91,27 @@ func TestOptionsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestCapacityIsFollowed: with "auto" and four generators the server is busy, nothing is chosen by hand, and what it can do is stated a few times only. A restart costs the time in which
+// the server is away and cold, and no more.
+func TestCapacityIsFollowed(t *testing.T) {
+	run := func(restart bool) Schedule {
+		o := DefaultOptions()
+		o.Steps, o.GroupSize, o.Staleness, o.InFlight, o.Generators, o.Restart = 6, 4, 3, runfile.AutoInFlight, 4, restart
+		p, err := simulateRondo(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.measured("rondo")
+		s.Capacity, s.Capacities = p.capacity.Turns, p.capacities
+		t.Logf("%+v", s)
+		return s
+	}
+	calm := run(false)
+	if calm.Busy < 0.97 || calm.Capacity < knee-2 || calm.Capacity > knee+8 || calm.Capacities < 2 || calm.Capacities > 20 {
+		t.Errorf("busy %.3f, capacity %d, stated %d times", calm.Busy, calm.Capacity, calm.Capacities)
+	}
+	if s := run(true); s.Busy > calm.Busy-restartSeconds/(6*s.StepSeconds)/2 || s.Busy < calm.Busy-0.2 {
+		t.Errorf("with a restart it is busy for %.3f, without for %.3f", s.Busy, calm.Busy)
+	}
+}

@@ -116,8 +116,8 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 	if o.file == "" || given("turns") {
 		f.Limits.Turns = o.turns
 	}
-	if o.inFlight > 0 {
-		f.InFlight = runfile.InFlight(o.inFlight)
+	if o.inFlight != 0 {
+		f.InFlight = o.inFlight
 	}
 	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, int(f.InFlight))
 	return f, nil
