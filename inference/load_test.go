@@ -22,9 +22,11 @@ func TestLoadOfEngines(t *testing.T) {
 	}{
 		"vLLM": {"vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 12.0\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 3.0\nvllm:kv_cache_usage_perc{engine=\"0\"} 0.25\n",
 			inference.Load{Running: 12, Waiting: 3, KVUsage: 0.25}},
-		"two engines of vLLM": {"vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\nvllm:num_requests_waiting{engine=\"0\"} 1\nvllm:num_requests_waiting{engine=\"1\"} 0\n" +
+		"two engines of vLLM": {"vllm:num_requests_running{engine=\"0\"} 2\nvllm:num_requests_running{engine=\"1\"} 3\n" +
+			"vllm:num_requests_waiting{engine=\"0\"} 1\nvllm:num_requests_waiting{engine=\"1\"} 0\n" +
 			"vllm:gpu_cache_usage_perc{engine=\"0\"} 0.5\nvllm:gpu_cache_usage_perc{engine=\"1\"} 0.125\n", inference.Load{Running: 5, Waiting: 1, KVUsage: 0.5}},
-		"SGLang":    {"sglang:num_running_reqs{model_name=\"a b\"} 5.0\nsglang:num_queue_reqs{model_name=\"a b\"} 0.0\nsglang:token_usage{model_name=\"a b\"} 0.75 1763000000000\n", inference.Load{Running: 5, KVUsage: 0.75}},
+		"SGLang": {"sglang:num_running_reqs{model_name=\"a b\"} 5.0\nsglang:num_queue_reqs{model_name=\"a b\"} 0.0\n" +
+			"sglang:token_usage{model_name=\"a b\"} 0.75 1763000000000\n", inference.Load{Running: 5, KVUsage: 0.75}},
 		"llama.cpp": {"llamacpp:requests_processing 4\nllamacpp:requests_deferred 9\n", inference.Load{Running: 4, Waiting: 9}},
 	} {
 		t.Run(name, func(t *testing.T) {

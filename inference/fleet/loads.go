@@ -57,11 +57,13 @@ func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig)
 
 // first reports whether this process is the first, by name, of those that ask a server: one of them looks for all.
 func (r *replica) first() bool {
-	if r == nil || r.share != nil && !r.share.joined {
+	switch {
+	case r == nil:
 		return false
-	}
-	if r.share == nil {
+	case r.share == nil:
 		return true
+	case !r.share.joined: // where the board fails, every process looks, and the run's log takes one fact of all
+		return r.share.grant == alone
 	}
 	for name := range r.share.seen {
 		if name < r.share.name {
