@@ -128,11 +128,11 @@ func sample(line string) (name string, value float64, ok bool) {
 	}
 	name, rest := line[:end], line[end:]
 	if rest[0] == '{' {
-		close := strings.LastIndexByte(rest, '}')
-		if close < 0 {
+		last := strings.LastIndexByte(rest, '}')
+		if last < 0 {
 			return "", 0, false
 		}
-		rest = rest[close+1:]
+		rest = rest[last+1:]
 	}
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {

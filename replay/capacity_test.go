@@ -17,7 +17,6 @@ func TestCapacityIsReplayed(t *testing.T) {
 		c.InFlight, c.Staleness.Max = runfile.AutoInFlight, 60
 		c.Feeds[0].GroupsPerBatch = 8
 	}, querysampler.Run)
-	size := 0
 	groups := func(when string, want int) { // that stand on the log, and no more
 		t.Helper()
 		natstest.Eventually(t, when, func() bool { return len(servicetest.All(t, r.Log, r.Run, events.GroupOpenedType)) >= want })
@@ -26,7 +25,7 @@ func TestCapacityIsReplayed(t *testing.T) {
 		}
 	}
 	started := servicetest.Wait(t, r.Log, r.Run, events.GroupOpenedType, events.GroupID(1), 1)
-	size = servicetest.Data[events.GroupOpened](t, started[0]).Size
+	size := servicetest.Data[events.GroupOpened](t, started[0]).Size
 	unknown := (64 + size - 1) / size
 	groups("before anything is measured", unknown)
 	turns := unknown*size + 3*size

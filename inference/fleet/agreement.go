@@ -102,8 +102,8 @@ type word struct {
 	allowed         float64 // of the replica, before
 	setbacks        int
 	answered        int64
-	beat            int64
 	now             time.Time
+	warm            bool // the replica, before
 	others, more    bool
 	steppedByItself bool
 }
@@ -116,7 +116,7 @@ func (r *replica) say(a agreement, slots, waiting int, now time.Time) word {
 	me, known := a.Members[s.name]
 	delete(a.Members, s.name)
 	switch {
-	case len(a.Members) == 0 && (!known || !s.joined): // nobody else knows the server
+	case len(a.Members) == 0 && !(known && s.joined && s.others): // nobody else asks the server, nor did before
 		a.Allowed, a.Threshold, a.Warm = r.allowed, finite(r.threshold), r.warm
 	case !s.joined: // others do
 		me.Answered = fewest(a.Members)
@@ -128,7 +128,7 @@ func (r *replica) say(a agreement, slots, waiting int, now time.Time) word {
 	me.Answered += s.answered - s.reported
 	a.Members[s.name] = me
 	a.Allowed = max(1, min(a.Allowed, a.slots()))
-	w := word{allowed: r.allowed, setbacks: r.setbacks, answered: s.answered, beat: s.beat, now: now, others: len(a.Members) > 1}
+	w := word{allowed: r.allowed, setbacks: r.setbacks, answered: s.answered, now: now, warm: r.warm, others: len(a.Members) > 1}
 	if w.others && a.stepsUp(s, r, now) {
 		a.Allowed = min(2*a.Allowed, cmp.Or(a.Threshold, maxAllowed), a.slots())
 		a.Doublings++
@@ -171,7 +171,7 @@ func (r *replica) said(w word) {
 	}
 	if fresh {
 		r.allowed += w.text.Allowed - w.allowed
-		r.threshold, r.warm = w.text.Threshold, w.text.Warm
+		r.threshold, r.warm = w.text.Threshold, w.text.Warm || r.warm && !w.warm
 		if r.threshold == 0 {
 			r.threshold = math.Inf(1)
 		}
