@@ -60,6 +60,8 @@ const (
 	WeightsPromotedType  Type = "weights.promoted"
 	WeightsJudgedType    Type = "weights.judged"
 
+	CapacityMeasuredType Type = "capacity.measured"
+
 	RepoRegisteredType Type = "repo.registered"
 	RepoChangedType    Type = "repo.changed"
 	IndexUpdatedType   Type = "repo.index_updated"
@@ -140,6 +142,8 @@ var Definitions = map[Type]definition{
 	WeightsActivatedType: {payload: payload[WeightsActivated], Outside: true},
 	WeightsPromotedType:  {payload: payload[WeightsPromoted], Outside: true},
 	WeightsJudgedType:    {payload: payload[WeightsJudged], Outside: true},
+
+	CapacityMeasuredType: {payload: payload[CapacityMeasured]},
 
 	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
 	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},

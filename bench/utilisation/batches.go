@@ -18,7 +18,7 @@ type batches struct {
 
 func simulateBatches(o Options, queued bool) (*world, error) {
 	b := &batches{world: newWorld(o), groups: o.Groups, queued: queued}
-	b.sampled = func(*rollout) {}
+	b.sampled, b.resumed = func(*rollout) {}, func(*rollout) {}
 	b.ended = b.end
 	b.generate()
 	return b.world, b.run()

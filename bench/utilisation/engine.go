@@ -16,6 +16,9 @@ const (
 	// loadSeconds is how long the engine stands still to take up a version: what a 30B model takes with verl's checkpoint engine
 	// (verl docs, checkpoint_engine/README: 4.4 s).
 	loadSeconds = 4.4
+	// kvTokens is how many tokens its memory for keys and values holds, in which a sequence is from its first turn's beginning to the end of its last one: 64 sequences of 16 Ki
+	// tokens. That is an assumption. It bounds nothing here: the engine says how much of it is used.
+	kvTokens = knee * 16384
 )
 
 type engine struct {
@@ -24,6 +27,7 @@ type engine struct {
 	resumes  float64 // it stands still until then
 	produced float64 // tokens of all sequences
 	active   pending // at is the work at which a turn is over
+	held     float64 // tokens of the sequences under way, counted when a turn begins
 }
 
 // rate is that of one sequence, in tokens a second.
@@ -31,8 +35,17 @@ func (e *engine) rate() float64 {
 	return float64(peakTPS) / float64(max(knee, len(e.active.items)))
 }
 
-// start samples a turn.
-func (e *engine) start(tokens float64, over func()) { e.active.add(e.work+tokens, over) }
+// start samples a turn behind so many tokens.
+func (e *engine) start(tokens, before float64, over func()) {
+	e.held += before + tokens
+	e.active.add(e.work+tokens, func() {
+		e.held -= before + tokens
+		over()
+	})
+}
+
+// drop forgets everything under way.
+func (e *engine) drop() { e.active, e.held = pending{added: e.active.added}, 0 }
 
 // pause lets the engine stand still from now on.
 func (e *engine) pause(seconds float64) { e.resumes = max(e.resumes, e.now) + seconds }

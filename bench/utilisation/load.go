@@ -57,6 +57,9 @@ func (s shape) tokens() (n float64) {
 	return n
 }
 
+// held is how many tokens a rollout's turns have had so far.
+func (r *rollout) held() float64 { return shape{turns: r.turns[:r.turn]}.tokens() }
+
 // load makes groups. The n-th group is the same in every schedule, so that all of them have the same to do.
 type load struct {
 	seed  uint64

@@ -7,8 +7,10 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/advantagecalculator"
+	"github.com/rondo-rl/rondo/services/generator"
 	"github.com/rondo-rl/rondo/services/querysampler"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/storage/projection"
@@ -32,6 +34,12 @@ type plane struct {
 	ready    [][]*rollout        // composed and not taken by the trainer
 	training bool
 	dropped  int // rollouts of groups that were dropped as stale, while it was measured
+
+	auto       bool // the run follows what the server can do
+	looks      fleet.Capacity
+	capacity   events.CapacityMeasured // stated last
+	capacities int                     // how often it was stated
+	stated     time.Time
 }
 
 // folded is a decider with the state that it has folded.
@@ -56,8 +64,11 @@ func simulateRondo(o Options) (p *plane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &plane{world: newWorld(o), rollouts: map[string]*rollout{}}
-	p.sampled = func(r *rollout) { p.state(events.TurnSampledType, r.id, turnOf(r)) }
+	p = &plane{world: newWorld(o), rollouts: map[string]*rollout{}, auto: cfg.InFlight == runfile.AutoInFlight}
+	p.sampled = p.turn
+	p.resumed = func(r *rollout) {
+		p.state(events.ToolsCompletedType, r.id, events.ToolsCompleted{Turn: r.turn - 1})
+	}
 	p.ended = p.end
 	for _, d := range []pipeline.Decider{calculator, trainerfeeder.NewDecider(run, cfg, cfg.Feeds[0], nil), querysampler.NewDecider(run, cfg)} {
 		db, err := projection.Memory()
@@ -69,7 +80,27 @@ func simulateRondo(o Options) (p *plane, err error) {
 	}
 	p.state(events.RunOpenedType, run, events.RunOpened{Config: cfg})
 	p.settle()
+	if p.auto {
+		p.look()
+	}
 	return p, p.run()
+}
+
+// look is what a generator does from time to time: it looks at the server, and states what that can do if it has changed noticeably.
+func (p *plane) look() {
+	servers := p.servers()
+	m := generator.Measured(servers, p.looks.Look(p.clock(), servers))
+	last := &p.capacity
+	if p.capacities == 0 {
+		last = nil
+	}
+	if generator.Noticeable(last, p.clock().Sub(p.stated), m.Turns) {
+		p.capacity, p.stated = m, p.clock()
+		p.capacities++
+		p.state(events.CapacityMeasuredType, policy, m)
+		p.settle()
+	}
+	p.after(generator.LookEvery.Seconds(), p.look)
 }
 
 // state puts an event on the log, in which outsiders or effect services state it.
@@ -103,22 +134,28 @@ func (p *plane) settle() {
 	for decided := true; decided && p.err == nil; {
 		decided = false
 		for _, d := range p.deciders {
-			facts, wake, err := d.Decide(d.db, d.db.Seq(), p.clock())
-			p.fail(err)
-			p.wakeAt(wake)
-			chains := map[string]bool{}
-			for _, f := range facts {
-				if chains[f.Chain()] {
-					continue // it waits for the next decision, as on the real log
-				}
-				chains[f.Chain()] = true
-				decided = true
-				p.put(f)
-				p.fail(p.happens(f))
-			}
+			decided = p.decide(d) || decided
 		}
 	}
 	p.trainNext()
+}
+
+// decide lets one decider decide, and reports whether it did.
+func (p *plane) decide(d *folded) (decided bool) {
+	facts, wake, err := d.Decide(d.db, d.db.Seq(), p.clock())
+	p.fail(err)
+	p.wakeAt(wake)
+	chains := map[string]bool{}
+	for _, f := range facts {
+		if chains[f.Chain()] {
+			continue // it waits for the next decision, as on the real log
+		}
+		chains[f.Chain()] = true
+		decided = true
+		p.put(f)
+		p.fail(p.happens(f))
+	}
+	return decided
 }
 
 // wakeAt lets the deciders decide again at a time that one of them asked for.
@@ -166,6 +203,14 @@ func (p *plane) happens(f events.Event) error {
 		return fmt.Errorf("%s in a simulation where nothing fails: %s", f.Type, f.Data)
 	}
 	return nil
+}
+
+// turn is a turn that was sampled. In a run that follows the server's capacity it makes room.
+func (p *plane) turn(r *rollout) {
+	p.state(events.TurnSampledType, r.id, turnOf(r))
+	if p.auto && p.decide(p.deciders[len(p.deciders)-1]) { // no other decider waits for a turn
+		p.settle()
+	}
 }
 
 // end is the end of a rollout with its verdict.

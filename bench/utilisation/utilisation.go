@@ -22,7 +22,11 @@ type Options struct {
 	Staleness int64  `json:"staleness_max"`
 	Policy    string `json:"staleness_policy"`
 	// InFlight is that of Rondo's run: how many rollouts are under way at once; 0 leaves that to Staleness.
-	InFlight int `json:"in_flight"`
+	InFlight runfile.InFlight `json:"in_flight"`
+	// Generators ask the server.
+	Generators int `json:"generators"`
+	// Restart lets the server restart in the first half of the measurement: it is away for a while, and cold.
+	Restart bool `json:"restart,omitempty"`
 	// Train is how long a step of training takes, as a part of the time in which a server that is always busy samples its batch.
 	Train float64 `json:"train"`
 	// Equal makes all rollouts alike: one turn, no tools, and no time to take up weights. All schedules must come out the same then.
@@ -33,7 +37,7 @@ type Options struct {
 // RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
 // The staleness is the default of prime-rl (max_off_policy_steps) and of verl's V1 trainer (max_off_policy_threshold).
 func DefaultOptions() Options {
-	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Train: 0.6}
+	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Generators: 1, Train: 0.6}
 }
 
 func (o Options) validate() error {
@@ -48,8 +52,10 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d rollouts a group: must be 1 to 64", o.GroupSize)
 	case o.Staleness < 0 || o.Staleness > 64:
 		return fmt.Errorf("staleness %d: must be 0 to 64", o.Staleness)
-	case o.InFlight < 0 || o.InFlight > 100000:
-		return fmt.Errorf("%d rollouts in flight: must be 0 to 100000", o.InFlight)
+	case o.InFlight != runfile.AutoInFlight && (o.InFlight < 0 || o.InFlight > 100000):
+		return fmt.Errorf("%d rollouts in flight: must be 0 to 100000, or %s", int(o.InFlight), runfile.AutoInFlight)
+	case o.Generators < 1 || o.Generators > 64:
+		return fmt.Errorf("%d generators: must be 1 to 64", o.Generators)
 	case !slices.Contains([]string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}, o.Policy):
 		return fmt.Errorf("policy %q: must be %s, %s or %s", o.Policy, runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep)
 	case !(o.Train >= 0 && o.Train <= 10):
@@ -84,6 +90,9 @@ type Schedule struct {
 	Staleness     []int64 `json:"staleness"`
 	MeanStaleness float64 `json:"mean_staleness"`
 	Dropped       int     `json:"dropped_rollouts"` // as too old
+	// Capacities are how often a generator stated what the server can do, and Capacity is the last of that; where the run follows it.
+	Capacities int `json:"capacities,omitempty"`
+	Capacity   int `json:"capacity,omitempty"`
 }
 
 // Run simulates the three schedules. progress receives what is being done.
@@ -112,7 +121,7 @@ func Run(o Options, progress func(string)) (Result, error) {
 		return r, fmt.Errorf("rondo: %w", err)
 	}
 	s := p.measured("rondo")
-	s.Dropped = p.dropped
+	s.Dropped, s.Capacities, s.Capacity = p.dropped, p.capacities, p.capacity.Turns
 	r.Rondo, r.Schedules = s.Busy, append(r.Schedules, s)
 	return r, nil
 }

@@ -3,6 +3,8 @@ package utilisation
 import (
 	"reflect"
 	"testing"
+
+	"github.com/rondo-rl/rondo/events/runfile"
 )
 
 // small is a simulation that a test has time for.
@@ -61,7 +63,7 @@ func TestTooLittleCapacityShows(t *testing.T) {
 
 // TestSampledInVainShows: where more rollouts are under way than the server can take, each takes longer, and more of them are too old at their end.
 func TestSampledInVainShows(t *testing.T) {
-	trained := func(inFlight int) float64 {
+	trained := func(inFlight runfile.InFlight) float64 {
 		o := DefaultOptions()
 		o.Steps, o.Staleness, o.InFlight = 4, 4, inFlight
 		p, err := simulateRondo(o)
@@ -80,12 +82,36 @@ func TestOptionsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 }, "groups": func(o *Options) { o.Groups = 0 },
 		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 }, "policy": func(o *Options) { o.Policy = "hope" },
-		"in flight": func(o *Options) { o.InFlight = -1 }, "train": func(o *Options) { o.Train = -1 },
+		"in flight": func(o *Options) { o.InFlight = -1 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
 	} {
 		o := small()
 		change(&o)
 		if _, err := Run(o, func(string) {}); err == nil {
 			t.Errorf("%s: taken", name)
 		}
+	}
+}
+
+// TestCapacityIsFollowed: with "auto" and four generators the server is busy, nothing is chosen by hand, and what it can do is stated a few times only. A restart costs the time in which
+// the server is away and cold, and no more.
+func TestCapacityIsFollowed(t *testing.T) {
+	run := func(restart bool) Schedule {
+		o := DefaultOptions()
+		o.Steps, o.GroupSize, o.Staleness, o.InFlight, o.Generators, o.Restart = 6, 4, 3, runfile.AutoInFlight, 4, restart
+		p, err := simulateRondo(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := p.measured("rondo")
+		s.Capacity, s.Capacities = p.capacity.Turns, p.capacities
+		t.Logf("%+v", s)
+		return s
+	}
+	calm := run(false)
+	if calm.Busy < 0.97 || calm.Capacity < knee-2 || calm.Capacity > knee+8 || calm.Capacities < 1 || calm.Capacities > 20 {
+		t.Errorf("busy %.3f, capacity %d, stated %d times", calm.Busy, calm.Capacity, calm.Capacities)
+	}
+	if s := run(true); s.Busy > calm.Busy-restartSeconds/(6*s.StepSeconds)/2 || s.Busy < calm.Busy-0.2 {
+		t.Errorf("with a restart it is busy for %.3f, without for %.3f", s.Busy, calm.Busy)
 	}
 }

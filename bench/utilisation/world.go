@@ -3,31 +3,30 @@ package utilisation
 import (
 	"errors"
 	"time"
-
-	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/pipeline/slots"
-	"github.com/rondo-rl/rondo/services/generator"
 )
 
-// world is what a schedule schedules: the engine, a generator in front of it, tools, verifiers and a trainer, in virtual time.
+// world is what a schedule schedules: the engine, generators in front of it, tools, verifiers and a trainer, in virtual time.
 type world struct {
 	engine engine
 	later  pending
 	load   load
 
-	turns  slots.Tenant // the generator's
-	ramp   *fleet.Ramp
-	queue  []*rollout // turns that wait for a slot, as they came
-	inside []*rollout // turns that have a slot and wait for the server
-	woken  time.Time  // when the ramp is looked at next
+	generators []*asker
+	next       int        // the generator that takes a turn first
+	queue      []*rollout // turns that wait for a slot, as they came
+	woken      time.Time  // when the ramps are looked at next
 
-	// sampled and ended are the schedule's; ended is called when the verifier has come to an end, too.
+	// sampled, resumed and ended are the schedule's; resumed is called when a turn's tools have come to an end, and ended when the verifier has, too.
 	sampled func(*rollout)
+	resumed func(*rollout)
 	ended   func(*rollout)
+
+	down bool // the server restarts
 
 	version    int64
 	trainTime  float64
 	warm, last int64 // steps after which the measurement begins and ends
+	restarts   int64 // the step after which the server restarts; 0: it does not
 	from, to   moment
 	stale      []int64 // groups that were trained on while it was measured, by their staleness
 	trained    moment  // all that was trained on, of it at from and to
@@ -55,12 +54,13 @@ func (w *world) clock() time.Time {
 
 func newWorld(o Options) *world {
 	l := load{seed: uint64(o.Seed), size: o.GroupSize, equal: o.Equal}
-	n := generator.DefaultOptions().Slots
-	w := &world{load: l, turns: slots.New(n).Tenant("run"), ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
-	w.turns.Join()
+	w := &world{load: l, generators: newAskers(o.Generators)}
 	w.trainTime = o.Train * float64(o.Groups*o.GroupSize) * l.meanTokens() / peakTPS
 	w.warm = o.Staleness + 4 // the first batches meet an engine without its usual load
 	w.last = w.warm + int64(o.Steps)
+	if o.Restart {
+		w.restarts = w.warm + max(1, int64(o.Steps)/4)
+	}
 	return w
 }
 
@@ -93,36 +93,8 @@ func (w *world) begin(r *rollout) {
 	w.dispatch()
 }
 
-// dispatch gives slots to the turns that wait, by the rules of the generator, and places at the server by those of its fleet.
-func (w *world) dispatch() {
-	for len(w.queue) > 0 {
-		request := w.turns.Ask(1, true)
-		select {
-		case <-request.Lease():
-			w.inside = append(w.inside, w.queue[0])
-			w.queue = w.queue[1:]
-			continue
-		default:
-			w.turns.Forget(request)
-		}
-		break
-	}
-	now := w.clock()
-	for len(w.inside) > 0 && w.ramp.Enter(now) {
-		r := w.inside[0]
-		w.inside = w.inside[1:]
-		w.engine.start(r.turns[r.turn].tokens, func() { w.answered(r) })
-	}
-	if next := w.ramp.Next(now); len(w.inside) > 0 && next.After(w.woken) {
-		w.woken = next
-		w.after(next.Sub(now).Seconds(), w.dispatch)
-	}
-}
-
 // answered is the end of a turn: its tools run, or the verifier.
 func (w *world) answered(r *rollout) {
-	w.ramp.Answered(w.clock())
-	w.turns.Settled(true)
 	over := r.turns[r.turn]
 	r.turn++
 	w.sampled(r)
@@ -130,9 +102,13 @@ func (w *world) answered(r *rollout) {
 	case r.turn == len(r.turns):
 		w.after(r.verify, func() { w.ended(r) })
 	case over.tools == 0:
+		w.resumed(r)
 		w.queue = append(w.queue, r)
 	default:
-		w.after(over.tools, func() { w.begin(r) })
+		w.after(over.tools, func() {
+			w.resumed(r)
+			w.begin(r)
+		})
 	}
 	w.dispatch()
 }
@@ -158,6 +134,8 @@ func (w *world) train(batch []*rollout, published func()) {
 		switch w.version {
 		case w.warm:
 			w.from = w.trained
+		case w.restarts:
+			w.restart()
 		case w.last:
 			w.to = w.trained
 		}

@@ -50,7 +50,9 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	f.IntVar(&o.GroupSize, "group-size", o.GroupSize, "rollouts of a group")
 	f.Int64Var(&o.Staleness, "staleness", o.Staleness, "staleness.max of Rondo's run")
 	f.StringVar(&o.Policy, "policy", o.Policy, "staleness.policy of Rondo's run: drop, wait or keep")
-	f.IntVar(&o.InFlight, "in-flight", o.InFlight, "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness")
+	f.Var(&o.InFlight, "in-flight", "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness, auto follows the server's load")
+	f.IntVar(&o.Generators, "generators", o.Generators, "generators that ask the server")
+	f.BoolVar(&o.Restart, "restart", o.Restart, "the server restarts once while it is measured, and is cold then")
 	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
 	f.BoolVar(&o.Equal, "equal", o.Equal, "all rollouts are alike: one turn without tools")
 	return cmd

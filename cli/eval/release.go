@@ -93,7 +93,7 @@ func (o *releaseOptions) addFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order, sampling and statistics")
 	f.Float64Var(&o.temperature, "temperature", o.temperature, "sampling temperature of the evaluations")
 	f.IntVar(&o.turns, "turns", o.turns, "turns of an attempt at most")
-	f.IntVar(&o.inFlight, "in-flight", 0, "attempts that are under way at once (default 128)")
+	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto: as many as wait for turns that the servers can sample at once (default 128)")
 	f.Float64Var(&o.passAt, "pass-at", o.passAt, "reward from which on an attempt passes")
 
 	f.DurationVar(&o.when.Every, "every", 0, "time between two gates (default: each version is due)")

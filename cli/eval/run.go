@@ -116,10 +116,10 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 	if o.file == "" || given("turns") {
 		f.Limits.Turns = o.turns
 	}
-	if o.inFlight > 0 {
+	if o.inFlight != 0 {
 		f.InFlight = o.inFlight
 	}
-	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, f.InFlight)
+	f.GroupSize, f.Epochs = evaluation.GroupsOf(o.attempts, int(f.InFlight))
 	return f, nil
 }
 

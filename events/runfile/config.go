@@ -50,10 +50,11 @@ type RunConfig struct {
 	// Epochs makes an evaluation: each task is tried in that many groups, and the run closes by itself. It needs no feeds,
 	// and nothing paces it but InFlight.
 	Epochs int `json:"epochs,omitempty" yaml:"epochs"`
-	// InFlight bounds the rollouts that are under way at once. 0 is 128 in an evaluation, and leaves a training run to its staleness.
-	InFlight  int    `json:"in_flight,omitempty" yaml:"in_flight"`
-	GroupSize int    `json:"group_size" yaml:"group_size"`
-	Feeds     []Feed `json:"feeds,omitempty" yaml:"feeds"`
+	// InFlight bounds the rollouts that are under way at once. 0 is 128 in an evaluation, and leaves a training run to its staleness. AutoInFlight bounds
+	// those that wait for a turn by what the inference servers can sample at once.
+	InFlight  InFlight `json:"in_flight,omitempty" yaml:"in_flight"`
+	GroupSize int      `json:"group_size" yaml:"group_size"`
+	Feeds     []Feed   `json:"feeds,omitempty" yaml:"feeds"`
 	// Teachers say how likely they find the tokens of the run's rollouts; feeds name those that they want.
 	Teachers []Teacher `json:"teachers,omitempty" yaml:"teachers"`
 	// Trackers are experiment trackers to which `rondo track` writes the run's training steps. No service does.
@@ -341,7 +342,8 @@ func (c *RunConfig) validateEvaluation() (errs []error) {
 		}
 	}
 	check(c.Epochs >= 0 && c.Epochs <= 10000, "epochs %d: must be 0 to 10000", c.Epochs)
-	check(c.InFlight >= 0 && c.InFlight <= 100000, "in_flight %d: must be 0 to 100000", c.InFlight)
+	check(c.InFlight == AutoInFlight || c.InFlight >= 0 && c.InFlight <= maxInFlight, "in_flight %d: must be 0 to %d, or %s", int(c.InFlight), maxInFlight, autoInFlight)
+	check(c.InFlight != AutoInFlight || !c.External, "in_flight %s: an external run opens no rollouts of its own", autoInFlight)
 	if v := c.PolicyVersion; v != nil {
 		check(*v >= 0, "policy_version %d: must not be negative", *v)
 	}

@@ -226,7 +226,7 @@ func (g *grants) denyConsumers(service string) {
 // leaseStream holds the leases.
 const leaseStream = "KV_" + LeaseBucket
 
-// leases lets a deciding service make the bucket of leases and hold its own in any run.
+// leases lets a service make the bucket of leases and hold its own in any run.
 func (g *grants) leases(service string) {
 	key := "$KV." + LeaseBucket + ".*." + service
 	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+leaseStream, "$JS.API.STREAM.UPDATE."+leaseStream)
@@ -258,7 +258,7 @@ func ServicePermissions(name string) (Permissions, error) {
 	for _, t := range s.Follows {
 		g.follows(anyRun, events.SubjectPrefix+anyRun+"."+t.Kind()+".*."+t.Name())
 	}
-	if s.Deciding {
+	if s.Deciding || s.Agrees {
 		g.leases(name)
 	}
 	if s.Deciding || s.Folds {

@@ -162,6 +162,12 @@ func (f *Fleet) serve(now time.Time) {
 	if !next.IsZero() {
 		f.timer = time.AfterFunc(next.Sub(now), f.tick)
 	}
+	if len(f.waiting) > 0 && f.board != nil {
+		select {
+		case f.poke <- struct{}{}:
+		default: // it will look
+		}
+	}
 }
 
 func (f *Fleet) tick() {

@@ -58,6 +58,12 @@ type Fleet struct {
 	waiting  []*waiter           // in the order in which they come in
 	order    uint64
 	timer    *time.Timer // of the next moment at which one of them may come in though no request ends
+
+	board  Board         // where processes agree; nil in one that asks nobody
+	member string        // the name of this one there
+	poke   chan struct{} // somebody waits: look whether there is something to agree on
+
+	loads map[string]loaded // by base URL
 }
 
 // maxHeader bounds the header of an answer, in bytes.
@@ -71,7 +77,7 @@ func New(opts Options) (*Fleet, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, replicas: map[string]*replica{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
+	f := &Fleet{opts: opts, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -236,6 +242,7 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 		if t.slots == 0 {
 			t.slots = f.opts.Slots
 		}
+		t.replica.slots = max(t.replica.slots, t.slots)
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {

@@ -26,7 +26,7 @@ func (f *Fleet) Look() (states []State, waiting int) {
 	now := time.Now()
 	for _, r := range f.replicas {
 		states = append(states, State{
-			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: int(r.allowed), Failures: r.failures,
+			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.limit(r.most()), Failures: r.failures,
 			Versions: maps.Clone(r.versions), Used: r.used,
 		})
 	}

@@ -26,7 +26,7 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 			"answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
 		state:    prometheus.NewDesc("rondo_endpoint_state", "0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
 		inFlight: prometheus.NewDesc("rondo_endpoint_in_flight", "Requests under way.", []string{"endpoint"}, nil),
-		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows at once.", []string{"endpoint"}, nil),
+		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows this process at once.", []string{"endpoint"}, nil),
 		waiting:  prometheus.NewDesc("rondo_endpoints_waiting", "Calls that wait for an inference server.", nil, nil),
 	}
 	if r == nil {
@@ -64,7 +64,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.state, state, url)
 		gauge(m.inFlight, float64(r.inFlight), url)
-		gauge(m.allowed, float64(int(r.allowed)), url)
+		gauge(m.allowed, float64(r.limit(r.most())), url)
 	}
 	gauge(m.waiting, float64(len(m.fleet.waiting)))
 }

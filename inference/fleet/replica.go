@@ -91,6 +91,9 @@ type replica struct {
 	setbacks  int     // how often the ramp went down: what was asked before says nothing about the time behind it
 	warm      bool    // it has answered since the ramp began anew
 	doubled   time.Time
+
+	slots int    // the most that a run lets a process have
+	share *share // what is agreed with other processes; nil in a process that asks nobody
 }
 
 func newReplica(url string) *replica {
@@ -105,7 +108,7 @@ func (r *replica) ready(now time.Time, slots int) bool {
 	if at := r.stepAt(slots); !at.IsZero() && !now.Before(at) {
 		r.allowed, r.doubled = min(2*r.allowed, r.threshold, float64(slots)), now
 	}
-	return r.inFlight < min(int(r.allowed), slots)
+	return r.inFlight < r.limit(slots)
 }
 
 // resting reports whether it is left alone: until its time, and then while one request tries an open circuit.
@@ -115,7 +118,7 @@ func (r *replica) resting(now time.Time) bool {
 
 // stepAt is when the ramp goes up by itself, as its requests take long and none has failed; zero when it does not.
 func (r *replica) stepAt(slots int) time.Time {
-	if !r.warm || r.open || r.inFlight < int(r.allowed) || r.allowed >= min(r.threshold, float64(slots)) {
+	if r.shared() || !r.warm || r.open || r.inFlight < int(r.allowed) || r.allowed >= min(r.threshold, float64(slots)) {
 		return time.Time{}
 	}
 	return r.doubled.Add(rampStep)
@@ -123,7 +126,7 @@ func (r *replica) stepAt(slots int) time.Time {
 
 // settle notes the outcome of a request that came in after so many setbacks.
 func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *inference.Failure) {
-	full := r.inFlight >= int(r.allowed)
+	full := r.inFlight >= min(int(r.allowed), r.limit(slots))
 	r.inFlight--
 	fresh := setbacks == r.setbacks
 	if fresh && (what == answered || what == refused || what == throttled || what == aborted) {
@@ -132,13 +135,16 @@ func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *in
 	switch what {
 	case answered:
 		r.answered, r.failures, r.refuses = true, 0, time.Time{}
+		if r.share != nil {
+			r.share.answered++
+		}
 		if !fresh {
 			return
 		}
 		if !r.warm {
 			r.warm, r.doubled = true, now
 		}
-		if full && r.allowed < float64(slots) {
+		if full && r.allowed < r.top(slots) {
 			r.grow()
 		}
 	case refused:
@@ -187,7 +193,7 @@ func (r *replica) halve() {
 		r.threshold = max(1, r.allowed/2)
 	}
 	r.allowed = max(1, r.allowed/2)
-	r.setbacks++
+	r.setBack()
 }
 
 // again begins the ramp anew.
@@ -211,7 +217,7 @@ func (r *replica) fail(now time.Time, fresh bool, f *inference.Failure) {
 	r.rest(now, tryAgain.Delay(r.opened))
 	r.again()
 	r.threshold = math.Inf(1)
-	r.setbacks++
+	r.setBack()
 }
 
 // serves notes the version of a policy that the server has sampled with.
@@ -238,6 +244,9 @@ func (f *Fleet) replica(url string) *replica {
 	}
 	r := newReplica(url)
 	r.used = now
+	if f.board != nil {
+		r.share = &share{name: f.member}
+	}
 	f.replicas[url] = r
 	return r
 }

@@ -28,12 +28,14 @@ type Options struct {
 func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * time.Minute} }
 
 // Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
-// rollout_retried and rollout_failed.
+// rollout_retried and rollout_failed. In runs with `in_flight: auto` it emits capacity_measured.
 type Service struct {
 	log     *eventlog.Log
 	opts    Options
 	servers *fleet.Fleet
 	tools   *tools.Sets
+	// capacities are those of the runs that follow them.
+	capacities capacities
 }
 
 // Run is the service, which asks the servers of a fleet.
@@ -41,8 +43,10 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	s := newService(env, servers, opts)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	sharing := share(ctx, env, servers)
+	defer sharing()
 	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, presence.Name(env.Instance), func() presence.Report { return report(servers, env.Instance) })
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples, Round: s.round})
 }
 
 // samples reports whether a run has turns to sample. An external one has queries and forks, where it has a server.

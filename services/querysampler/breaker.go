@@ -130,24 +130,24 @@ func (d *Decider) applySampled(tx *projection.Tx, s *state, e events.Event) erro
 	s.Spent = events.AddTokens(s.Spent, int64(turn.Used()))
 	s.Unanswered = 0
 	s.passed(e, events.StageGenerator)
-	if err := noteProgress(tx, e); err != nil {
+	if err := d.noteProgress(tx, s, e); err != nil {
 		return err
 	}
 	return d.noteTurn(tx, s, e.Entity, turn)
 }
 
-func applyProgress(tx *projection.Tx, s *state, e events.Event, stage string) error {
+func (d *Decider) applyProgress(tx *projection.Tx, s *state, e events.Event, stage string) error {
 	s.passed(e, stage)
-	return noteProgress(tx, e)
+	return d.noteProgress(tx, s, e)
 }
 
 // moved: a rollout has gone on, so what failed before has gone well in the end.
-func noteProgress(tx *projection.Tx, e events.Event) error {
+func (d *Decider) noteProgress(tx *projection.Tx, s *state, e events.Event) error {
 	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
 	if !ok || err != nil {
 		return err
 	}
-	r.Progress.Apply(e)
+	d.progress(s, &r, e)
 	r.Failing = nil
 	return projection.Put(tx, flying+e.Entity, r)
 }
@@ -197,7 +197,7 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 	if !known {
 		return nil
 	}
-	return r.end(tx, s)
+	return d.end(tx, s, r)
 }
 
 // cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, or nobody gave feedback. A deadline passes

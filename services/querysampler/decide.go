@@ -84,6 +84,8 @@ type plan struct {
 	err   error
 	// underWay counts the run's own rollouts without an outcome, those that the plan starts included.
 	underWay int
+	// asking counts those of them that wait for a turn, where that bounds the run.
+	asking int
 }
 
 func (p *plan) add(e events.Event, err error) {

@@ -1,6 +1,9 @@
 package querysampler
 
-import "github.com/rondo-rl/rondo/storage/projection"
+import (
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage/projection"
+)
 
 // evaluatedAtOnce is how many rollouts of an evaluation are under way when its configuration does not say: those of a training
 // run with the default settings. More would wait in line while their deadlines run.
@@ -23,7 +26,10 @@ func (d *Decider) tried(v projection.View, p *plan, s state) bool {
 }
 
 // roomToTry reports whether another group of an evaluation may be under way. One always may, whatever its size.
-func (d *Decider) roomToTry(s state) bool {
+func (d *Decider) roomToTry(p *plan, s state) bool {
+	if d.cfg.InFlight == runfile.AutoInFlight {
+		return d.roomToAsk(p, s)
+	}
 	atOnce := int64(evaluatedAtOnce)
 	if d.cfg.InFlight > 0 {
 		atOnce = int64(d.cfg.InFlight)

@@ -188,7 +188,7 @@ func TestPausedAndClosedEvaluation(t *testing.T) {
 func TestEvaluationAfterARestart(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		cfg := evaluation(func(c *runfile.RunConfig) { c.InFlight = 2 * (1 + int(seed)) })
+		cfg := evaluation(func(c *runfile.RunConfig) { c.InFlight = runfile.InFlight(2 * (1 + int(seed))) })
 		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg, members: map[string][]events.Member{}, size: map[string]int{}}
 		opened(s.Log)
 		for range 50 {

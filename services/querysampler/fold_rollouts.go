@@ -84,7 +84,7 @@ func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) erro
 		return err
 	}
 	r := inFlight{ID: e.Entity, Deadline: started.Deadline}
-	r.Progress.Apply(e)
+	d.progress(s, &r, e)
 	if err := r.begin(tx, s); err != nil {
 		return err
 	}
@@ -103,12 +103,12 @@ func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) erro
 }
 
 // applyFinished remembers the tokens that the first feed would train on, as far as its filters look at the rollout alone.
-func (d *Decider) applyFinished(tx *projection.Tx, e events.Event) error {
+func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) error {
 	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
 	if !ok || err != nil {
 		return err
 	}
-	r.Progress.Apply(e)
+	d.progress(s, &r, e)
 	r.Failing = nil // where it is not scored in time, nobody gave feedback
 	if err := projection.Put(tx, flying+e.Entity, r); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (d *Decider) applyScored(tx *projection.Tx, s *state, e events.Event) error
 			return err
 		}
 	}
-	return r.end(tx, s)
+	return d.end(tx, s, r)
 }
 
 // addTokens moves a rollout's tokens to its group.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
@@ -57,9 +58,9 @@ func (d *Decider) open(p *plan, s *state, opened events.GroupOpened, now time.Ti
 // weights must fit into staleness.max + 1 batches.
 func (d *Decider) room(p *plan, s state, now time.Time) bool {
 	if d.cfg.Epochs > 0 {
-		return d.roomToTry(s)
+		return d.roomToTry(p, s)
 	}
-	if !d.roomUnderWay(p) {
+	if !d.roomUnderWay(p, s) {
 		return false
 	}
 	batches := d.cfg.StalenessOf(d.feed).Max + 1
@@ -71,8 +72,11 @@ func (d *Decider) room(p *plan, s state, now time.Time) bool {
 
 // roomUnderWay reports whether the rollouts of another group may be under way at once. One group's always may, whatever its size. Members that
 // have ended count no longer, so that a group which waits for its longest rollout keeps nobody from starting.
-func (d *Decider) roomUnderWay(p *plan) bool {
-	return d.cfg.InFlight == 0 || p.underWay == 0 || p.underWay+d.cfg.GroupSize <= d.cfg.InFlight
+func (d *Decider) roomUnderWay(p *plan, s state) bool {
+	if d.cfg.InFlight == runfile.AutoInFlight {
+		return d.roomToAsk(p, s)
+	}
+	return d.cfg.InFlight == 0 || p.underWay == 0 || p.underWay+d.cfg.GroupSize <= int(d.cfg.InFlight)
 }
 
 // feedersPatience is what a feeder gets to compose a batch.

@@ -43,6 +43,7 @@ func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
 		if !events.External(g.ID) {
 			p.underWay++
+			p.asking++
 		}
 		p.add(events.New(d.run, events.RolloutStartedType, events.RolloutID(g.ID, i), "0", events.RolloutStarted{
 			Group: g.ID, Member: i, Role: events.RoleOf(d.cfg, g.ID, i), Task: g.Task, PolicyVersion: g.PolicyVersion,
@@ -63,7 +64,7 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 		}
 		return
 	}
-	p.underWay = s.UnderWay
+	p.underWay, p.asking = s.UnderWay, s.Asking
 	var overdue []deadline
 	for r, err := range projection.Scan[deadline](v, due) {
 		if err != nil {
@@ -113,9 +114,10 @@ func (r inFlight) begin(tx *projection.Tx, s *state) error {
 }
 
 // end forgets a rollout that has its outcome.
-func (r inFlight) end(tx *projection.Tx, s *state) error {
+func (d *Decider) end(tx *projection.Tx, s *state, r inFlight) error {
 	if !events.External(r.ID) {
 		s.UnderWay--
+		s.Asking -= d.asks(r)
 	}
 	return errors.Join(tx.Delete(flying+r.ID), tx.Delete(deadline{r.ID, r.Deadline}.key()))
 }

@@ -17,6 +17,10 @@ type state struct {
 	Drawn  int64 `json:"drawn"`  // those of them on tasks, not queries
 	// UnderWay counts the run's own rollouts without an outcome.
 	UnderWay int `json:"under_way"`
+	// Asking counts those of them that wait for a turn, and Capacity is how many turns the servers can sample at once, 0 while nobody has said so; where that bounds
+	// the run.
+	Asking   int `json:"asking,omitempty"`
+	Capacity int `json:"capacity,omitempty"`
 	// Uncovered counts groups that no weights_published{through_step} covers yet and that may still be trained.
 	Uncovered int64 `json:"uncovered"`
 	// Useful counts groups that were, or may still be, batched.
@@ -193,14 +197,16 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applyStarted(tx, s, e)
 	case events.TurnSampledType:
 		return d.applySampled(tx, s, e)
+	case events.CapacityMeasuredType:
+		return d.applyCapacity(s, e)
 	case events.ToolsCompletedType, events.RolloutObservedType:
-		return applyProgress(tx, s, e, events.StageTools)
+		return d.applyProgress(tx, s, e, events.StageTools)
 	case events.StepScoredType:
-		return applyProgress(tx, s, e, events.StageScorer)
+		return d.applyProgress(tx, s, e, events.StageScorer)
 	case events.RolloutRetriedType:
 		return applyRetried(tx, s, e)
 	case events.RolloutFinishedType:
-		return d.applyFinished(tx, e)
+		return d.applyFinished(tx, s, e)
 	case events.RolloutScoredType:
 		return d.applyScored(tx, s, e)
 	case events.RolloutFailedType:

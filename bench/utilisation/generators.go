@@ -1,0 +1,150 @@
+package utilisation
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/services/generator"
+)
+
+// asker is a generator, by the slots and the fleet's ramp of the real one.
+type asker struct {
+	turns  slots.Tenant
+	ramp   *fleet.Ramp
+	inside []*rollout // turns that have a slot and wait for the server
+	asked  []*request
+}
+
+// request is a turn under way at the server.
+type request struct {
+	rollout *rollout
+	since   int // the ramp's setbacks when it began
+	over    bool
+}
+
+func newAskers(n int) (all []*asker) {
+	ramps := []*fleet.Ramp{fleet.NewRamp(fleet.DefaultOptions().Slots)}
+	if n > 1 {
+		ramps = fleet.NewRamps(n, fleet.DefaultOptions().Slots)
+	}
+	for _, ramp := range ramps {
+		a := &asker{turns: slots.New(generator.DefaultOptions().Slots).Tenant("run"), ramp: ramp}
+		a.turns.Join()
+		all = append(all, a)
+	}
+	return all
+}
+
+// takes gives a slot to a turn, if one is free.
+func (a *asker) takes(r *rollout) bool {
+	asked := a.turns.Ask(1, true)
+	select {
+	case <-asked.Lease():
+		a.inside = append(a.inside, r)
+		return true
+	default:
+		a.turns.Forget(asked)
+		return false
+	}
+}
+
+// dispatch gives slots to the turns that wait, by the rules of the generators, which take turns, and places at the server by those of their fleets.
+func (w *world) dispatch() {
+	for refused := 0; len(w.queue) > 0 && refused < len(w.generators); {
+		a := w.generators[w.next]
+		w.next = (w.next + 1) % len(w.generators)
+		if refused++; a.takes(w.queue[0]) {
+			w.queue, refused = w.queue[1:], 0
+		}
+	}
+	now, next := w.clock(), time.Time{}
+	for _, a := range w.generators {
+		a.ramp.Agree(now, len(a.inside))
+		for len(a.inside) > 0 && a.ramp.Enter(now) {
+			r := a.inside[0]
+			a.inside = a.inside[1:]
+			w.ask(a, r)
+		}
+		at := a.ramp.Next(now)
+		if len(w.generators) > 1 { // they agree from time to time
+			at = now.Add(time.Second)
+			if len(a.inside) > 0 {
+				at = now.Add(agreeEvery)
+			}
+		} else if len(a.inside) == 0 {
+			continue
+		}
+		if at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if !next.IsZero() && (!w.woken.After(now) || next.Before(w.woken)) {
+		w.woken = next
+		w.after(next.Sub(now).Seconds(), w.dispatch)
+	}
+}
+
+// agreeEvery is how often ramps that wait for each other are looked at.
+const agreeEvery = 100 * time.Millisecond
+
+// ask sends a turn to the server.
+func (w *world) ask(a *asker, r *rollout) {
+	q := &request{rollout: r, since: a.ramp.Setbacks()}
+	if w.down {
+		w.after(refuses, func() { w.broke(a, q) })
+		return
+	}
+	a.asked = append(a.asked, q)
+	w.engine.start(r.turns[r.turn].tokens, r.held(), func() {
+		if q.over {
+			return
+		}
+		a.asked = slices.DeleteFunc(a.asked, func(o *request) bool { return o == q })
+		a.ramp.Answered(w.clock())
+		a.turns.Settled(true)
+		w.answered(r)
+	})
+}
+
+// A restart of the server, in seconds: how long it loads its model, and how long it takes to refuse a connection.
+const (
+	restartSeconds = 120
+	refuses        = 0.001
+)
+
+// restart ends everything at the server. It is not there for a while, and then as new.
+func (w *world) restart() {
+	w.down = true
+	w.engine.drop()
+	for _, a := range w.generators {
+		asked := a.asked
+		a.asked = nil
+		for _, q := range asked {
+			w.broke(a, q)
+		}
+	}
+	w.after(restartSeconds, func() {
+		w.down = false
+		w.dispatch()
+	})
+}
+
+// broke is the end of a request whose server has gone: the turn is sampled again.
+func (w *world) broke(a *asker, q *request) {
+	q.over = true
+	a.ramp.Broke(w.clock(), q.since)
+	a.inside = append(a.inside, q.rollout)
+	w.dispatch()
+}
+
+// servers is what the first of the generators knows of the server, and what that says of its load.
+func (w *world) servers() []fleet.Server {
+	s := w.generators[0].ramp.Server("http://server/v1")
+	if !w.down {
+		s.Load = &inference.Load{Running: min(knee, len(w.engine.active.items)), Waiting: max(0, len(w.engine.active.items)-knee), KVUsage: min(1, w.engine.held/kvTokens)}
+	}
+	return []fleet.Server{s}
+}

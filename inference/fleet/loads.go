@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// Times of looks at servers' metrics.
+const (
+	// loadFor is how long what a server says holds: runs that ask the same servers read it once.
+	loadFor = time.Second
+	// loadTimeout bounds one look.
+	loadTimeout = time.Second
+	// noLoadFor is how long a server is not asked again that says nothing of its load.
+	noLoadFor = time.Minute
+)
+
+// loaded is what a server has said of its load.
+type loaded struct {
+	load *inference.Load // nil: nothing
+	at   time.Time
+}
+
+// Servers are the servers of a run, with what they say of their load. first reports whether this process is the one that looks, of all that ask the run's
+// first server; the others get nothing.
+func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig) (servers []Server, first bool) {
+	for i, e := range cfg.Servers() {
+		base := e.URL
+		if base == runfile.BuiltinEndpoint {
+			base = f.opts.Builtin
+		}
+		base = strings.TrimRight(base, "/")
+		f.mu.Lock()
+		r := f.replicas[base]
+		if i == 0 && !r.first() {
+			f.mu.Unlock()
+			return nil, false
+		}
+		s := Server{URL: e.URL, Slots: e.Slots}
+		if s.Slots == 0 {
+			s.Slots = f.opts.Slots
+		}
+		s.Allowed = s.Slots
+		if r != nil {
+			s.Slots, s.Allowed, s.Limited = int(r.top(s.Slots)), int(r.allowed), finite(r.threshold) > 0
+		}
+		f.mu.Unlock()
+		s.Load = f.load(ctx, base, f.opts.Keys.For(run, base))
+		servers = append(servers, s)
+	}
+	return servers, len(servers) > 0
+}
+
+// first reports whether this process is the first, by name, of those that ask a server: one of them looks for all.
+func (r *replica) first() bool {
+	switch {
+	case r == nil:
+		return false
+	case r.share == nil:
+		return true
+	case !r.share.joined: // where the board fails, every process looks, and the run's log takes one fact of all
+		return r.share.grant == alone
+	}
+	for name := range r.share.seen {
+		if name < r.share.name {
+			return false
+		}
+	}
+	return true
+}
+
+// load is what a server says of its load; nil where it says nothing.
+func (f *Fleet) load(ctx context.Context, base, key string) *inference.Load {
+	f.mu.Lock()
+	l := f.loads[base]
+	f.mu.Unlock()
+	rests := loadFor
+	if l.load == nil {
+		rests = noLoadFor
+	}
+	if !l.at.IsZero() && time.Since(l.at) < rests {
+		return l.load
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	client := inference.Client{HTTP: f.http, APIKey: key}
+	l = loaded{at: time.Now()}
+	if said, err := client.Load(ctx, base); err == nil {
+		l.load = &said
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.loads) >= maxReplicas {
+		clear(f.loads)
+	}
+	f.loads[base] = l
+	return l.load
+}

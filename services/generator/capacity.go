@@ -1,0 +1,109 @@
+package generator
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/pipeline"
+)
+
+// Times and steps of what is said of capacities.
+const (
+	// LookEvery is how often one of the generators looks how much the servers of a run have to do.
+	LookEvery = 2 * time.Second
+	// sayEvery is how often at most it states what follows.
+	sayEvery = 10 * time.Second
+	// noticeable is by what part of the number stated last another one must differ, and at least by two.
+	noticeable = 0.1
+)
+
+// capacities estimate what the servers of runs with `in_flight: auto` can do.
+type capacities struct {
+	mu   sync.Mutex
+	runs map[string]*fleet.Capacity
+}
+
+// of is a run's. What is estimated begins anew where another generator has looked meanwhile: that loses little.
+func (c *capacities) of(run string) *fleet.Capacity {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs[run] == nil {
+		const most = 1024 // runs; closed ones are not told apart
+		if len(c.runs) >= most {
+			c.runs = nil
+		}
+		if c.runs == nil {
+			c.runs = map[string]*fleet.Capacity{}
+		}
+		c.runs[run] = &fleet.Capacity{}
+	}
+	return c.runs[run]
+}
+
+// round looks at the servers of a run that follows their capacity.
+func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
+	if cfg.InFlight != runfile.AutoInFlight {
+		return nil, time.Hour, nil // a run's configuration stays as it is
+	}
+	servers, first := s.servers.Servers(ctx, run, &cfg)
+	if !first {
+		return nil, LookEvery, nil
+	}
+	measured := Measured(servers, s.capacities.of(run).Look(time.Now(), servers))
+	return func(ctx context.Context, _ pipeline.Message) ([]events.Event, error) {
+		return s.measured(ctx, run, cfg.Policy, measured)
+	}, LookEvery, nil
+}
+
+// Measured is what follows from a look at servers.
+func Measured(servers []fleet.Server, turns []int) (m events.CapacityMeasured) {
+	for i, s := range servers {
+		one := events.ServerCapacity{URL: s.URL, Turns: turns[i], Measured: s.Load != nil}
+		if s.Load != nil {
+			one.Running, one.Waiting, one.KVUsage = s.Load.Running, s.Load.Waiting, math.Round(1000*s.Load.KVUsage)/1000
+		}
+		m.Turns += one.Turns
+		m.Servers = append(m.Servers, one)
+	}
+	m.Turns = min(m.Turns, 100000)
+	return m
+}
+
+// Noticeable reports whether a capacity is stated that differs from the one stated last, some time ago; nil where there is none.
+func Noticeable(last *events.CapacityMeasured, since time.Duration, turns int) bool {
+	if last == nil {
+		return true
+	}
+	return since >= sayEvery && math.Abs(float64(turns-last.Turns)) >= max(2, float64(noticeable*float64(last.Turns)))
+}
+
+// measured states a capacity behind the one stated last, if it differs noticeably.
+func (s *Service) measured(ctx context.Context, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
+	fact, err := events.New(run, events.CapacityMeasuredType, policy, "0", m)
+	if err != nil {
+		return nil, err
+	}
+	fact, link, err := s.log.BehindLast(ctx, fact)
+	if err != nil {
+		return nil, err
+	}
+	var last *events.CapacityMeasured
+	var since time.Duration
+	if link != nil {
+		stated, err := events.Data[events.CapacityMeasured](*link)
+		if err != nil {
+			return nil, err
+		}
+		last, since = &stated, time.Since(link.Time)
+	}
+	if !Noticeable(last, since, m.Turns) {
+		return nil, nil
+	}
+	fact.ID = events.ID(run, events.CapacityMeasuredType, policy, events.Ordinal(int64(fact.Prev)))
+	return []events.Event{fact}, nil
+}
