@@ -28,6 +28,8 @@ type Global struct {
 	Access    NATSAccess
 	// awaitStreams: the streams are made by another process.
 	AwaitStreams bool
+	// AwaitLog: the command waits for a log that is not there yet.
+	AwaitLog bool
 	// Outsider: the command asks for no more than outsiders may have, so it looks at no streams.
 	Outsider bool
 	// follows: the command goes on until it is interrupted, so it waits for a lost connection as long as it takes.

@@ -132,7 +132,7 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	conn, err := nats.Connect(natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second), nats.ErrorHandler(app.TellRefusal))...)
+	conn, err := reach(ctx, g, natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second), nats.ErrorHandler(app.TellRefusal))...)
 	if err != nil {
 		store.Close()
 		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))

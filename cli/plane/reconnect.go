@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -98,6 +99,36 @@ func watchConnection(g *app.Global, where string) []nats.Option {
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(lost), nats.ReconnectHandler(back),
 	}
+}
+
+// Between the tries of a command that waits for its first connection. It tells of the first try and of each minute.
+const (
+	reachAgain = 2 * time.Second
+	reachTold  = 30 // tries
+)
+
+// reach connects to a server. A service is often started beside its log, so it waits for one that does not answer yet; one that refuses it is an error.
+func reach(ctx context.Context, g *app.Global, natsURL string, options ...nats.Option) (*nats.Conn, error) {
+	for tries := 0; ; tries++ {
+		conn, err := nats.Connect(natsURL, options...)
+		if err == nil || !g.AwaitLog || !unreached(err) {
+			return conn, err
+		}
+		if tries%reachTold == 0 {
+			app.Logger(slog.LevelWarn).Warn("log not reached", "server", app.Redacted(natsURL), "retry_in", reachAgain, "error", app.WithoutSecrets(natsURL, err))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(reachAgain):
+		}
+	}
+}
+
+// unreached reports whether a connection failed because nobody answered.
+func unreached(err error) bool {
+	var network net.Error // also of looking the name up
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
 // LostOr is why a command ended early where it lost its connection, and else the command's own error.

@@ -3,6 +3,10 @@ package plane
 import (
 	"context"
 	"errors"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,5 +51,50 @@ func TestLostConnection(t *testing.T) {
 			case <-time.After(10 * lostPatience):
 			}
 		})
+	}
+}
+
+// late is a server that refuses the first connections.
+type late struct{ refuses atomic.Int32 }
+
+func (l *late) Dial(network, address string) (net.Conn, error) {
+	if l.refuses.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	return net.Dial(network, address)
+}
+
+// TestLogThatComesLater: a service waits for a log that does not answer yet, until it is asked to end; another command does not wait. One that is refused does not either.
+func TestLogThatComesLater(t *testing.T) {
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: newToken()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	waits, alone := &app.Global{AwaitLog: true}, &app.Global{}
+	away := func(times int32) nats.Option {
+		l := &late{}
+		l.refuses.Store(times)
+		return nats.SetCustomDialer(l)
+	}
+	if _, err := reach(t.Context(), alone, server.URL(), away(1)); err == nil {
+		t.Error("a command that does not wait is connected to a server that refused it")
+	}
+	conn, err := reach(t.Context(), waits, server.URL(), away(1))
+	if err != nil {
+		t.Fatalf("a service does not wait: %v", err)
+	}
+	conn.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := reach(ended, waits, server.URL(), away(1000)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a service that was asked to end waits on: %v", err)
+	}
+	at, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reach(t.Context(), waits, "nats://"+at.Host, nats.Token("another")); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("a service whose keys are refused gets %v", err)
 	}
 }

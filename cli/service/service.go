@@ -334,7 +334,7 @@ func New(g *app.Global) *cobra.Command {
 				return fmt.Errorf("services of their own need --nats and --store; `rondo up` runs everything embedded")
 			}
 			// Only the intake may make the streams; the other services wait for them.
-			g.Follows = true
+			g.Follows, g.AwaitLog = true, true
 			g.AwaitStreams = !slices.Contains(names, topology.Intake)
 			if err := runfile.CheckReplicas(g.Replicas); err != nil {
 				return fmt.Errorf("--replicas: %w", err)
