@@ -115,7 +115,9 @@ func TestAskingIsCounted(t *testing.T) {
 			func() { l.Happen(events.ToolsCompletedType, id, events.ToolsCompleted{}) },
 			func() { l.Happen(events.RolloutRetriedType, id, events.RolloutRetried{Stage: events.StageGenerator}) },
 			func() { l.Happen(events.TurnSampledType, id, events.TurnSampled{Turn: 1}) },
-			func() { l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: events.StopFinished}) },
+			func() {
+				l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: events.StopFinished})
+			},
 			func() { l.Happen(events.RolloutScoredType, id, events.RolloutScored{}) },
 		} {
 			if int64(n) >= i && i < 6 {
