@@ -27,6 +27,9 @@ type Options struct {
 	Generators int `json:"generators"`
 	// Restart lets the server restart in the first half of the measurement: it is away for a while, and cold.
 	Restart bool `json:"restart,omitempty"`
+	// ToolSlots are those of all tool runners together; 0: there are always enough. ToolOrder is which turn gets a free one.
+	ToolSlots int    `json:"tool_slots,omitempty"`
+	ToolOrder string `json:"tool_order,omitempty"`
 	// Train is how long a step of training takes, as a part of the time in which a server that is always busy samples its batch.
 	Train float64 `json:"train"`
 	// Equal makes all rollouts alike: one turn, no tools, and no time to take up weights. All schedules must come out the same then.
@@ -37,7 +40,7 @@ type Options struct {
 // RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
 // The staleness is the default of prime-rl (max_off_policy_steps) and of verl's V1 trainer (max_off_policy_threshold).
 func DefaultOptions() Options {
-	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Generators: 1, Train: 0.6}
+	return Options{Seed: 1, Steps: 40, Groups: 16, GroupSize: 8, Staleness: 8, Policy: runfile.StaleDrop, InFlight: 96, Generators: 1, ToolOrder: OrderTurns, Train: 0.6}
 }
 
 func (o Options) validate() error {
@@ -56,6 +59,10 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d rollouts in flight: must be 0 to 100000, or %s", int(o.InFlight), runfile.AutoInFlight)
 	case o.Generators < 1 || o.Generators > 64:
 		return fmt.Errorf("%d generators: must be 1 to 64", o.Generators)
+	case o.ToolSlots < 0 || o.ToolSlots > 100000:
+		return fmt.Errorf("%d tool slots: must be 0 to 100000", o.ToolSlots)
+	case o.ToolOrder != OrderTurns && o.ToolOrder != OrderGroups:
+		return fmt.Errorf("tool order %q: must be %s or %s", o.ToolOrder, OrderTurns, OrderGroups)
 	case !slices.Contains([]string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}, o.Policy):
 		return fmt.Errorf("policy %q: must be %s, %s or %s", o.Policy, runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep)
 	case !(o.Train >= 0 && o.Train <= 10):
@@ -90,6 +97,11 @@ type Schedule struct {
 	Staleness     []int64 `json:"staleness"`
 	MeanStaleness float64 `json:"mean_staleness"`
 	Dropped       int     `json:"dropped_rollouts"` // as too old
+	// ToolWait is how long turns waited for a tool runner, in seconds, and Group how long groups took from their first turn to their last verdict.
+	ToolWaitP50 float64 `json:"tool_wait_s_p50"`
+	ToolWaitP99 float64 `json:"tool_wait_s_p99"`
+	GroupMean   float64 `json:"group_s_mean"`
+	GroupP99    float64 `json:"group_s_p99"`
 	// Capacities are how often a generator stated what the server can do, and Capacity is the last of that; where the run follows it.
 	Capacities int `json:"capacities,omitempty"`
 	Capacity   int `json:"capacity,omitempty"`
@@ -135,6 +147,8 @@ func (w *world) measured(name string) Schedule {
 		Trained:         (w.to.tokens - w.from.tokens) / elapsed / peakTPS,
 		RolloutsPerHour: (w.to.rollouts - w.from.rollouts) / elapsed * 3600,
 		StepSeconds:     elapsed / float64(w.last-w.warm),
+		ToolWaitP50:     quantile(w.tools.waited, 0.5), ToolWaitP99: quantile(w.tools.waited, 0.99),
+		GroupMean: mean(w.tools.took), GroupP99: quantile(w.tools.took, 0.99),
 	}
 	groups, sum := int64(0), int64(0)
 	for staleness, n := range w.stale {

@@ -115,3 +115,20 @@ func TestCapacityIsFollowed(t *testing.T) {
 		t.Errorf("with a restart it is busy for %.3f, without for %.3f", s.Busy, calm.Busy)
 	}
 }
+
+// TestOrderOfTools: where tool runners are short of slots, groups end sooner if those with the fewest rollouts left come first, and no more is sampled. Where
+// there are enough slots, the order changes nothing.
+func TestOrderOfTools(t *testing.T) {
+	rondo := func(slots int, order string) Schedule {
+		o := small()
+		o.Steps, o.ToolSlots, o.ToolOrder = 4, slots, order
+		return simulate(t, o).Schedules[2]
+	}
+	scarce, ordered := rondo(6, OrderTurns), rondo(6, OrderGroups)
+	if scarce.ToolWaitP50 <= 0 || ordered.GroupMean > 0.95*scarce.GroupMean || ordered.Busy > 1.05*scarce.Busy || ordered.Busy < 0.95*scarce.Busy {
+		t.Errorf("turns as they come: %+v\nby groups: %+v", scarce, ordered)
+	}
+	if enough, ordered := rondo(0, OrderTurns), rondo(0, OrderGroups); !reflect.DeepEqual(enough, ordered) {
+		t.Errorf("with enough slots: %+v, by groups %+v", enough, ordered)
+	}
+}

@@ -23,6 +23,8 @@ type world struct {
 
 	down bool // the server restarts
 
+	tools tools
+
 	version    int64
 	trainTime  float64
 	warm, last int64 // steps after which the measurement begins and ends
@@ -54,7 +56,7 @@ func (w *world) clock() time.Time {
 
 func newWorld(o Options) *world {
 	l := load{seed: uint64(o.Seed), size: o.GroupSize, equal: o.Equal}
-	w := &world{load: l, generators: newAskers(o.Generators)}
+	w := &world{load: l, generators: newAskers(o.Generators), tools: newTools(o)}
 	w.trainTime = o.Train * float64(o.Groups*o.GroupSize) * l.meanTokens() / peakTPS
 	w.warm = o.Staleness + 4 // the first batches meet an engine without its usual load
 	w.last = w.warm + int64(o.Steps)
@@ -87,8 +89,11 @@ func (w *world) run() error {
 
 func (w *world) after(seconds float64, do func()) { w.later.add(w.engine.now+seconds, do) }
 
-// begin begins a rollout.
+// begin begins a rollout, or its next turn.
 func (w *world) begin(r *rollout) {
+	if r.turn == 0 {
+		w.begun(r)
+	}
 	w.queue = append(w.queue, r)
 	w.dispatch()
 }
@@ -100,12 +105,15 @@ func (w *world) answered(r *rollout) {
 	w.sampled(r)
 	switch {
 	case r.turn == len(r.turns):
-		w.after(r.verify, func() { w.ended(r) })
+		w.after(r.verify, func() {
+			w.over(r)
+			w.ended(r)
+		})
 	case over.tools == 0:
 		w.resumed(r)
 		w.queue = append(w.queue, r)
 	default:
-		w.after(over.tools, func() {
+		w.useTools(r, over.tools, func() {
 			w.resumed(r)
 			w.begin(r)
 		})

@@ -29,6 +29,7 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 		Example: `  rondo bench utilisation
   rondo bench utilisation --staleness 1 --in-flight 0     # the defaults of a run file
   rondo bench utilisation --equal --train 0               # a check: without tails all three are near 1
+  rondo bench utilisation --tool-slots 10 --tool-order groups
   rondo bench utilisation --seed 7 --steps 100 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +54,8 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	f.Var(&o.InFlight, "in-flight", "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness, auto follows the server's load")
 	f.IntVar(&o.Generators, "generators", o.Generators, "generators that ask the server")
 	f.BoolVar(&o.Restart, "restart", o.Restart, "the server restarts once while it is measured, and is cold then")
+	f.IntVar(&o.ToolSlots, "tool-slots", o.ToolSlots, "slots of all tool runners together; 0: there are always enough")
+	f.StringVar(&o.ToolOrder, "tool-order", o.ToolOrder, "which turn gets a free slot: turns, the one that waits longest, or groups, one of the group with the fewest rollouts left")
 	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
 	f.BoolVar(&o.Equal, "equal", o.Equal, "all rollouts are alike: one turn without tools")
 	return cmd
@@ -61,10 +64,11 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 func printUtilisation(w io.Writer, r utilisation.Result) error {
 	fmt.Fprintf(w, "%d steps of %d groups of %d rollouts, %.0f tokens each in the mean; a server of %d tokens/s from %d sequences on; seed %d\n\n",
 		r.Steps, r.Groups, r.GroupSize, r.Tokens, r.Peak, r.Knee, r.Seed)
-	t := app.NewTable("SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE")
+	t := app.NewTable("SCHEDULE", "BUSY", "TRAINED", "ROLLOUTS/H", "STEP, S", "STALENESS, MEAN", "MOST", "DROPPED AS STALE", "TOOL WAIT P50, S", "P99", "GROUP, S", "P99")
 	for _, s := range r.Schedules {
 		t.Row(s.Name, fmt.Sprintf("%.3f", s.Busy), fmt.Sprintf("%.3f", s.Trained), fmt.Sprintf("%.0f", s.RolloutsPerHour), fmt.Sprintf("%.0f", s.StepSeconds),
-			fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped)
+			fmt.Sprintf("%.2f", s.MeanStaleness), len(s.Staleness)-1, s.Dropped, fmt.Sprintf("%.1f", s.ToolWaitP50), fmt.Sprintf("%.1f", s.ToolWaitP99),
+			fmt.Sprintf("%.0f", s.GroupMean), fmt.Sprintf("%.0f", s.GroupP99))
 	}
 	return t.Print(w)
 }
