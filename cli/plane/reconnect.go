@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rondo-rl/rondo/cli/app"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // lostPatience is how long a command that ends by itself waits for a lost connection. One that follows a run waits for ever.
@@ -117,10 +118,8 @@ func reach(ctx context.Context, g *app.Global, natsURL string, options ...nats.O
 		if tries%reachTold == 0 {
 			app.Logger(slog.LevelWarn).Warn("log not reached", "server", app.Redacted(natsURL), "retry_in", reachAgain, "error", app.WithoutSecrets(natsURL, err))
 		}
-		select {
-		case <-ctx.Done():
+		if !retry.Sleep(ctx, reachAgain) {
 			return nil, ctx.Err()
-		case <-time.After(reachAgain):
 		}
 	}
 }
