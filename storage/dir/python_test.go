@@ -53,8 +53,8 @@ for i in range(100):
     if i != 42:
         assert store.get(key, 1 << 20) == want, key
 for i in range(100, 200):
-    store.put_packed(f"runs/r/o-{i:04}", f"{i} ".encode() * (1 + i))
-store.put_packed(f"runs/r/o-{42:04}", b"42 " * 43)
+    store.put_packed({f"runs/r/o-{i:04}": f"{i} ".encode() * (1 + i)})
+store.put_packed({f"runs/r/o-{42:04}": b"42 " * 43})
 print("read")
 `, path)
 	if !strings.HasSuffix(said, "read\n") {

@@ -37,7 +37,7 @@ from verifiers.v1.serve.delta import dump, pack, unpack
 import rondo
 from rondo.captures import AsyncCaptures
 from rondo.env_server import Episodes, Traced, traced, trajectory
-from rondo.trajectory import encode, figures
+from rondo.trajectory import encode
 from tests.conftest import Plane
 
 #: Episodes that are played while the plane is killed, and how often it is.
@@ -369,10 +369,9 @@ def branches_are_samples_and_what_cannot_be_trained_on_fails() -> None:
         *[("user", [1, 2], 0), ("assistant", [3, 4, 5], 0), ("tool", [6], 0), ("assistant", [7], 0)],
         *[("prompt", [1, 2, 3, 4, 5], 1), ("user", [8], 1), ("assistant", [9, 10], 1)],
     ], given.messages
-    told = figures(given)
+    _, told = encode("run", "xg", "xg-0", "task", given)
     assert (told["sampled"], told["samples"], told["turns"], given.reward, given.stop_reason) == (4, 2, 3, 0.5, "max_turns"), told
     assert given.components == {"counted": 1.0} and given.policy_version == 3
-    encode("run", "xg", "xg-0", "task", given)
     twin = trace.model_copy(update={"id": "twin"})
     assert "2 traces to train on" in handed(trace, twin).failure and handed(trace, twin).reward is None
     assert (handed(ok=False, discarded=2).failure_class, handed(trace, ok=False).failure_class) == ("discarded", "environment")
