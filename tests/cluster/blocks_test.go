@@ -23,14 +23,14 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 	const run = "r"
 	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), run) == nil })
 	js, stream := log.JetStream(), events.RunStream(run)
-	text := bytes.Repeat([]byte("some words that compress well, "), 4000)
+	text := bytes.Repeat([]byte("some words that compress well, "), 1000)
 	for round := range max(4, sizeOf(t).rounds) {
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() { // some files of 8 MB, until the server is back
 			defer close(stopped)
 			for ctx.Err() == nil {
-				for range 16 {
+				for range 64 {
 					if _, err := js.PublishAsync(events.SubjectPrefix+run+".rollout.x.annotated", text); err != nil {
 						break // no connection at this moment, or too much in flight
 					}
@@ -52,7 +52,8 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 		}
 		var before uint64
 		natstest.Eventually(t, "the stream is known", func() bool { before = size(); return round == 0 || before > 0 })
-		natstest.Eventually(t, "a file is full", func() bool { return size() > before+12<<20 })
+		// A server that comes back goes behind its last snapshot, at most one in ten seconds, so some files must fill up since.
+		natstest.Eventually(t, "files are full", func() bool { return size() > before+40<<20 })
 		c.Kill(round % servers)
 		c.Start(round % servers)
 		stop()

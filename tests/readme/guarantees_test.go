@@ -34,6 +34,7 @@ var guarantees = []struct {
 		{"A command that follows a plane finds it again after a restart. A command that ends by itself does not wait for ever.", names("TestFollowersFindTheRestartedPlane TestLostConnection")},
 	}},
 	{"Crashes, disks and power", []guarantee{
+		{"Each server of a cluster has every message of a replicated stream, whichever of them are killed while messages come.", names("TestKilledServersKeepTheirMessages")},
 		{"Acknowledged events, and the objects that they name, survive a power cut. With `--durability 100ms` the last 100 ms may be lost, but never a run that was reported open.", names("TestPowerCuts TestFullBlocksAreCut TestUpIsCut TestObjectsAreCut TestPacksAreCut TestKilledPacker TestMend TestLogLostWhatWasFolded TestNATSConfiguration")},
 		{"A run's stream exists after a kill in the moment of its creation.", names("TestKilledWhileMaking")},
 		{"An outage of log, store or disk is reported in logs, metrics, `/healthz` and `/readyz` within about 15 s and ends by itself. Only an external NATS server whose disk was full needs a restart.", names("TestFullDiskHeals TestFullDiskElsewhere TestServerStopsAndDies TestStoreOutage TestStalledInputs TestDiskWasFull TestLogStands TestStreamAtItsLimit")},

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -164,8 +166,20 @@ func (r *reaper) reap() {
 	r.orphan = time.Now().UnixNano()
 }
 
+// startWithin is how long a command is tried to be started at the limit on processes: what an earlier command left counts until it is reaped.
+const startWithin = 200 * time.Millisecond
+
 // start runs fork, which starts a command and answers its pid, so that its end cannot be missed.
 func (r *reaper) start(c *command, fork func() (int, error)) (int, error) {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		pid, err := r.startNow(c, fork)
+		if !errors.Is(err, syscall.EAGAIN) || time.Since(began) > startWithin {
+			return pid, err
+		}
+	}
+}
+
+func (r *reaper) startNow(c *command, fork func() (int, error)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := fork()
