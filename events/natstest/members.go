@@ -45,12 +45,15 @@ func BeMember() {
 	for _, r := range m.Routes {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: r})
 	}
-	s, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		ServerName: m.Name, Host: "127.0.0.1", Port: m.Port, NoSigs: true, JetStream: true, StoreDir: m.Dir, JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30,
 		SyncAlways: m.Always, SyncInterval: time.Minute, LogFile: m.Dir + ".log", Routes: routes,
+	}
+	if len(routes) > 0 {
 		// Servers tell each other and their clients no addresses: these would lead around the wires between them.
-		Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: m.Routed, NoAdvertise: true, Advertise: "127.0.0.1:9"},
-	})
+		options.Cluster = server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: m.Routed, NoAdvertise: true, Advertise: "127.0.0.1:9"}
+	}
+	s, err := server.NewServer(options)
 	if err != nil {
 		panic(err)
 	}

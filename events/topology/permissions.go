@@ -226,11 +226,15 @@ func (g *grants) denyConsumers(service string) {
 // leaseStream holds the leases.
 const leaseStream = "KV_" + LeaseBucket
 
-// leases lets a service make the bucket of leases and hold its own in any run.
-func (g *grants) leases(service string) {
+// leases lets a service make the bucket of leases, and write there what its processes agree on; one that decides holds its lease in any run.
+func (g *grants) leases(service string, decides bool) {
 	key := "$KV." + LeaseBucket + ".*." + service
+	keys := []string{key + ".>"}
+	if decides {
+		keys = append(keys, key)
+	}
 	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+leaseStream, "$JS.API.STREAM.UPDATE."+leaseStream)
-	for _, k := range []string{key, key + ".>"} {
+	for _, k := range keys {
 		g.publish(k, "$JS.API.DIRECT.GET."+leaseStream+"."+k)
 	}
 }
@@ -259,7 +263,7 @@ func ServicePermissions(name string) (Permissions, error) {
 		g.follows(anyRun, events.SubjectPrefix+anyRun+"."+t.Kind()+".*."+t.Name())
 	}
 	if s.Deciding || s.Agrees {
-		g.leases(name)
+		g.leases(name, s.Deciding)
 	}
 	if s.Deciding || s.Folds {
 		g.follows(anyRun, "")

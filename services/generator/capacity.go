@@ -65,7 +65,7 @@ func Measured(servers []fleet.Server, turns []int) (m events.CapacityMeasured) {
 	for i, s := range servers {
 		one := events.ServerCapacity{URL: s.URL, Turns: turns[i], Measured: s.Load != nil}
 		if s.Load != nil {
-			one.Running, one.Waiting, one.KVUsage = s.Load.Running, s.Load.Waiting, math.Round(1000*s.Load.KVUsage)/1000
+			one.Running, one.Waiting, one.KVUsage = s.Load.Running, s.Load.Waiting, math.Round(float64(1000*s.Load.KVUsage))/1000
 		}
 		m.Turns += one.Turns
 		m.Servers = append(m.Servers, one)

@@ -55,11 +55,15 @@ func attempts() []attempt {
 		}
 	}
 	for _, s := range topology.Services {
-		var owners []string
+		var holds, agrees []string
 		if s.Deciding {
-			owners = []string{s.Name}
+			holds = []string{s.Name}
 		}
-		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name, owners...)
+		if s.Deciding || s.Agrees {
+			agrees = []string{s.Name}
+		}
+		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name, holds...)
+		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name+".x", agrees...)
 	}
 	add(topology.AliveSubject+"x", topology.ToolRunner)
 	add("$SYS.REQ.SERVER.PING")

@@ -29,6 +29,8 @@ type schema struct {
 	Minimum              *float64           `json:"minimum"`
 	Maximum              *float64           `json:"maximum"`
 	MinItems             int                `json:"minItems"`
+	OneOf                []*schema          `json:"oneOf"`
+	Const                any                `json:"const"`
 }
 
 // payloads draws payloads of events from their schemas.
@@ -45,6 +47,12 @@ func schemaOf(t events.Type) (*schema, error) {
 
 // fits draws a value that fits.
 func (p payloads) fits(s *schema) any {
+	switch {
+	case len(s.OneOf) > 0:
+		return p.fits(s.OneOf[p.chance.IntN(len(s.OneOf))])
+	case s.Const != nil:
+		return s.Const
+	}
 	switch s.Type {
 	case "object":
 		object := map[string]any{}
