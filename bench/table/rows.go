@@ -46,13 +46,13 @@ func rowsOf[T any](rows func(T) ([]Row, error)) func([]byte) ([]Row, error) {
 	}
 }
 
-// faster and sooner are rows of which more, or less, is better.
+// faster and sooner are rows of which more, or less, is better; the latter are times in milliseconds.
 func faster(what, unit string, rondo float64, beside string, other float64) Row {
 	return Row{What: what, Unit: unit, Rondo: rondo, Beside: beside, Other: other, Ratio: ratio(rondo, other)}
 }
 
-func sooner(what, unit string, rondo float64, beside string, other float64) Row {
-	return Row{What: what, Unit: unit, Rondo: rondo, Beside: beside, Other: other, Ratio: ratio(other, rondo)}
+func sooner(what string, rondo float64, beside string, other float64) Row {
+	return Row{What: what, Unit: "ms", Rondo: rondo, Beside: beside, Other: other, Ratio: ratio(other, rondo)}
 }
 
 func ratio(a, b float64) float64 {
@@ -77,8 +77,8 @@ func stageRows(r stage.Result) (rows []Row, err error) {
 
 func pipelineRows(r rollouts.Result) ([]Row, error) {
 	return []Row{
-		sooner("all stages of a turn at half load, p50", "ms", r.AddedP50+r.Raw.P50, "nats.go: event to event", r.Raw.P50),
-		sooner("all stages of a turn at half load, p99", "ms", r.AddedP99+r.Raw.P99, "nats.go: event to event", r.Raw.P99),
+		sooner("all stages of a turn at half load, p50", r.AddedP50+r.Raw.P50, "nats.go: event to event", r.Raw.P50),
+		sooner("all stages of a turn at half load, p99", r.AddedP99+r.Raw.P99, "nats.go: event to event", r.Raw.P99),
 	}, nil
 }
 
@@ -110,16 +110,16 @@ func weightsRows(r weights.Result) (rows []Row, err error) {
 }
 
 func sandboxRows(r sandbox.Result) ([]Row, error) {
-	rows := []Row{sooner("true in a held sandbox", "ms", r.Exec, "fork and exec", r.Bare)}
+	rows := []Row{sooner("true in a held sandbox", r.Exec, "fork and exec", r.Bare)}
 	if r.NoBubblewrap != "" {
 		return rows, errors.New("bubblewrap: " + r.NoBubblewrap)
 	}
-	return append(rows, sooner("a sandbox made, used and destroyed", "ms", r.Create, "bubblewrap", r.Bubblewrap)), nil
+	return append(rows, sooner("a sandbox made, used and destroyed", r.Create, "bubblewrap", r.Bubblewrap)), nil
 }
 
 func indexRows(r index.Result) (rows []Row, err error) {
 	for _, t := range r.Trees {
-		rows = append(rows, sooner("a question to the index of Go's library", "ms", t.QueryMS, t.Grep, t.GrepMS))
+		rows = append(rows, sooner("a question to the index of Go's library", t.QueryMS, t.Grep, t.GrepMS))
 	}
 	return rows, nil
 }

@@ -183,7 +183,7 @@ func (p payloads) nonsense(t events.Type) (body []byte, fits bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	var value any = p.fits(s)
+	value := p.fits(s)
 	kind := p.chance.IntN(8)
 	if kind > 1 {
 		value = p.breaks(s, value.(map[string]any))
