@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/rondo-rl/rondo/events"
 )
 
 // Load is what a server says of how much it has to do.
@@ -55,31 +52,13 @@ const (
 var errNoLoad = errors.New("it has no metrics of vLLM, SGLang or llama.cpp")
 
 // Load reads a server's metrics. Those of several engines behind one address count together. Its error is a *Failure.
-func (c *Client) Load(ctx context.Context, endpoint string) (Load, error) {
+func (c *Client) Load(ctx context.Context, endpoint string) (load Load, err error) {
 	url := strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/v1") + "/metrics"
-	failed := func(err error) (Load, error) {
-		return Load{}, &Failure{Class: events.ClassEndpoint, Err: shown(fmt.Errorf("metrics of %s: %w", endpoint, err), c.APIKey)}
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return failed(err)
-	}
-	if c.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+c.APIKey)
-	}
-	resp, err := c.HTTP.Do(req)
-	if err != nil {
-		return failed(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return Load{}, &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", url, resp.Status)}
-	}
-	load, err := readLoad(resp.Body)
-	if err != nil {
-		return failed(err)
-	}
-	return load, nil
+	err = c.page(ctx, url, func(body io.Reader) error {
+		load, err = readLoad(body)
+		return err
+	})
+	return load, err
 }
 
 // readLoad finds the gauges in a page of metrics.

@@ -53,7 +53,14 @@ func (c *Client) Models(ctx context.Context, endpoint string) ([]Model, error) {
 
 // get reads a small answer. Its error is a *Failure.
 func (c *Client) get(ctx context.Context, url string, answer any) error {
-	failed := func(err error) error { return &Failure{Class: events.ClassEndpoint, Err: err} }
+	return c.page(ctx, url, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxModels)).Decode(answer)
+	})
+}
+
+// page hands what a server answers under an address to a function, which bounds how much it reads. Its error is a *Failure.
+func (c *Client) page(ctx context.Context, url string, take func(io.Reader) error) error {
+	failed := func(err error) error { return &Failure{Class: events.ClassEndpoint, Err: shown(err, c.APIKey)} }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return failed(err)
@@ -69,7 +76,7 @@ func (c *Client) get(ctx context.Context, url string, answer any) error {
 	if resp.StatusCode != http.StatusOK {
 		return &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", url, resp.Status)}
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(answer); err != nil {
+	if err := take(resp.Body); err != nil {
 		return failed(fmt.Errorf("answer of %s: %w", url, err))
 	}
 	return nil

@@ -179,18 +179,23 @@ def port() -> int:
         return int(free.getsockname()[1])
 
 
-def measure(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, float]:
-    """Put trajectories until the trainer has the last one as arrays."""
-    place = Path(tempfile.mkdtemp(dir=folder))
-    settings = {
+def settings_of(row: Row, place: Path, trajectories: int, tokens: int, take: int) -> dict[str, Any]:
+    """What all processes of a row are told."""
+    return {
         "dir": str(place),
         "port": port(),
         "variant": row.variant,
         "trajectories": trajectories,
         "tokens": tokens,
-        "take": trajectories,
+        "take": take,
         "after": 0,
     }
+
+
+def measure(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, float]:
+    """Put trajectories until the trainer has the last one as arrays."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    settings = settings_of(row, place, trajectories, tokens, trajectories)
     running = Running(row, folder, settings, True)
     try:
         running.ready()
@@ -217,15 +222,7 @@ def measure(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str,
 def kill(row: Row, folder: Path, trajectories: int, tokens: int) -> dict[str, int]:
     """Kill all processes when everything was put and one batch trained on, start again what holds the queue and the trainer, and count."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    settings = {
-        "dir": str(place),
-        "port": port(),
-        "variant": row.variant,
-        "trajectories": trajectories,
-        "tokens": tokens,
-        "take": workload.BATCH,
-        "after": 0,
-    }
+    settings = settings_of(row, place, trajectories, tokens, workload.BATCH)
     try:
         first = Running(row, folder, settings, True)
         try:

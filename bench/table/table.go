@@ -66,7 +66,7 @@ func Names() []string {
 // rivals is the name of the measurement that a script makes.
 const rivals = "rivals"
 
-// Run measures one thing after the other. What cannot be measured is in Missing; an error is what nothing can be measured with.
+// Run measures one thing after the other. Missing says what could not be measured. An error means that no measurement was possible.
 func Run(ctx context.Context, o Options, show func(string)) (Result, error) {
 	for _, name := range o.Only {
 		if !slices.Contains(Names(), name) {

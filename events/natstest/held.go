@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 )
 
-// HeldLine is the wire between a connection and its server that can hold back all that is sent, for hours: neither end is told. What a client
-// has sent meanwhile arrives when the line is released, also where both ends have given the connection up since.
+// HeldLine is the wire between a connection and its server. It can hold back all that is sent, for hours, and tells neither end. When it is released, what the
+// client sent arrives, even if both ends have given the connection up.
 type HeldLine struct {
 	server *embedded.Server
 

@@ -20,8 +20,8 @@ type agreement struct {
 
 // member is a process that asks the server.
 type member struct {
-	// Grant bounds its requests under way. What the members are granted is together at most what the ramp allows, but for requests that were under
-	// way when it went down.
+	// Grant bounds its requests under way. The grants of all members add up to what the ramp allows at most. They are more for a while where the ramp
+	// went down: requests that were under way end first.
 	Grant int `json:"grant"`
 	Want  int `json:"want"`  // requests under way and waiting
 	Slots int `json:"slots"` // its own bound

@@ -28,7 +28,7 @@ type capacities struct {
 	runs map[string]*fleet.Capacity
 }
 
-// of is a run's. What is estimated begins anew where another generator has looked meanwhile: that loses little.
+// of is the estimate of a run. A generator that looks for the first time begins a new one, which loses little.
 func (c *capacities) of(run string) *fleet.Capacity {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // A pack is a file of small objects of one folder, one record behind the other. One writer appends to it, and holds a lock on it as long as it may.
 //
-// A record begins at a multiple of eight bytes. Its head has these little-endian numbers, of four bytes if nothing else is said:
+// A record begins at a multiple of eight bytes. Its head has these numbers. They are little-endian, and have four bytes where the list gives no size:
 //   - the magic number
 //   - the CRC-32 of the rest of the head and of the name
 //   - the CRC-32 of the data

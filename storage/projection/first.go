@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// firsts remembers below which key a scan of each prefix found nothing. What was deleted at the front of a queue is passed entry by entry until Pebble
-// has dropped it, so without this the time of a decision would grow with all that is over.
+// firsts remembers, for each prefix, the first key that a scan found. Pebble keeps deleted entries for a while, and a scan from the front of a queue passes
+// each of them. Without this, the time of a decision would grow with all that is over.
 type firsts struct {
 	mu   sync.Mutex
 	keys map[string]string // by prefix
