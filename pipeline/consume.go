@@ -90,13 +90,17 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = h.effect.record(m.Context(), h.env.Log, in, h.meter.published)
-	if err == nil || h.effect.GiveUp == nil || m.Context().Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
+	ctx := m.Context()
+	if run, facts := events.RunOfStream(h.spec.Stream); facts {
+		ctx = eventlog.Seen(ctx, run, in.Seq) // handlers look at the log, which has to show their input
+	}
+	err = h.effect.record(ctx, h.env.Log, in, h.meter.published)
+	if err == nil || h.effect.GiveUp == nil || ctx.Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
 		return nil, err
 	}
 	last := h.effect
 	last.Handle = func(ctx context.Context, in Message) ([]events.Event, error) { return h.effect.GiveUp(ctx, in, err) }
-	return nil, last.record(m.Context(), h.env.Log, in, h.meter.published)
+	return nil, last.record(ctx, h.env.Log, in, h.meter.published)
 }
 
 // read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.

@@ -64,9 +64,9 @@ func (l *Log) Has(ctx context.Context, run, filter string) (bool, error) {
 }
 
 func (l *Log) lastOn(ctx context.Context, run, filter string) (events.Event, error) {
-	e, err := patient(ctx, func() (events.Event, error) {
+	e, err := l.showing(ctx, run, func() (events.Event, error) {
 		return l.leaderGet(ctx, run, map[string]any{"last_by_subj": filter})
-	})
+	}, func(read, seen uint64) bool { return read < seen })
 	if err != nil {
 		return e, fmt.Errorf("read last link of %s: %w", filter, err)
 	}
@@ -143,7 +143,7 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 	if e, ok := l.cache.Get(key); ok {
 		return e, nil
 	}
-	e, err := patient(ctx, func() (events.Event, error) {
+	e, err := l.showing(ctx, run, func() (events.Event, error) {
 		e, err := l.directGet(ctx, run, seq)
 		if errors.Is(err, ErrNotFound) || errors.Is(err, nats.ErrNoResponders) {
 			// The replica that answered may be behind, or none answers at the moment: the leader knows.
@@ -153,7 +153,7 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 			e, err = l.archivedEvent(ctx, run, seq)
 		}
 		return e, err
-	})
+	}, func(read, seen uint64) bool { return read == 0 && seq <= seen })
 	if err != nil {
 		return events.Event{}, fmt.Errorf("read sequence %d of run %s: %w", seq, run, err)
 	}

@@ -88,7 +88,7 @@ func (s *Service) takeGroup(ctx context.Context, from sender, m pipeline.Message
 	if err != nil {
 		return nil, stored, err
 	}
-	if !m.Again {
+	if first(m) {
 		if err := s.meter.charge(from, float64(len(list)-1), 0); err != nil { // the message was counted as one
 			return nil, stored, err
 		}

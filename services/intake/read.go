@@ -37,7 +37,7 @@ func admitType(t events.Type, entity string) error {
 
 // body is the body of a message, which its sender pays for.
 func (s *Service) body(ctx context.Context, from sender, m pipeline.Message) ([]byte, error) {
-	if !m.Again {
+	if first(m) {
 		if err := s.chargeBody(from, m); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,16 @@ func (r *refusal) Error() string { return r.reason }
 
 func refuse(format string, args ...any) error { return &refusal{reason: fmt.Sprintf(format, args...)} }
 
+// secondLook is when a message is looked at again that the intake of a cluster would refuse at the first.
+const secondLook = 300 * time.Millisecond
+
+// early reports whether a refusal may come too early: an outsider has read something from one server of a cluster, and the leader that the intake asks
+// does not have it yet.
+func (s *Service) early(m pipeline.Message) bool { return m.Delivered <= 1 && s.log.Clustered() }
+
+// first reports whether a message is looked at for the first time, which is when its sender pays for it.
+func first(m pipeline.Message) bool { return !m.Again && m.Delivered <= 1 }
+
 // inbox is a reply subject as NATS clients make them. Nobody may make the intake publish elsewhere.
 var inbox = regexp.MustCompile(`^_INBOX(\.[A-Za-z0-9_-]{1,64}){1,4}$`)
 

@@ -128,12 +128,15 @@ func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) (
 	return s.refused(ctx, from, m, &refusal{reason: fmt.Sprintf("given up after %d deliveries: the intake could not check it; the operator finds the cause in the intake's log", m.Delivered)})
 }
 
-// refused answers a refused message, at once or when its dead letter is on the log.
+// refused answers a refused message, at once or when its dead letter is on the log. In a cluster it is refused at the second look.
 func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, cause *refusal) ([]events.Event, error) {
 	if cause.again > 0 {
 		s.meter.count(from, "over_quota")
 		s.answer(m, events.IntakeAnswer{Error: cause.reason, RetryAfterMS: cause.again.Milliseconds()})
 		return nil, nil
+	}
+	if s.early(m) {
+		return nil, pipeline.RetryAfter(cause, secondLook)
 	}
 	letter, err := s.deadLetter(ctx, from, m, cause)
 	if err != nil {
@@ -148,7 +151,7 @@ func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, 
 
 // take checks a message, and gives the facts that it becomes, or the one on the log that it became before.
 func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (facts []events.Event, stored events.Event, err error) {
-	if !m.Again {
+	if first(m) {
 		if err := s.meter.message(from, m); err != nil {
 			return nil, stored, err
 		}

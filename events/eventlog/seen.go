@@ -1,0 +1,66 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+type seenKey struct{}
+
+// seen is what somebody has been given of a run.
+type seen struct {
+	run string
+	seq uint64
+	// shown: the leader of the run's stream has stored that, too.
+	shown atomic.Bool
+}
+
+// Seen makes a context under which the Log's reads of a run show what the run's stream holds up to a sequence, which its user was given. In a cluster a
+// server hands out an event when it has stored that itself, and the leader of the stream, which is asked for chains, may store it later.
+func Seen(ctx context.Context, run string, seq uint64) context.Context {
+	return context.WithValue(ctx, seenKey{}, &seen{run: run, seq: seq})
+}
+
+// showing reads, and reads again when the leader shows what the context has seen, where the first answer may be older. stale judges that by the sequence
+// of what was read, 0 if it was nothing.
+func (l *Log) showing(ctx context.Context, run string, read func() (events.Event, error), stale func(read, seen uint64) bool) (events.Event, error) {
+	s, _ := ctx.Value(seenKey{}).(*seen)
+	asks := s != nil && s.run == run && !s.shown.Load()
+	e, err := patient(ctx, read)
+	if !asks || err != nil && !errors.Is(err, ErrNotFound) || !stale(e.Seq, s.seq) || !l.Clustered() {
+		return e, err
+	}
+	if err := l.awaitSeen(ctx, s); err != nil {
+		return events.Event{}, err
+	}
+	return patient(ctx, read)
+}
+
+// awaitSeen waits until the leader has stored what was seen, for readPatience.
+func (l *Log) awaitSeen(ctx context.Context, s *seen) error {
+	for began, try := time.Now(), 1; ; try++ {
+		info, err := l.info(ctx, s.run)
+		switch {
+		case err == nil && info.State.LastSeq >= s.seq:
+			s.shown.Store(true)
+			return nil
+		case err == nil:
+			err = fmt.Errorf("the leader of run %s has stored its events up to sequence %d, and %d was delivered: %w", s.run, info.State.LastSeq, s.seq, nats.ErrTimeout)
+		case !unknownOutcome(err):
+			return err
+		}
+		if ctx.Err() != nil || time.Since(began) > readPatience || !askAgain.Wait(ctx, try) {
+			return err
+		}
+	}
+}
+
+// Clustered reports whether the server is one of a cluster: then another one may be behind it.
+func (l *Log) Clustered() bool { return l.nc.ConnectedClusterName() != "" }
