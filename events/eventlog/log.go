@@ -48,6 +48,7 @@ type Log struct {
 	folds        *folds
 	archives     archives
 	created      sync.Map // run → time.Time at which its stream was made
+	single       sync.Map // run → time.Time at which its stream had one replica
 	now          func() time.Time
 }
 
@@ -348,6 +349,11 @@ func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, erro
 	info := s.CachedInfo()
 	if before, ok := l.created.Swap(run, info.Created); ok && !before.(time.Time).Equal(info.Created) {
 		l.forget() // a stream made again holds other events at the same sequences
+	}
+	if info.Config.Replicas > 1 {
+		l.single.Delete(run)
+	} else {
+		l.single.Store(run, time.Now())
 	}
 	return info, nil
 }

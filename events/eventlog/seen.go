@@ -34,13 +34,19 @@ func (l *Log) showing(ctx context.Context, run string, read func() (events.Event
 	s, _ := ctx.Value(seenKey{}).(*seen)
 	asks := s != nil && s.run == run && !s.shown.Load()
 	e, err := patient(ctx, read)
-	if !asks || err != nil && !errors.Is(err, ErrNotFound) || !stale(e.Seq, s.seq) || !l.Clustered() {
+	if !asks || err != nil && !errors.Is(err, ErrNotFound) || !stale(e.Seq, s.seq) || l.knownSingle(run) {
 		return e, err
 	}
 	if err := l.awaitSeen(ctx, s); err != nil {
 		return events.Event{}, err
 	}
 	return patient(ctx, read)
+}
+
+// knownSingle reports whether one server alone held a run's stream when it was asked last, at most a minute ago: it is never behind itself.
+func (l *Log) knownSingle(run string) bool {
+	asked, ok := l.single.Load(run)
+	return ok && time.Since(asked.(time.Time)) < time.Minute
 }
 
 // awaitSeen waits until the leader has stored what was seen, for readPatience.
@@ -62,5 +68,14 @@ func (l *Log) awaitSeen(ctx context.Context, s *seen) error {
 	}
 }
 
-// Clustered reports whether the server is one of a cluster: then another one may be behind it.
-func (l *Log) Clustered() bool { return l.nc.ConnectedClusterName() != "" }
+// Replicated reports whether several servers hold a run's stream: then one may be behind another. A run without a stream is not.
+func (l *Log) Replicated(ctx context.Context, run string) (bool, error) {
+	if l.knownSingle(run) {
+		return false, nil
+	}
+	info, err := l.info(ctx, run)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && info.Config.Replicas > 1, err
+}

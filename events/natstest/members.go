@@ -83,10 +83,21 @@ type Members struct {
 // StartMembers starts a cluster of n servers that end with the test. always: each write is synced.
 func StartMembers(t testing.TB, n int, always bool) *Members {
 	t.Helper()
-	c := &Members{t: t, members: make([]member, n), running: make([]*exec.Cmd, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
-	ports, dir := FreePorts(t, 2*n), t.TempDir()
+	dirs, dir := make([]string, n), t.TempDir()
 	for i := range n {
-		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: fmt.Sprintf("%s/n%d", dir, i), Always: always}
+		dirs[i] = fmt.Sprintf("%s/n%d", dir, i)
+	}
+	return StartMembersIn(t, dirs, always)
+}
+
+// StartMembersIn is StartMembers with a server in each of some folders, beside which it writes its log.
+func StartMembersIn(t testing.TB, dirs []string, always bool) *Members {
+	t.Helper()
+	n := len(dirs)
+	c := &Members{t: t, members: make([]member, n), running: make([]*exec.Cmd, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
+	ports := FreePorts(t, 2*n)
+	for i := range n {
+		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: dirs[i], Always: always}
 		c.clients[i] = NewWire(t, fmt.Sprintf("127.0.0.1:%d", ports[i]))
 	}
 	for i := range n {

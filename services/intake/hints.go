@@ -2,8 +2,10 @@ package intake
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
@@ -26,4 +28,24 @@ func (s *Service) admitHinted(ctx context.Context, cfg runfile.RunConfig, fact e
 		return refuse("%v", err)
 	}
 	return nil
+}
+
+// hints finds what a hinter has stated of a scored rollout; false where that is nothing yet.
+func (s *Service) hints(ctx context.Context, run, rollout, hinter string) (said events.RolloutHinted, there bool, err error) {
+	id := events.ID(run, events.RolloutHintedType, rollout, hinter)
+	link, err := s.log.Last(ctx, run, events.RolloutHintedType.Kind(), rollout)
+	for err == nil && link.ID != id {
+		if link.Type == events.RolloutScoredType || link.Prev == 0 {
+			return said, false, nil // it stands behind the reward
+		}
+		link, err = s.log.Event(ctx, run, link.Prev)
+	}
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return said, false, nil
+	}
+	if err != nil {
+		return said, false, err
+	}
+	said, err = events.Data[events.RolloutHinted](link)
+	return said, err == nil, err
 }

@@ -25,12 +25,23 @@ func (r *refusal) Error() string { return r.reason }
 
 func refuse(format string, args ...any) error { return &refusal{reason: fmt.Sprintf(format, args...)} }
 
-// secondLook is when a message is looked at again that the intake of a cluster would refuse at the first.
+// secondLook is when a message is looked at again that the intake would refuse at the first look, where the log has replicas.
 const secondLook = 300 * time.Millisecond
 
-// early reports whether a refusal may come too early: an outsider has read something from one server of a cluster, and the leader that the intake asks
-// does not have it yet.
-func (s *Service) early(m pipeline.Message) bool { return m.Delivered <= 1 && s.log.Clustered() }
+// early reports whether a refusal may come too early: an outsider has read something from one replica, and the leader that the intake asks does not
+// have it yet.
+func (s *Service) early(ctx context.Context, m pipeline.Message) (bool, error) {
+	run, _, _, err := events.ParseIntakeSubject(m.Subject)
+	if m.Delivered > 1 || err != nil {
+		return false, nil
+	}
+	for _, run := range []string{run, events.Catalogue} {
+		if replicated, err := s.log.Replicated(ctx, run); replicated || err != nil {
+			return replicated, err
+		}
+	}
+	return false, nil
+}
 
 // first reports whether a message is looked at for the first time, which is when its sender pays for it.
 func first(m pipeline.Message) bool { return !m.Again && m.Delivered <= 1 }

@@ -128,14 +128,16 @@ func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) (
 	return s.refused(ctx, from, m, &refusal{reason: fmt.Sprintf("given up after %d deliveries: the intake could not check it; the operator finds the cause in the intake's log", m.Delivered)})
 }
 
-// refused answers a refused message, at once or when its dead letter is on the log. In a cluster it is refused at the second look.
+// refused answers a refused message, at once or when its dead letter is on the log. Where the log has replicas it is refused at the second look.
 func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, cause *refusal) ([]events.Event, error) {
 	if cause.again > 0 {
 		s.meter.count(from, "over_quota")
 		s.answer(m, events.IntakeAnswer{Error: cause.reason, RetryAfterMS: cause.again.Milliseconds()})
 		return nil, nil
 	}
-	if s.early(m) {
+	if early, err := s.early(ctx, m); err != nil {
+		return nil, err
+	} else if early {
 		return nil, pipeline.RetryAfter(cause, secondLook)
 	}
 	letter, err := s.deadLetter(ctx, from, m, cause)

@@ -35,7 +35,7 @@ func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runf
 	var hinted *events.RolloutHinted
 	tokens := r.Finished.Tokens
 	if t.Hints != "" {
-		said, there, err := s.log.Hints(ctx, fact.Run, fact.Entity, t.Hints)
+		said, there, err := s.hints(ctx, fact.Run, fact.Entity, t.Hints)
 		if err != nil {
 			return err
 		}

@@ -123,6 +123,21 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 	}
 	t.Logf("disturbed %d times", round)
 	c.Whole(log)
+	judged(t, log, run, steps)
+	all, err := log.Replications(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Replicas != servers || r.Compressed {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// judged waits for the end of a run, and judges it.
+func judged(t *testing.T, log *eventlog.Log, run string, steps int64) {
+	t.Helper()
 	program.Eventually(t, func() error {
 		waits, err := mill.Ended(t.Context(), log, run)
 		if err == nil && waits != "" {
@@ -132,15 +147,6 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 	})
 	if err := mill.Judge(t.Context(), log, run, steps); err != nil {
 		t.Error(err)
-	}
-	all, err := log.Replications(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range all {
-		if r.Replicas != servers || r.Compressed {
-			t.Errorf("%+v", r)
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ var guarantees = []struct {
 	{"Log and services", []guarantee{
 		{"A killed service loses nothing: its outputs are on the log before its input is acknowledged.", names("TestKilledTwentyTimes TestComposeUp TestDeadWorkerLosesNothing TestCrashBeforeTheEpisodeEnds")},
 		{"No event is recorded twice and no chain forks, whoever writes at the same time.", names("TestRacingWriters TestRacingWritersWhileLeadersChange TestTwoOfEveryService TestTwoGenerators TestZombies")},
+		{"In a cluster no rollout stands still because a server is behind another one. A submission is refused at a second look at the earliest.", names("TestReadsShowWhatWasSeen TestLeaderIsBehind TestRefusedAtTheSecondLook")},
 		{"Two processes of a deciding service never disagree. A standby takes over, also when the bucket of leases is lost.", names("TestTwoActives TestStandbyTakesOver TestLeaseBucketIsLost")},
 		{"A process that comes back an hour later, with all that it had sent, changes nothing that others have done meanwhile.", names("TestZombies")},
 		{"How many processes do the work, in which order it ends, and who dies meanwhile changes no group's task, advantages and filters, and on policy no step's samples.", names("TestVariants")},
