@@ -276,7 +276,7 @@ func (tr *trial) disturb(ctx context.Context) error {
 		do   func()
 	}{
 		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
-		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 1, func() { tr.slow(ctx) }},
+		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 2, func() { tr.slow(ctx) }},
 	} {
 		if !tr.orders.has(fault.kind) {
 			continue
