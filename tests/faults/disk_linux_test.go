@@ -34,11 +34,11 @@ func (tr *trial) readOnly(ctx context.Context) {
 	retry.Sleep(ctx, time.Duration(tr.chance.Int64N(int64(3*time.Second))))
 }
 
-// slow lets syncs take up to a fifth of a second, for some seconds, and one in sixteen longer than a client waits for an answer.
+// slow lets syncs take up to a fifth of a second, for some seconds, and one in eight of those that follow appends longer than a client waits for an answer.
 func (tr *trial) slow(ctx context.Context) {
-	chance := &dice{rng: rand.New(rand.NewPCG(tr.orders.Seed, 5))}
-	tr.disk.Slow(func() time.Duration {
-		if chance.one(16) {
+	chance := &dice{rng: rand.New(rand.NewPCG(tr.chance.Uint64(), 5))}
+	tr.disk.Slow(func(file string) time.Duration {
+		if strings.HasSuffix(file, ".blk") && chance.one(8) {
 			return 6 * time.Second
 		}
 		return chance.upTo(200 * time.Millisecond)

@@ -219,8 +219,10 @@ func (tr *trial) try() {
 	if err := <-opened; err != nil {
 		t.Fatalf("the run does not open: %v", err)
 	}
-	disturbed := make(chan error, 1)
-	go func() { disturbed <- tr.disturb(ctx) }()
+	if err := tr.disturb(ctx); err != nil {
+		waits, lookErr := mill.Ended(ctx, tr.log, run)
+		t.Fatalf("the run does not end: %s: %v", waits, errors.Join(err, lookErr))
+	}
 	program.Eventually(t, func() error {
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
@@ -230,9 +232,6 @@ func (tr *trial) try() {
 		}
 		return err
 	})
-	if err := <-disturbed; err != nil {
-		t.Fatal(err)
-	}
 	program.Eventually(t, func() error { // a fault at the last event may go on
 		looking, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -267,7 +266,7 @@ func (tr *trial) judge(ctx context.Context) error {
 	return err
 }
 
-// disturb lets faults happen while the run goes on, until it is closed.
+// disturb lets faults happen while the run goes on, until it is closed. Between faults it waits no longer than program.Patience.
 func (tr *trial) disturb(ctx context.Context) error {
 	at := map[events.Type]func(){}
 	for _, fault := range []struct {
@@ -276,7 +275,7 @@ func (tr *trial) disturb(ctx context.Context) error {
 		do   func()
 	}{
 		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
-		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 1, func() { tr.slow(ctx) }},
+		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 2, func() { tr.slow(ctx) }},
 	} {
 		if !tr.orders.has(fault.kind) {
 			continue
@@ -291,12 +290,18 @@ func (tr *trial) disturb(ctx context.Context) error {
 			}
 		}
 	}
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	patience := time.AfterFunc(program.Patience, cancel)
+	defer patience.Stop()
 	errOver := errors.New("over")
-	err := tr.log.Follow(ctx, run, 1, "", func(e events.Event) error {
+	err := tr.log.Follow(following, run, 1, "", func(e events.Event) error {
 		if do := at[e.Type]; do != nil {
 			delete(at, e.Type)
 			tr.t.Logf("at %s", e.Type)
+			patience.Stop()
 			do()
+			patience.Reset(program.Patience)
 		}
 		if e.Type == events.RunClosedType {
 			return errOver

@@ -29,7 +29,7 @@ type Disk struct {
 	last uint64 // the number of the newest inode
 	// readOnly and slow are its mood: see ReadOnly and Slow.
 	readOnly bool
-	slow     func() time.Duration
+	slow     func(file string) time.Duration
 }
 
 // inode is a file or a folder: as its users see it, and as a cut would leave it.
@@ -76,8 +76,8 @@ func (d *Disk) ReadOnly(refuse bool) {
 	d.readOnly = refuse
 }
 
-// Slow makes each sync take as long as a function says; nil makes it fast again.
-func (d *Disk) Slow(delay func() time.Duration) {
+// Slow makes each sync take as long as a function says, which is given the file's name, or "" for a folder; nil makes it fast again.
+func (d *Disk) Slow(delay func(file string) time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.slow = delay

@@ -81,10 +81,13 @@ func (d *Disk) write(change func() syscall.Errno) syscall.Errno {
 // sync brings an inode to the disk, which may take its time.
 func (d *Disk) sync(n *inode) syscall.Errno {
 	d.mu.Lock()
-	slow := d.slow
+	slow, name := d.slow, ""
+	for at := range n.links {
+		name = at.name
+	}
 	d.mu.Unlock()
 	if slow != nil {
-		time.Sleep(slow())
+		time.Sleep(slow(name))
 	}
 	return d.write(func() syscall.Errno {
 		n.sync()
