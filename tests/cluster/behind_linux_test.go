@@ -43,6 +43,6 @@ func TestLeaderIsBehind(t *testing.T) {
 	if err := mill.Open(t.Context(), log, run, steps); err != nil {
 		t.Fatal(err)
 	}
-	disks[leads(t, c, log, events.RunStream(run))].Slow(func() time.Duration { return rand.N(20 * time.Millisecond) })
+	disks[leads(t, c, log, events.RunStream(run))].Slow(func(string) time.Duration { return rand.N(20 * time.Millisecond) })
 	judged(t, log, run, steps)
 }
