@@ -80,25 +80,8 @@ func TestProgramOnThreeServers(t *testing.T) {
 	}
 	demo := p.Start(program.ShortDemo(4)...)
 	stream := events.RunStream(program.DemoRun)
-	length := func() (n uint64) {
-		if s, err := log.JetStream().Stream(t.Context(), stream); err == nil {
-			n = s.CachedInfo().State.LastSeq
-		}
-		return n
-	}
-	grows := func(from uint64, why string) {
-		t.Helper()
-		program.Eventually(t, func() error {
-			if n := length(); n <= from {
-				if err := program.Alive(append(services, demo)...); err != nil {
-					t.Fatal(err)
-				}
-				return fmt.Errorf("the run has %d events %s", n, why)
-			}
-			return nil
-		})
-	}
-	grows(20, "in the beginning")
+	all := append(services, demo)
+	program.Grows(t, log, program.DemoRun, 20, "in the beginning", all...)
 	killed := map[int]bool{}
 	for len(killed) < servers {
 		i := leads(t, c, log, stream)
@@ -108,7 +91,7 @@ func TestProgramOnThreeServers(t *testing.T) {
 		c.Kill(i)
 		killed[i] = true
 		leads(t, c, log, stream)
-		grows(length()+5, fmt.Sprintf("without server %d", i))
+		program.Grows(t, log, program.DemoRun, 5, fmt.Sprintf("without server %d", i), all...)
 		c.Start(i)
 		c.Whole(log)
 	}
