@@ -1,7 +1,7 @@
 // Package feed measures the way of finished rollouts to the trainer: pushed to the log and the store, composed
 // into batches by the trainer feeder, and pulled out of the store into arrays.
 //
-// Beside push and pull stand the raw write and read of the same bytes, in the same run on the same disk. Nothing is mocked: the
+// Beside push and pull stand the raw write and read of the same bytes, and beside push plain appends to NATS, in the same run on the same disk. Nothing is mocked: the
 // log is an embedded server, the batches are the feeder's own, and the memory that a backlog takes is that of a feeder in a
 // process of its own.
 package feed
@@ -81,6 +81,7 @@ type Turn struct {
 	Durability   string  `json:"durability"` // "always", or the interval between syncs of the log
 	Push         float64 `json:"push_mtok_s"`
 	RawWrite     float64 `json:"raw_write_mtok_s"`
+	RawAppend    float64 `json:"raw_append_mtok_s"` // one plain publish for each event of the push, without files
 	Compose      float64 `json:"compose_mtok_s"`
 	Pull         float64 `json:"pull_mtok_s"`
 	RawRead      float64 `json:"raw_read_mtok_s"`
@@ -93,6 +94,9 @@ type Turn struct {
 
 // PushRatio is the push's speed as a part of the raw write's.
 func (t Turn) PushRatio() float64 { return t.Push / t.RawWrite }
+
+// AppendRatio is the push's speed as a part of the raw append's.
+func (t Turn) AppendRatio() float64 { return t.Push / t.RawAppend }
 
 // PullRatio is the pull's speed as a part of the raw read's.
 func (t Turn) PullRatio() float64 { return t.Pull / t.RawRead }

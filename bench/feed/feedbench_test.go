@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d turns, said %q: %+v", len(r.Turns), said, r)
 	}
 	for _, turn := range r.Turns {
-		for name, speed := range map[string]float64{"push": turn.Push, "raw write": turn.RawWrite, "compose": turn.Compose, "pull": turn.Pull, "raw read": turn.RawRead} {
+		for name, speed := range map[string]float64{"push": turn.Push, "raw write": turn.RawWrite, "raw append": turn.RawAppend, "compose": turn.Compose, "pull": turn.Pull, "raw read": turn.RawRead} {
 			if speed <= 0 {
 				t.Errorf("%d tokens: %s took no time at all or for ever: %+v", turn.Tokens, name, turn)
 			}

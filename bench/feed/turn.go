@@ -51,6 +51,10 @@ func turn(ctx context.Context, o Options, length int, durability time.Duration) 
 			return fmt.Errorf("push: %w", err)
 		}
 		t.Push = all / seconds
+		if seconds, err = p.appendRaw(ctx, rollouts); err != nil {
+			return fmt.Errorf("append raw: %w", err)
+		}
+		t.RawAppend = all / seconds
 		if err := t.measureFiles(ctx, p, rollouts, length); err != nil {
 			return err
 		}

@@ -87,7 +87,8 @@ func feedRows(r feed.Result) (rows []Row, err error) {
 		of := fmt.Sprintf("trajectories of %d tokens, log synced %s", t.Tokens, t.Durability)
 		rows = append(rows,
 			faster("push of "+of, "Mtok/s", t.Push, "Arrow files, each synced", t.RawWrite),
-			faster("pull of "+of, "Mtok/s", t.Pull, "Arrow files, read", t.RawRead))
+			faster("pull of "+of, "Mtok/s", t.Pull, "Arrow files, read", t.RawRead),
+			faster("push of "+of, "Mtok/s", t.Push, "a JetStream publish each, no files", t.RawAppend))
 	}
 	return rows, nil
 }

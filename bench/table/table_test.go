@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rondo-rl/rondo/bench/feed"
 )
 
 // TestRecordedResults makes rows of what the benchmarks have printed.
@@ -30,6 +32,14 @@ func TestRecordedResults(t *testing.T) {
 				t.Errorf("%s: row %d is %+v", name, at, r)
 			}
 		}
+	}
+}
+
+// TestPushBesideAppends: a push is shown beside the files and beside NATS, each of which does a part of it.
+func TestPushBesideAppends(t *testing.T) {
+	rows, err := feedRows(feed.Result{Turns: []feed.Turn{{Push: 3, RawWrite: 6, Pull: 1, RawRead: 1, RawAppend: 12}}})
+	if err != nil || len(rows) != 3 || rows[2].Rondo != 3 || rows[2].Other != 12 || rows[2].Ratio != 0.25 || rows[2].What != rows[0].What {
+		t.Errorf("%+v, %v", rows, err)
 	}
 }
 

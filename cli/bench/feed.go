@@ -26,7 +26,8 @@ func newBenchFeed(g *app.Global) *cobra.Command {
 		Long: `Push encodes finished trajectories, stores them and appends the events that name them, as the generator does. The
 feeder composes batches of them. Pull reads the batches into numpy arrays with the Python package rondo, or with
 the Go reader if that package is not installed. Feed compares both with the plain write and read of the same bytes, which is
-the speed of the disk. It measures each with every append synced to disk, and with a sync of the log each 100 ms; objects are
+the speed of the disk. RAW APPEND is NATS alone: one plain JetStream publish for each trajectory's event, of the same size, without
+the trajectory's file. Feed measures each with every append synced to disk, and with a sync of the log each 100 ms; objects are
 always synced.
 
 The memory is that of a feeder in a separate process whose trainer takes no batch.
@@ -73,6 +74,8 @@ type feedSummary struct {
 	Pull          float64 `json:"pull_mtok_s"`
 	PushRatio     float64 `json:"push_vs_raw"`
 	PullRatio     float64 `json:"pull_vs_raw"`
+	RawAppend     float64 `json:"raw_append_mtok_s"`
+	AppendRatio   float64 `json:"push_vs_raw_append"`
 	BytesPerToken float64 `json:"bytes_per_token"`
 	LogPerToken   float64 `json:"log_bytes_per_sampled_token"`
 	// The resident memory of the feeder by the groups that wait, under rss_mib_<groups>.
@@ -87,6 +90,7 @@ func summariseFeed(r feed.Result) feedSummary {
 	for _, t := range r.Turns {
 		if t.Tokens == middle && t.Durability == "always" {
 			s.Push, s.Pull, s.PushRatio, s.PullRatio, s.BytesPerToken, s.LogPerToken = t.Push, t.Pull, t.PushRatio(), t.PullRatio(), t.BytesPerToken, t.LogPerToken
+			s.RawAppend, s.AppendRatio = t.RawAppend, t.AppendRatio()
 		}
 	}
 	for _, m := range r.Memory {
@@ -103,10 +107,10 @@ func summariseFeed(r feed.Result) feedSummary {
 func printFeed(w io.Writer, r feed.Result) error {
 	fmt.Fprintf(w, "groups of 8, three of four tokens sampled, %d tokens a turn; %s, %d CPUs; pulled by %s; million tokens a second\n\n", r.Tokens, r.Go, r.CPUs, r.PullReader)
 	t := app.NewColumns(w)
-	fmt.Fprintln(t, "TOKENS\tDURABILITY\tPUSH\tRAW WRITE\tRATIO\tCOMPOSE\tPULL\tRAW READ\tRATIO\tBYTES/TOKEN\tOF THE FILE\tON THE LOG\t")
+	fmt.Fprintln(t, "TOKENS\tDURABILITY\tPUSH\tRAW WRITE\tRATIO\tRAW APPEND\tRATIO\tCOMPOSE\tPULL\tRAW READ\tRATIO\tBYTES/TOKEN\tOF THE FILE\tON THE LOG\t")
 	for _, m := range r.Turns {
-		fmt.Fprintf(t, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Tokens, m.Durability,
-			m.Push, m.RawWrite, m.PushRatio(), m.Compose, m.Pull, m.RawRead, m.PullRatio(), m.BytesPerToken, m.FilePerToken, m.LogPerToken)
+		fmt.Fprintf(t, "%d\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", m.Tokens, m.Durability,
+			m.Push, m.RawWrite, m.PushRatio(), m.RawAppend, m.AppendRatio(), m.Compose, m.Pull, m.RawRead, m.PullRatio(), m.BytesPerToken, m.FilePerToken, m.LogPerToken)
 	}
 	err := t.Flush()
 	if len(r.Memory) == 0 {

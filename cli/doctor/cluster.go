@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
 // listPatience bounds the questions about a cluster: one without a leader gives no answer.
@@ -73,6 +74,8 @@ func clusterFindings(cluster string, all []eventlog.Replication) (findings []fin
 			warn(r, "start the servers that are away, or replace them: one more loss may stop the log", "%s", degraded)
 		case len(r.Behind) > 0:
 			warn(r, "wait: the leader brings them up to date", "%s behind", strings.Join(r.Behind, ", "))
+		case r.Replicas < most && r.Stream == topology.LeaseStream:
+			warn(r, "start the services again: they give the leases as many as the catalogue has", "%d replicas, where the catalogue has %d", r.Replicas, most)
 		case r.Replicas < most:
 			warn(r, "runs keep the replicas that they were opened with; open new ones with --replicas", "%d replicas, where the catalogue has %d", r.Replicas, most)
 		}

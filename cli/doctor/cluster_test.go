@@ -4,10 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
 func TestDoctorOnReplicas(t *testing.T) {
@@ -23,10 +26,11 @@ func TestDoctorOnReplicas(t *testing.T) {
 	wantFinding(t, run(func(r *eventlog.Replication) { r.Away = []string{"n2"} }), "cluster", levelWarning, "stream RONDO_r: 2 of 3 replicas are live, n2 is away", "replace them")
 	wantFinding(t, run(func(r *eventlog.Replication) { r.Behind = []string{"n2"} }), "cluster", levelWarning, "n2 behind", "wait")
 	wantFinding(t, run(func(r *eventlog.Replication) { r.Replicas = 1 }), "cluster", levelWarning, "1 replicas, where the catalogue has 3", "--replicas")
+	wantFinding(t, run(func(r *eventlog.Replication) { r.Stream, r.Replicas = topology.LeaseStream, 1 }), "cluster", levelWarning, "1 replicas, where the catalogue has 3", "start the services again")
 	wantFinding(t, run(func(r *eventlog.Replication) { r.Compressed = true }), "cluster", levelWarning, "replicated and compressed", "turn its compression off")
 }
 
-// TestDoctorOnACluster: doctor names the server that is away, and a cluster that has lost its majority.
+// TestDoctorOnACluster: doctor names the server that is away, for the leases too, and a cluster that has lost its majority.
 func TestDoctorOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -34,6 +38,10 @@ func TestDoctorOnACluster(t *testing.T) {
 	c := natstest.Cluster(t, 3)
 	log := c.Log(t)
 	natstest.Eventually(t, "the streams are made", func() bool { return log.EnsureStreams(t.Context()) == nil })
+	natstest.Eventually(t, "the leases are made", func() bool {
+		_, err := log.JetStream().CreateOrUpdateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: topology.LeaseBucket, Storage: jetstream.MemoryStorage, Replicas: 3})
+		return err == nil
+	})
 	found := func(url string, level, words string) func() bool {
 		return func() bool {
 			for _, f := range tryCluster(t.Context(), url, app.NATSAccess{}) {
@@ -45,9 +53,10 @@ func TestDoctorOnACluster(t *testing.T) {
 		}
 	}
 	url := c.URL(0)
-	natstest.Eventually(t, "all is well", found(url, levelOK, "every replica of 3 streams is live"))
+	natstest.Eventually(t, "all is well", found(url, levelOK, "every replica of 4 streams is live"))
 	c.Stop(2)
-	natstest.Eventually(t, "the server is missed", found(url, levelWarning, "2 of 3 replicas are live, rondo-2 is away"))
+	natstest.Eventually(t, "the server is missed", found(url, levelWarning, "stream "+events.CatalogueStream+": 2 of 3 replicas are live, rondo-2 is away"))
+	natstest.Eventually(t, "the server is missed for the leases", found(url, levelWarning, "stream "+topology.LeaseStream+": 2 of 3 replicas are live, rondo-2 is away"))
 	c.Stop(1)
 	natstest.Eventually(t, "the leader is missed", found(url, levelTrouble, "no leader"))
 }

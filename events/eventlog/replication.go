@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/topology"
 )
 
 // Replication is how the replicas of a stream are.
@@ -66,9 +67,11 @@ func replication(info *jetstream.StreamInfo) Replication {
 	return r
 }
 
-// Replications are those of all streams of this plane. A stream that the cluster lists and that nobody tells about has no leader.
+// Replications are those of all streams of this plane, that of the leases too. A stream that the cluster lists and that nobody tells about has no leader.
 func (l *Log) Replications(ctx context.Context) ([]Replication, error) {
-	ours := func(name string) bool { return strings.HasPrefix(name, events.CatalogueStream) }
+	ours := func(name string) bool {
+		return strings.HasPrefix(name, events.CatalogueStream) || name == topology.LeaseStream
+	}
 	var all []Replication
 	told := l.js.ListStreams(ctx)
 	for info := range told.Info() {

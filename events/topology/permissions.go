@@ -138,13 +138,13 @@ func (g *grants) states(types []events.Type) {
 // catalogue's openings, which everybody follows. Other streams must be named.
 func (g *grants) reads(others ...string) {
 	g.publish("$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.*")
-	for _, stream := range []string{events.IntakeStream, events.DeadStream, leaseStream} {
+	for _, stream := range []string{events.IntakeStream, events.DeadStream, LeaseStream} {
 		if slices.Contains(others, stream) {
 			continue
 		}
 		g.deny("$JS.API.STREAM.MSG.GET."+stream, "$JS.API.DIRECT.GET."+stream)
 	}
-	for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream, leaseStream} {
+	for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream, LeaseStream} {
 		g.deny(purgeSubject + stream) // who may purge runs purges nothing else, in no process
 	}
 	g.follows(events.CatalogueStream, "") // a run's opening is found by reading all, the next ones by following
@@ -223,9 +223,6 @@ func (g *grants) denyConsumers(service string) {
 	}
 }
 
-// leaseStream holds the leases.
-const leaseStream = "KV_" + LeaseBucket
-
 // leases lets a service make the bucket of leases, and write there what its processes agree on; one that decides holds its lease in any run.
 func (g *grants) leases(service string, decides bool) {
 	key := "$KV." + LeaseBucket + ".*." + service
@@ -233,9 +230,9 @@ func (g *grants) leases(service string, decides bool) {
 	if decides {
 		keys = append(keys, key)
 	}
-	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+leaseStream, "$JS.API.STREAM.UPDATE."+leaseStream)
+	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream)
 	for _, k := range keys {
-		g.publish(k, "$JS.API.DIRECT.GET."+leaseStream+"."+k)
+		g.publish(k, "$JS.API.DIRECT.GET."+LeaseStream+"."+k)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // LeaseBucket is the key-value bucket, in memory, in which deciding services agree on who decides.
 const LeaseBucket = "RONDO_LEASE"
 
+// LeaseStream is the stream that holds the leases.
+const LeaseStream = "KV_" + LeaseBucket
+
 // RunFilter selects the openings and closings of runs in the catalogue.
 const RunFilter = events.SubjectPrefix + events.Catalogue + ".run.>"
 

@@ -38,7 +38,7 @@ func TestStreams(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{events.IntakeStream, events.DeadStream, "ORDERS", "KV_" + LeaseBucket} {
+	for _, name := range []string{events.IntakeStream, events.DeadStream, "ORDERS", LeaseStream} {
 		if run, ok := events.RunOfStream(name); ok {
 			t.Errorf("stream %s is of run %q", name, run)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/tests/mill"
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -124,15 +125,7 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 	t.Logf("disturbed %d times", round)
 	c.Whole(log)
 	judged(t, log, run, steps)
-	all, err := log.Replications(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range all {
-		if r.Replicas != servers || r.Compressed {
-			t.Errorf("%+v", r)
-		}
-	}
+	replicated(t, log)
 }
 
 // judged waits for the end of a run, and judges it.
@@ -212,7 +205,7 @@ func TestConsumersKeepTheirReplicas(t *testing.T) {
 		}
 		return nil
 	})
-	for _, stream := range []string{events.RunStream(run), events.IntakeStream, "KV_RONDO_LEASE"} {
+	for _, stream := range []string{events.RunStream(run), events.IntakeStream, topology.LeaseStream} {
 		s, err := log.JetStream().Stream(t.Context(), stream)
 		if err != nil {
 			t.Fatal(err)
@@ -230,10 +223,11 @@ func TestConsumersKeepTheirReplicas(t *testing.T) {
 				t.Errorf("consumer %s of %s: %+v", info.Name, stream, info.Cluster)
 			}
 		}
-		if durable == 0 && stream != "KV_RONDO_LEASE" {
+		if durable == 0 && stream != topology.LeaseStream {
 			t.Errorf("stream %s has no consumers", stream)
 		}
 	}
+	replicated(t, log, topology.LeaseStream)
 }
 
 // TestMoreReplicas: a plane that began with one replica gets three, by the option of the process that makes its streams, and keeps them.
@@ -247,7 +241,7 @@ func TestMoreReplicas(t *testing.T) {
 	}
 	has := func(want int) {
 		t.Helper()
-		for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream} {
+		for _, stream := range fixed {
 			s, err := js.Stream(t.Context(), stream)
 			if err != nil {
 				t.Fatal(err)

@@ -36,19 +36,29 @@ func opened(t *testing.T, c *natstest.Members, store string) *eventlog.Log {
 	return log
 }
 
-// replicated demands three replicas of each stream.
-func replicated(t *testing.T, log *eventlog.Log, streams int) {
+// replicated demands three replicas of each stream, and that all of some streams are there.
+func replicated(t *testing.T, log *eventlog.Log, streams ...string) {
 	t.Helper()
 	all, err := log.Replications(t.Context())
-	if err != nil || len(all) < streams {
-		t.Fatalf("%d streams, %v", len(all), err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	found := map[string]bool{}
 	for _, r := range all {
+		found[r.Stream] = true
 		if r.Replicas != servers || r.Compressed {
 			t.Errorf("%+v", r)
 		}
 	}
+	for _, stream := range streams {
+		if !found[stream] {
+			t.Errorf("the replicas of stream %s are not looked at", stream)
+		}
+	}
 }
+
+// fixed are the streams that every plane has.
+var fixed = []string{events.CatalogueStream, events.IntakeStream, events.DeadStream}
 
 // TestProgramOnThreeServers: the services, as processes of the program with --replicas 3 at the intake alone, train the built-in policy while each server is killed once, the
 // leader of the run's stream first. The run goes on while a server is away.
@@ -70,25 +80,8 @@ func TestProgramOnThreeServers(t *testing.T) {
 	}
 	demo := p.Start(program.ShortDemo(4)...)
 	stream := events.RunStream(program.DemoRun)
-	length := func() (n uint64) {
-		if s, err := log.JetStream().Stream(t.Context(), stream); err == nil {
-			n = s.CachedInfo().State.LastSeq
-		}
-		return n
-	}
-	grows := func(from uint64, why string) {
-		t.Helper()
-		program.Eventually(t, func() error {
-			if n := length(); n <= from {
-				if err := program.Alive(append(services, demo)...); err != nil {
-					t.Fatal(err)
-				}
-				return fmt.Errorf("the run has %d events %s", n, why)
-			}
-			return nil
-		})
-	}
-	grows(20, "in the beginning")
+	all := append(services, demo)
+	program.Grows(t, log, program.DemoRun, 20, "in the beginning", all...)
 	killed := map[int]bool{}
 	for len(killed) < servers {
 		i := leads(t, c, log, stream)
@@ -98,7 +91,7 @@ func TestProgramOnThreeServers(t *testing.T) {
 		c.Kill(i)
 		killed[i] = true
 		leads(t, c, log, stream)
-		grows(length()+5, fmt.Sprintf("without server %d", i))
+		program.Grows(t, log, program.DemoRun, 5, fmt.Sprintf("without server %d", i), all...)
 		c.Start(i)
 		c.Whole(log)
 	}
@@ -109,7 +102,7 @@ func TestProgramOnThreeServers(t *testing.T) {
 	p.Must("audit", program.DemoRun)
 	p.Must("replay", program.DemoRun, "--verify")
 	p.Must("doctor", "--json")
-	replicated(t, log, 4)
+	replicated(t, log, append(fixed, stream, topology.LeaseStream)...)
 }
 
 // TestRunsMoveToCluster: as the guide says, a run of one server is archived and restored on a cluster whose streams the intake has made, and has three replicas there.
@@ -139,5 +132,5 @@ func TestRunsMoveToCluster(t *testing.T) {
 	p.Must("archive", "restore", program.DemoRun)
 	p.Must("audit", program.DemoRun)
 	p.Must("replay", program.DemoRun, "--verify")
-	replicated(t, log, 4)
+	replicated(t, log, append(fixed, events.RunStream(program.DemoRun))...)
 }

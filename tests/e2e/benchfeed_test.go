@@ -9,6 +9,7 @@ func TestBenchFeed(t *testing.T) {
 		Pull   float64 `json:"pull_mtok_s"`
 		OfPush float64 `json:"push_vs_raw"`
 		OfPull float64 `json:"pull_vs_raw"`
+		Append float64 `json:"raw_append_mtok_s"`
 		Bytes  float64 `json:"bytes_per_token"`
 		RSS100 float64 `json:"rss_mib_100"`
 		Memory []struct {
@@ -17,7 +18,7 @@ func TestBenchFeed(t *testing.T) {
 		} `json:"memory"`
 	}
 	mustRun(t, &r, "bench", "feed", "--lengths", "1024", "--tokens", "65536", "--backlogs", "100,2000", "--quiet", "--json")
-	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush, "pull's ratio": r.OfPull, "bytes": r.Bytes, "memory": r.RSS100} {
+	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush, "pull's ratio": r.OfPull, "raw append": r.Append, "bytes": r.Bytes, "memory": r.RSS100} {
 		t.Run(name, func(t *testing.T) {
 			if figure <= 0 {
 				t.Errorf("%s: %g", name, figure)

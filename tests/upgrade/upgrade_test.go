@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -76,25 +75,12 @@ func rolls(t *testing.T, from, to, judge string, order []int) {
 		processes[i] = first.Start(args...)
 	}
 	demo := first.Start(program.ShortDemo(4)...)
-	length := lengthOf(t, server, store)
-	grows := func(events int) {
-		t.Helper()
-		begin := length()
-		program.Eventually(t, func() error {
-			if err := program.Alive(processes...); err != nil {
-				t.Fatal(err)
-			}
-			if n := length(); n < begin+events {
-				return fmt.Errorf("the run has %d events, and had %d", n, begin)
-			}
-			return nil
-		})
-	}
-	grows(20)
+	log := logOf(t, server, store)
+	program.Grows(t, log, program.DemoRun, 20, "in the beginning", processes...)
 	for _, i := range order {
 		processes[i].Stop(t)
 		processes[i] = second.Start(services[i]...)
-		grows(30)
+		program.Grows(t, log, program.DemoRun, 30, fmt.Sprintf("with process %d of the other version", i), processes...)
 	}
 	if err := program.Alive(demo); err != nil {
 		t.Fatal("the run is too short: ", err)
@@ -108,8 +94,8 @@ func rolls(t *testing.T, from, to, judge string, order []int) {
 	judges.Must("replay", program.DemoRun, "--verify")
 }
 
-// lengthOf counts the events of the demo's run; 0 before it is opened.
-func lengthOf(t *testing.T, server *embedded.Server, store string) func() int {
+// logOf is the log of a server and a store, over a connection of its own.
+func logOf(t *testing.T, server *embedded.Server, store string) *eventlog.Log {
 	t.Helper()
 	nc, err := nats.Connect(server.URL())
 	if err != nil {
@@ -125,11 +111,5 @@ func lengthOf(t *testing.T, server *embedded.Server, store string) func() int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() int {
-		s, err := log.JetStream().Stream(t.Context(), events.RunStream(program.DemoRun))
-		if err != nil {
-			return 0
-		}
-		return int(s.CachedInfo().State.LastSeq)
-	}
+	return log
 }
