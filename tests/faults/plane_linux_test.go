@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -80,6 +81,9 @@ func live(t *testing.T, o orders) error {
 	if err != nil {
 		return err
 	}
+	if o.has(faultOverload) {
+		go giveBack()
+	}
 	if o.has(faultStore) {
 		store = &faultyStore{store, chance}
 	}
@@ -110,6 +114,13 @@ func live(t *testing.T, o orders) error {
 		retry.Sleep(ctx, 3*time.Second) // the second process is to decide first, as that one may stand still for long
 	}
 	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "state"), Instance: "plane", Logger: logger}, chance)
+}
+
+// giveBack returns memory that is not in use to the system again and again: what the process has is then what it keeps.
+func giveBack() {
+	for ; ; time.Sleep(time.Second) {
+		debug.FreeOSMemory()
+	}
 }
 
 // second is a life of the process beside the plane, which takes its share of the work.
