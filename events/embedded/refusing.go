@@ -37,7 +37,7 @@ func (s *Server) Refusing() []Refusal {
 }
 
 // ReadHealth reads what a NATS server answers to GET /healthz?details=true: what of it refuses writes. Other complaints, such as a folder that
-// holds no stream, are not among it.
+// holds no stream, are not among it, and neither is that a server of a cluster looks for the others or catches up.
 func ReadHealth(body []byte) ([]Refusal, error) {
 	var health struct {
 		Errors []struct{ Type, Stream, Error string }
@@ -49,11 +49,16 @@ func ReadHealth(body []byte) ([]Refusal, error) {
 	for _, e := range health.Errors {
 		if _, reason, found := strings.Cut(e.Error, "write error: "); found {
 			refusing = append(refusing, Refusal{e.Stream, reason})
-		} else if e.Type == "JETSTREAM" {
+		} else if e.Type == "JETSTREAM" && !joining(e.Error) {
 			refusing = append(refusing, Refusal{Reason: e.Error})
 		}
 	}
 	return refusing, nil
+}
+
+// joining reports whether a complaint is that of a server which joins its cluster, or has lost it: writes wait then, or go to another server.
+func joining(complaint string) bool {
+	return strings.Contains(complaint, "meta leader") || strings.Contains(complaint, "recovering meta layer")
 }
 
 // trialBytes is what must fit on the disk before a Restart is tried.
