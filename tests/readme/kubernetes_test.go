@@ -13,6 +13,10 @@ import (
 func checkKubernetes(t *testing.T, args []string) {
 	t.Helper()
 	switch {
+	case args[0] == "helm" && args[1] == "uninstall":
+		if !slices.Equal(args[2:], []string{"rondo", "--namespace", "rondo"}) {
+			t.Error("the command takes another release away than the one that is installed")
+		}
 	case args[0] == "helm":
 		if !slices.Contains([]string{"dependency update", "install rondo", "upgrade rondo"}, strings.Join(args[1:3], " ")) {
 			t.Errorf("nothing says what helm %s does", args[1])
