@@ -104,8 +104,9 @@ type trial struct {
 
 	mu     sync.Mutex
 	plane  *exec.Cmd
-	second *exec.Cmd // nil where nothing pauses
-	said   *os.File  // by both
+	gone   chan struct{} // closed when the plane's process has ended
+	second *exec.Cmd     // nil where nothing pauses
+	said   *os.File      // by both
 }
 
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
@@ -167,13 +168,33 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 func (tr *trial) start() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
+	tr.startLocked()
+}
+
+func (tr *trial) startLocked() {
 	plane, err := tr.launch(tr.orders)
 	if err != nil {
 		tr.t.Error(err)
 		return
 	}
-	tr.plane = plane
+	gone := make(chan struct{})
+	tr.plane, tr.gone = plane, gone
 	tr.orders.Life++
+	go func() {
+		_ = plane.Wait()
+		close(gone)
+		tr.supervise(plane)
+	}()
+}
+
+// supervise starts a plane again that has ended by itself, where its disk takes no writes: Pebble ends the process that cannot sync a folder.
+func (tr *trial) supervise(ended *exec.Cmd) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.plane == ended && tr.orders.has(faultReadOnly) {
+		tr.t.Log("the plane has ended by itself")
+		tr.startLocked()
+	}
 }
 
 // launch starts a process.
@@ -194,10 +215,10 @@ func (tr *trial) launch(o orders) (*exec.Cmd, error) {
 func (tr *trial) kill() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	if tr.plane != nil {
-		_ = tr.plane.Process.Kill()
-		_ = tr.plane.Wait()
+	if plane := tr.plane; plane != nil {
 		tr.plane = nil
+		_ = plane.Process.Kill()
+		<-tr.gone
 	}
 }
 
