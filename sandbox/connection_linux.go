@@ -50,7 +50,7 @@ func newConnection(file *os.File) *connection {
 }
 
 // boot sends files and the description of the sandbox, and waits until it stands.
-func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) error {
+func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) (wire.Response, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.file.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	// Where the process refused and went away before it read everything, its reason is worth more than the broken pipe.
@@ -62,20 +62,20 @@ func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot,
 	_, err := wire.Read(c.reader, &response, func() (int64, error) { return 0, nil })
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return response, context.Cause(ctx)
 	case err != nil:
-		return errors.Join(fmt.Errorf("its first process ended: %w", err), sent)
+		return response, errors.Join(fmt.Errorf("its first process ended: %w", err), sent)
 	case response.Error != nil:
-		return response.Error
+		return response, response.Error
 	case sent != nil:
-		return sent
+		return response, sent
 	}
 	if !stop() {
-		return context.Cause(ctx)
+		return response, context.Cause(ctx)
 	}
 	_ = c.file.SetDeadline(time.Time{})
 	go c.receive()
-	return nil
+	return response, nil
 }
 
 // receive hands answers to those who wait for them. An answer that nobody asked for, or a longer one, breaks the connection: the

@@ -94,12 +94,26 @@ func startFirst(of kind, limits Limits) (*first, error) {
 		return nil, errors.Join(err, group.remove())
 	}
 	f := &first{process: process, group: group}
-	if err := wire.Write(process.control, of.host); err != nil {
+	if err := f.show(of); err != nil {
 		err = errors.Join(err, process.lastWords())
 		f.discard()
 		return nil, fmt.Errorf("tell a sandbox's first process what to show: %w", err)
 	}
 	return f, nil
+}
+
+// show tells the process what of the host its sandbox sees. Where no device files can be made for it alone, it sees the host's.
+func (f *first) show(of kind) error {
+	if !of.host.SwitchUser {
+		return wire.Write(f.process.control, of.host)
+	}
+	devices, err := newDevices(of.user)
+	if err != nil {
+		return wire.Write(f.process.control, of.host)
+	}
+	defer devices.Close()
+	of.host.Devices = true
+	return errors.Join(wire.Write(f.process.control, of.host), wire.SendFiles(f.process.control, []*os.File{devices}))
 }
 
 func (f *first) discard() {

@@ -40,7 +40,7 @@ func probe(ctx context.Context) (Report, error) {
 		report.Detail = err.Error()
 		return report, err
 	}
-	report.Isolation, report.Filesystem, report.Cgroup = s.Isolation(), s.FSMode(), s.Cgroup()
+	report.Isolation, report.Filesystem, report.Cgroup, report.SharedInodes = s.Isolation(), s.FSMode(), s.Cgroup(), s.SharedInodes()
 	if report.Cgroup == "none" {
 		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms (pages, page tables, shared memory, buffers of pipes and sockets; " +
 			"not the kernel's other objects, such as mappings, nor what is taken and freed between two looks), memfd_create is refused, processes are limited by a resource limit"

@@ -40,14 +40,16 @@ type Sandbox struct {
 	user      uint32 // of the host, 0 for the owner's own
 	shared    bool   // the workspace lies over a snapshot that others use, too
 	release   func() // lets that go
-	private   string // the folder of a sandbox without isolation
-	process   *process
-	group     *cgroup
-	conn      *connection
-	proxy     net.Listener // nil without Spec.Proxy
-	counted   bool         // among those for which first processes are held ready
-	closing   sync.Once
-	closed    error
+	// sharedInodes are the places inside that show inodes of the host.
+	sharedInodes []string
+	private      string // the folder of a sandbox without isolation
+	process      *process
+	group        *cgroup
+	conn         *connection
+	proxy        net.Listener // nil without Spec.Proxy
+	counted      bool         // among those for which first processes are held ready
+	closing      sync.Once
+	closed       error
 }
 
 // New makes a sandbox. Where the kernel refuses, the error says what and why, unless spec.AllowInsecure is set.
@@ -176,7 +178,11 @@ func (s *Sandbox) boot(ctx context.Context) error {
 	}
 	boot.Scratch = len(files) > 0
 	linked := s.link(&boot, files)
-	err = s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error { return s.conn.boot(ctx, files, boot, archives) })
+	err = s.proxied(boot, linked, func(boot wire.Boot, files []*os.File) error {
+		ready, err := s.conn.boot(ctx, files, boot, archives)
+		s.sharedInodes = ready.SharedInodes
+		return err
+	})
 	for _, file := range files {
 		file.Close()
 	}
@@ -185,6 +191,15 @@ func (s *Sandbox) boot(ctx context.Context) error {
 
 // Isolation is the level that the kernel allowed, one of Isolations.
 func (s *Sandbox) Isolation() string { return s.isolation }
+
+// SharedInodes lists the places inside that show inodes of the host: programs of two sandboxes that both see one can pass bits by its locks.
+// There are none where the owner is root and the host has mounted nothing below its system folders; without namespaces it is the whole tree.
+func (s *Sandbox) SharedInodes() []string {
+	if s.isolation != IsolationNamespaces {
+		return []string{"/"}
+	}
+	return s.sharedInodes
+}
 
 // User tells whom the sandbox's processes are to the host: with UserOwn they are someone whom no process of another role's sandbox is.
 func (s *Sandbox) User() string {

@@ -348,6 +348,8 @@ type Report struct {
 	Isolation  string // one of Isolations
 	Filesystem string // as Sandbox.FSMode, of workspaces that begin with a snapshot
 	Cgroup     string // as Sandbox.Cgroup
+	// SharedInodes are as Sandbox.SharedInodes.
+	SharedInodes []string
 	// FirstProcess is the program that sandboxes have as their first process: rondo-sandbox-init, or this one where that cannot be used, with why.
 	FirstProcess string
 	Detail       string // why not more, and what to do about it

@@ -32,6 +32,11 @@ func trySandbox(ctx context.Context, elsewhere bool) []finding {
 		f.Level, f.Do = levelWarning, "give this user a delegated cgroup (systemd-run --user --scope -p Delegate=yes rondo …) for hard memory limits"
 		f.Found += "; " + report.Detail
 	}
+	if len(report.SharedInodes) > 0 {
+		f.Level = levelWarning
+		f.Do = strings.TrimPrefix(f.Do+"; run as root, where nothing is mounted below these folders, to give each sandbox inodes of its own", "; ")
+		f.Found += "; sandboxes share inodes of " + strings.Join(report.SharedInodes, ", ") + ": programs of two of them can pass bits by locks on these"
+	}
 	return []finding{f}
 }
 

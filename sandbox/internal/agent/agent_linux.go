@@ -29,11 +29,13 @@ const settled = time.Second
 const queue = 64
 
 type agent struct {
-	conn    *os.File
-	host    wire.Host
-	boot    wire.Boot
-	private *private // nil where namespaces isolate
-	work    *workers // looks at files
+	conn *os.File
+	host wire.Host
+	boot wire.Boot
+	// sharedInodes are places inside that show the host's inodes.
+	sharedInodes []string
+	private      *private // nil where namespaces isolate
+	work         *workers // looks at files
 	// launcher starts the commands, all from one thread: what is started by threads that restricted themselves one by one could not
 	// see one another.
 	launcher *workers
@@ -81,7 +83,7 @@ func run() error {
 	if err := a.start(); err != nil {
 		return a.respond(wire.Response{Error: wire.Wrap(err)})
 	}
-	if err := a.respond(wire.Response{}); err != nil {
+	if err := a.respond(wire.Response{SharedInodes: a.sharedInodes}); err != nil {
 		return err
 	}
 	// A sandbox that is held gives back what starting took; one for a single command has no time for that.
@@ -135,6 +137,7 @@ func (a *agent) start() error {
 	a.boot.Files = files
 	if root != nil {
 		err = root.Complete(a.boot)
+		a.sharedInodes = root.Shared()
 	} else {
 		a.private, err = newPrivate(a.boot, a.host.Mounts)
 	}
@@ -184,7 +187,15 @@ func (a *agent) prepare() (*jail.Root, error) {
 	if !a.host.Namespaces {
 		return nil, nil
 	}
-	root, err := jail.Prepare(a.host)
+	devices := -1
+	if a.host.Devices {
+		files, err := wire.ReceiveFiles(a.conn)
+		if err != nil {
+			return nil, fmt.Errorf("receive the device files: %w", err)
+		}
+		devices = files[0]
+	}
+	root, err := jail.Prepare(a.host, devices)
 	if err == nil {
 		warmThreads()
 	}

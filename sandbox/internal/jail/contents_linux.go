@@ -141,6 +141,26 @@ func scratchPath(target string) string {
 	return scratch + "/" + url.PathEscape(target)
 }
 
+// mountDevices mounts device files that are this sandbox's alone, if there are any.
+func mountDevices(fd int) error {
+	if fd < 0 {
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := mountPoint("/dev", true); err != nil {
+		return err
+	}
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, "/dev", unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// lockDevices makes them read-only, which lets programs write to a device and not to its folder.
+func (r *Root) lockDevices() error {
+	if !r.ownDevices {
+		return nil // they are on the root
+	}
+	return setReadOnly("/dev", 0)
+}
+
 func makeDevices() error {
 	links := map[string]string{
 		"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1",

@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
 // Landlock is a set of rules, not yet in force: what is below some folders may be read and run, below others written too, and
@@ -130,9 +132,9 @@ func InsideRules(more []string) Rules {
 // process table and what is shown besides may be read, and the private folder written.
 func OutsideRules(private string, shown []string) Rules {
 	rules := Rules{Read: slices.Concat(systemFolders, etcFolders, etcFiles, publicFiles, shown, []string{"/proc"}), Write: []string{private}, Scoped: true}
-	for _, device := range devices {
-		if device != "tty" {
-			rules.Devices = append(rules.Devices, "/dev/"+device)
+	for _, device := range wire.Devices {
+		if device.Name != "tty" {
+			rules.Devices = append(rules.Devices, "/dev/"+device.Name)
 		}
 	}
 	return rules

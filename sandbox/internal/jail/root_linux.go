@@ -44,8 +44,6 @@ var (
 	etcFiles   = []string{"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime", "/etc/mime.types", "/etc/protocols", "/etc/services", "/etc/os-release"}
 )
 
-var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
-
 // Writable folders besides the workspace; all lie on the one size-limited file system.
 var writable = []struct {
 	target string
@@ -78,24 +76,33 @@ type view struct {
 	fd     int
 	target string
 	isDir  bool
+	device bool
 	link   string
 	lower  bool // lower layer of an overlay
+	// folder is another clone, of the folder that holds the file called name; with an empty name of the view's own folder.
+	folder int
+	name   string
 }
 
 // Root is the root of a sandbox that is not known yet.
 type Root struct {
-	mounts []view // what belongs on its writable folders
-	ownEtc bool   // and not an image's
+	mounts     []view   // what belongs on its writable folders
+	ownEtc     bool     // and not an image's
+	ownDevices bool     // and not the host's
+	shared     []string // what is shown on the host's own inodes
 }
+
+// Shared lists what of the host a complete root shows on inodes that other sandboxes see, too.
+func (r *Root) Shared() []string { return r.shared }
 
 // Prepare gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts namespaces, its own root, as far as it is the same for
 // all sandboxes that see the same of the host. All paths of the host are opened first, while the process may still read what its owner may;
-// from pivot_root on, names resolve inside only.
-func Prepare(host wire.Host) (*Root, error) {
+// from pivot_root on, names resolve inside only. Devices is a mount of device files for this sandbox alone, or negative for the host's.
+func Prepare(host wire.Host, devices int) (*Root, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, refused("make the mounts private", err)
 	}
-	system, files, err := collectSystem(host.Root)
+	system, files, err := collectSystem(host.Root, devices < 0)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +121,11 @@ func Prepare(host wire.Host) (*Root, error) {
 	if err := enterNewRoot(); err != nil {
 		return nil, err
 	}
-	return &Root{mounts, host.Root == ""}, build(
+	root := &Root{mounts: mounts, ownEtc: host.Root == "", ownDevices: devices >= 0}
+	return root, build(
 		func() error { return writeFiles(files) },
-		func() error { return mountViews(system) },
+		func() error { return mountDevices(devices) },
+		func() error { return root.mountViews(system) },
 		makeDevices,
 		maskProc,
 		raiseLoopback,
@@ -128,11 +137,12 @@ func (r *Root) Complete(boot wire.Boot) error {
 	return build(
 		func() error { return r.setName(boot.Name) },
 		func() error { return makeScratch(boot) },
-		func() error { return mountViews(r.mounts) },
+		func() error { return r.mountViews(r.mounts) },
 		func() error { return unix.Unmount(scratch, unix.MNT_DETACH) },
 		func() error { return os.Remove(scratch) },
 		lockProc,
 		func() error { return setReadOnly("/", 0) },
+		r.lockDevices,
 	)
 }
 
@@ -146,7 +156,7 @@ func build(steps ...func() error) error {
 }
 
 // collectSystem opens what every sandbox sees of the host, or of an image.
-func collectSystem(root string) ([]view, map[string][]byte, error) {
+func collectSystem(root string, hostDevices bool) ([]view, map[string][]byte, error) {
 	folders := slices.Concat(systemFolders, etcFolders)
 	if root != "" {
 		var err error
@@ -165,8 +175,11 @@ func collectSystem(root string) ([]view, map[string][]byte, error) {
 		}
 		views = append(views, v)
 	}
-	for _, device := range devices {
-		v, err := open("/dev/"+device, "/dev/"+device)
+	for _, device := range wire.Devices {
+		if !hostDevices {
+			break
+		}
+		v, err := open("/dev/"+device.Name, "/dev/"+device.Name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -209,22 +222,34 @@ func open(source, target string) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("mount %s: %w", source, err)
 	}
-	v := view{target: target, isDir: info.IsDir()}
+	v := view{target: target, isDir: info.IsDir(), device: info.Mode()&fs.ModeDevice != 0, fd: -1, folder: -1}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		link, err := os.Readlink(source)
 		v.link = strings.TrimPrefix(link, "/") // of a top-level folder: the same place, seen from the root
 		return v, refused("read link "+source, err)
 	}
-	v.fd, err = unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if v.fd, err = clone(source, v.device); err != nil || v.device {
+		return v, err
+	}
+	if !v.isDir {
+		source, v.name = filepath.Split(source)
+	}
+	v.folder, err = clone(source, false)
+	return v, err
+}
+
+// clone makes a detached clone of the mounts at a path, with all that is mounted below, of which only devices can be written to.
+func clone(source string, device bool) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
-		return v, refused("clone the mount of "+source+" (open_tree, Linux 5.2)", err)
+		return fd, refused("clone the mount of "+source+" (open_tree, Linux 5.2)", err)
 	}
 	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	if info.Mode()&fs.ModeDevice != 0 {
-		attributes.Attr_set = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+	if device { // of a read-only one the content can be written, and the times cannot
+		attributes.Attr_set = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
 	}
-	err = unix.MountSetattr(v.fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attributes)
-	return v, refused("make the mount of "+source+" read-only (mount_setattr, Linux 5.12)", err)
+	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attributes)
+	return fd, refused("make the mount of "+source+" read-only (mount_setattr, Linux 5.12)", err)
 }
 
 // becomeRoot gives up the host's root, under which the process was started to open its mounts, for the mapped user.
@@ -269,26 +294,31 @@ func enterNewRoot() error {
 }
 
 // mountViews mounts every view where it belongs.
-func mountViews(views []view) error {
+func (r *Root) mountViews(views []view) error {
 	for i, v := range views {
-		if err := mountView(i, v); err != nil {
+		if err := r.mountView(i, v); err != nil {
 			return fmt.Errorf("mount on %s: %w", v.target, err)
 		}
 	}
 	return nil
 }
 
-func mountView(index int, v view) error {
+func (r *Root) mountView(index int, v view) error {
 	if v.link != "" {
 		return os.Symlink(v.link, v.target)
 	}
 	defer unix.Close(v.fd)
+	defer unix.Close(v.folder)
 	if v.lower {
 		return overlay(index, v)
 	}
 	if err := mountPoint(v.target, v.isDir); err != nil {
 		return err
 	}
+	if !v.device {
+		return r.mountPrivate(v)
+	}
+	r.shared = append(r.shared, v.target)
 	return unix.MoveMount(v.fd, "", unix.AT_FDCWD, v.target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 

@@ -58,6 +58,7 @@ var (
 	unknown    = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 	noType     = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ESOCKTNOSUPPORT)}
 	noProtocol = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)}
+	noFlag     = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EOPNOTSUPP)}
 	noFamily   = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)}
 	pretend    = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO}
 	loadNumber = bpf.LoadAbsolute{Off: offsetNumber, Size: 4}
@@ -121,6 +122,9 @@ func byArgument() (code []bpf.Instruction) {
 	code = append(code, on(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: newNamespaces, SkipFalse: 1}, deny, allow)...)
 	code = append(code, on(unix.SYS_SOCKET, sockets()...)...)
 	code = append(code, on(unix.SYS_SOCKETPAIR, sockets()...)...)
+	// Which pages of files are in memory, all sandboxes share: nobody changes that by advice, or learns it.
+	code = append(code, on(unix.SYS_MADVISE, append(among(2, []uint32{unix.MADV_COLD, unix.MADV_PAGEOUT}, pretend), allow)...)...)
+	code = append(code, on(unix.SYS_PREADV2, argument(5), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.RWF_NOWAIT, SkipFalse: 1}, noFlag, allow)...)
 	code = append(code, on(unix.SYS_PERSONALITY, append(among(0, personalities, allow), deny)...)...)
 	// A terminal's input can be forged with TIOCSTI and TIOCLINUX.
 	return append(code, on(unix.SYS_IOCTL, append(among(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX}, deny), allow)...)...)

@@ -36,7 +36,7 @@ func filtered(t *testing.T, outside bool) func(number uintptr, arguments ...uint
 func TestEveryNumber(t *testing.T) {
 	lists := map[string][]uintptr{
 		"allowed": slices.Concat(allowed, allowedHere), "denied": slices.Concat(denied, deniedHere), "pretended": slices.Concat(pretended, pretendedHere),
-		"by argument": {unix.SYS_CLONE, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_PERSONALITY, unix.SYS_IOCTL},
+		"by argument": {unix.SYS_CLONE, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_PERSONALITY, unix.SYS_IOCTL, unix.SYS_MADVISE, unix.SYS_PREADV2},
 	}
 	for _, call := range onlySelf {
 		if !slices.Contains(lists["by argument"], call.number) {
@@ -109,6 +109,10 @@ func TestArguments(t *testing.T) {
 		{"another's scheduler", unix.SYS_SCHED_SETSCHEDULER, []uint32{7}, deny},
 		{"which kind it is", unix.SYS_PERSONALITY, []uint32{0xFFFFFFFF}, allow},
 		{"no random addresses", unix.SYS_PERSONALITY, []uint32{0x40000}, allow},
+		{"memory given back", unix.SYS_MADVISE, []uint32{0, 4096, unix.MADV_DONTNEED}, allow},
+		{"a file's pages thrown out", unix.SYS_MADVISE, []uint32{0, 4096, unix.MADV_PAGEOUT}, pretend},
+		{"a read", unix.SYS_PREADV2, []uint32{3, 0, 1, 0, 0, 0}, allow},
+		{"a read of what is in memory", unix.SYS_PREADV2, []uint32{3, 0, 1, 0, 0, unix.RWF_NOWAIT}, noFlag},
 		{"all memory executable", unix.SYS_PERSONALITY, []uint32{0x400000}, deny},
 	} {
 		if got := filter(c.number, c.arguments...); got != c.want.Val {

@@ -61,7 +61,14 @@ type Host struct {
 	Mounts     []Mount
 	Namespaces bool // the process is the first of new ones, and builds a root in them
 	SwitchUser bool // the owner is root and mapped another user to the sandbox's root
+	Devices    bool // a mount of device files for this sandbox alone follows
 }
+
+// Devices are the device files that programs need, which are the same on every Linux.
+var Devices = []struct {
+	Name         string
+	Major, Minor uint32
+}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
 
 // Boot is the second frame: how to build the sandbox.
 type Boot struct {
@@ -172,6 +179,8 @@ type Response struct {
 	Differs bool   `json:",omitempty"`
 	Links   bool   `json:",omitempty"`
 	State   *State `json:",omitempty"` // of OpStat
+	// SharedInodes are the places, in the first answer, where the sandbox sees inodes that others see, too.
+	SharedInodes []string `json:",omitempty"`
 }
 
 // State is what is known of a file, or of a link itself.
