@@ -60,7 +60,7 @@ func TestR2ERow(t *testing.T) {
 		t.Errorf("problem %q, patch %q", one.Problem, one.Patch)
 	}
 	sandboxtest.Require(t)
-	need(t, "python3", "git")
+	need(t, "python3", "git", "pytest")
 	dir := t.TempDir()
 	if err := one.Write(t.Context(), dir, Repositories{"slugs/slugs": "testdata/repos/slugs"}); err != nil {
 		t.Fatal(err)
