@@ -38,7 +38,7 @@ type Result struct {
 	Error                 bool // the call could not be done; Content says why
 	ExitCode              *int // of run_terminal_cmd
 	DroppedBytes          int64
-	// StartedAt and Duration are of the tool's own work. What was waited for before it is not in them: a look into the cache, an index that was made, a server that was started.
+	// StartedAt and Duration are of the tool's own work. What was waited for is not in them: a look into the cache, an index that was made, a server that was started, a processor.
 	StartedAt time.Time
 	Duration  time.Duration
 	// Cache is one of events.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
@@ -55,7 +55,7 @@ type observation struct {
 	exitCode *int
 	dropped  int64
 	hurried  bool          // a limit has cut it short: another time it may be longer
-	waited   time.Duration // before the tool's own work began
+	waited   time.Duration // of the time that it took, what was not the tool's own work
 }
 
 // refusal is an observation that says why a call could not be done.

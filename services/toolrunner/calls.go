@@ -126,6 +126,7 @@ func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.Wo
 		return nil, nil, err
 	}
 	done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, ran.TimedOut, ran.DroppedBytes
+	done.StartedAt = done.StartedAt.Add(ran.Starved)
 	return ran.Stdout, ran.Stderr, nil
 }
 
