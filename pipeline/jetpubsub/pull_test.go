@@ -70,7 +70,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	fill(t, log, "restart", 3)
 	messages := subscribe(t, jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: slots.New(2).Tenant("test"), Gone: func(error) bool { return false },
+		Conn: nc, Slots: slots.New(2).Tenant("test"), Gone: func(error) bool { return false },
 		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
 			// A busy machine may need longer for the restart than the AckWait of the other tests.
 			return ensure(ctx, log, run, 5*time.Minute)
