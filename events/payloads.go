@@ -202,7 +202,8 @@ type TurnSampled struct {
 	PromptTokens     int           `json:"prompt_tokens"`
 	CompletionTokens int           `json:"completion_tokens"`
 	StartedAt        time.Time     `json:"started_at"`
-	LatencyMS        float64       `json:"latency_ms"`
+	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries that failed, are not in it.
+	LatencyMS float64 `json:"latency_ms"`
 }
 
 // What TurnSampled.Lacks may name.
@@ -231,10 +232,11 @@ type ToolResult struct {
 	Content string `json:"content"`
 	Error   bool   `json:"error,omitempty"`
 	// ExitCode is set for commands.
-	ExitCode     *int      `json:"exit_code,omitempty"`
-	DroppedBytes int64     `json:"dropped_bytes,omitempty"`
-	StartedAt    time.Time `json:"started_at"`
-	DurationMS   float64   `json:"duration_ms"`
+	ExitCode     *int  `json:"exit_code,omitempty"`
+	DroppedBytes int64 `json:"dropped_bytes,omitempty"`
+	// StartedAt and DurationMS are of the tool's own work.
+	StartedAt  time.Time `json:"started_at"`
+	DurationMS float64   `json:"duration_ms"`
 	// Cache is whether the answer is one that the same call had before (hit), was asked for in vain (miss), or is of a call whose answer
 	// nothing known determines (bypass); absent where the run uses none again.
 	Cache string `json:"cache,omitempty" jsonschema:"enum=hit,enum=miss,enum=bypass"`
@@ -281,7 +283,7 @@ const (
 	StopMaxTokens = "max_tokens"
 	StopLength    = "length"  // the model ran into its own output limit
 	StopContext   = "context" // the next prompt, or the whole of the last turn, did not fit into the server's context
-	StopTimeout   = "timeout" // the task's time for its agent was over, or that of the run for its tools
+	StopTimeout   = "timeout" // the agent has used up its own time, or that of the run for its tools
 )
 
 // RolloutFinished ends an episode and names its trajectory file.
@@ -343,7 +345,7 @@ const (
 	// StageEnvironment is a user's worker.
 	StageEnvironment = "environment"
 
-	ClassDeadline    = "deadline"
+	ClassDeadline    = "deadline" // the plane gave the rollout up: see Clock
 	ClassCancelled   = "cancelled"
 	ClassEndpoint    = "endpoint"
 	ClassBadResponse = "bad_response"

@@ -36,6 +36,7 @@ type Rollout struct {
 	Failed *RolloutFailed
 	// Progress is where it is.
 	Progress Progress
+	Clock    Clock
 	// Tries counts the failed tries since the last progress.
 	Tries int
 	// Tail is the sequence of the last link.
@@ -91,6 +92,7 @@ func (r *Rollout) Share() Rollout {
 
 func (r *Rollout) apply(e Event) error {
 	var err error
+	var used time.Duration // of the agent's time
 	switch e.Type {
 	case RolloutStartedType:
 		r.Run, r.ID = e.Run, e.Entity
@@ -98,7 +100,7 @@ func (r *Rollout) apply(e Event) error {
 	case TurnSampledType:
 		var t TurnSampled
 		t, err = Data[TurnSampled](e)
-		r.Turns = append(r.Turns, t)
+		r.Turns, used = append(r.Turns, t), t.SamplingTime()
 	case RolloutCopiedType:
 		var c RolloutCopied
 		c, err = Data[RolloutCopied](e)
@@ -106,12 +108,13 @@ func (r *Rollout) apply(e Event) error {
 	case ToolsCompletedType:
 		var t ToolsCompleted
 		t, err = Data[ToolsCompleted](e)
-		r.Tools = r.Tools.With(t)
-		r.toolTime, r.toolsTimed = r.toolTime+t.took(), len(r.Turns)
+		r.Tools, used = r.Tools.With(t), t.RunningTime()
+		r.toolTime, r.toolsTimed = r.toolTime+used, len(r.Turns)
 	case RolloutObservedType:
 		var o RolloutObserved
 		o, err = Data[RolloutObserved](e)
 		r.observed(o)
+		used = o.RunningTime()
 	case RolloutRatedType:
 		r.Rated, err = data[RolloutRated](e)
 	case WorkspaceCalledType:
@@ -133,6 +136,7 @@ func (r *Rollout) apply(e Event) error {
 	}
 	if r.Progress.Apply(e) {
 		r.Tries = 0
+		r.Clock.Move(e, used)
 	}
 	r.Tail = e.Seq
 	return err

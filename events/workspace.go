@@ -143,6 +143,6 @@ func (r *Rollout) called(e Event) error {
 func (r *Rollout) callAnswered(e Event) error {
 	answer, err := Data[WorkspaceAnswered](e)
 	r.Answers = append(r.Answers, answer)
-	r.toolTime += time.Duration(float64(max(0, answer.DurationMS) * float64(time.Millisecond)))
+	r.toolTime += answer.RunningTime()
 	return err
 }

@@ -130,7 +130,8 @@ type Description struct {
 
 // Response is an answer.
 type Response struct {
-	arrived        time.Time
+	sent           time.Time     // when it was asked for
+	took           time.Duration // until it was there
 	share          *memory.Share
 	beside         *beside
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
@@ -147,6 +148,14 @@ type Response struct {
 	SGLExt struct { // of SGLang's chats
 		RoutedExperts packed `json:"routed_experts"`
 	} `json:"sglext"`
+}
+
+// Sent is when the request was sent that this answers: not one that was refused before it.
+func (r *Response) Sent() time.Time { return r.sent }
+
+// timed notes when the answer was asked for, and that it is there. What it waited for memory here, with so much of that before, is not the server's time.
+func (r *Response) timed(sent time.Time, share *memory.Share, before time.Duration) {
+	r.sent, r.took = sent, time.Since(sent)-(share.Waited()-before)
 }
 
 // Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.

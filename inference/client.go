@@ -84,12 +84,13 @@ type Client struct {
 func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*Response, error) {
 	var answer Response
 	share := answers.Share(endpoint)
+	sent := time.Now()
 	if err := c.ask(ctx, strings.TrimSuffix(endpoint, "/")+"/chat/completions", request, &answer, share); err != nil {
 		share.End()
 		return nil, err
 	}
 	answer.share = share
-	answer.arrived = time.Now() // what comes later is no latency of the server's
+	answer.timed(sent, share, 0)
 	return &answer, nil
 }
 

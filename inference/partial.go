@@ -29,6 +29,8 @@ type parts struct {
 	broken   bool // spans of a part do not fit it
 	beside   beside
 	count    int
+	sent     time.Time     // the first one's
+	took     time.Duration // all of them, without the rests between
 }
 
 // add takes a part, which is the answer to a prompt that ends with those before.
@@ -40,6 +42,10 @@ func (p *parts) add(r *Response) error {
 	if len(ids) != len(logprobs) {
 		return ErrTokens
 	}
+	if p.count == 0 {
+		p.sent = r.sent
+	}
+	p.took += r.took
 	p.count++
 	p.beside.follow(r.beside)
 	begin := len(p.ids)
@@ -67,7 +73,7 @@ func (p *parts) add(r *Response) error {
 
 // response is the answer of all parts, which ends as the last one does. Its message is still to be read.
 func (p *parts) response(prompt []int32, last *Response) *Response {
-	r := &Response{PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
+	r := &Response{sent: p.sent, took: p.took, PromptTokenIDs: prompt, Choices: choices{{FinishReason: last.Choices[0].FinishReason, StopReason: last.Choices[0].StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].Logprobs.Content = p.entries
 	r.beside = &p.beside
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = len(prompt), len(p.ids)

@@ -94,7 +94,6 @@ func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conve
 		return nil, err
 	}
 	answer.share = share
-	answer.arrived = time.Now()
 	return answer, nil
 }
 
@@ -108,7 +107,7 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if full != nil {
 		return nil, full
 	}
-	s := sampler{e, base, conv.Request.Columns, wireWidth(conv)}
+	s := sampler{e, base, conv.Request.Columns, wireWidth(conv), share}
 	routed := 0
 	if len(prompt) >= len(conv.Known) && slices.Equal(prompt[:len(conv.Known)], conv.Known) {
 		routed = min(conv.Routed, len(conv.Known)) // nothing is known where a segment begins
@@ -129,6 +128,7 @@ type sampler struct {
 	base  string
 	want  *runfile.TokenColumns
 	width int // bytes in which the engine writes the number of an expert
+	share *memory.Share
 }
 
 // wireWidth is how many bytes an expert's number takes in an answer of a conversation's engine.
@@ -145,10 +145,12 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 	if s.want != nil && s.want.RoutedExperts != nil {
 		from = expertsFrom(*s.want.RoutedExperts, s.width, routed, len(prompt), most)
 	}
+	sent, waited := time.Now(), s.share.Waited()
 	answer, err := s.engine.sample(ctx, prompt, most, from)
 	if err != nil {
 		return nil, err
 	}
+	answer.timed(sent, s.share, waited)
 	if err := answer.answers(prompt, most); err != nil {
 		return nil, malformed(s.base, err)
 	}

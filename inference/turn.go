@@ -12,7 +12,6 @@ import (
 // the turn's prompt stands in its rollout is the caller's to say: the prompt's tokens come beside it, nil for a turn that is text
 // only. With an ErrTokens the turn is whole but for its tokens.
 func (r *Response) Turn(number int, otherwise int64, started time.Time) (t events.TurnSampled, prompt []int32, err error) {
-	latency := max(0, r.arrived.Sub(started))
 	if len(r.Choices) != 1 {
 		return t, nil, fmt.Errorf("%d choices instead of 1", len(r.Choices))
 	}
@@ -26,7 +25,7 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	t = events.TurnSampled{
 		Turn: number, FinishReason: choice.FinishReason,
 		PromptTokens: max(0, r.Usage.PromptTokens), CompletionTokens: max(0, r.Usage.CompletionTokens),
-		StartedAt: started.UTC(), LatencyMS: float64(latency) / float64(time.Millisecond), Content: choice.Message.Content,
+		StartedAt: started.UTC(), LatencyMS: float64(r.took) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
 	if t.Reasoning, err = choice.Message.recorded(); err != nil {

@@ -17,7 +17,7 @@ func answered(t testing.TB, whole, choice, meta string) *Response {
 	t.Helper()
 	body := `{"prompt_token_ids":[1,2],"choices":[{"finish_reason":"stop","message":{"content":"a"},"token_ids":[3,4,5,6],` +
 		`"logprobs":{"content":[{"logprob":-1},{"logprob":-1},{"logprob":-1},{"logprob":-1}]}` + choice + `,"meta_info":{"x":1` + meta + `}}]` + whole + `}`
-	r := &Response{arrived: time.Now()}
+	r := &Response{}
 	if err := json.Unmarshal([]byte(body), r); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
@@ -85,7 +85,7 @@ func TestWeightVersions(t *testing.T) {
 
 // TestVersionsOfText: a turn without tokens has no spans of them, and the oldest of its versions.
 func TestVersionsOfText(t *testing.T) {
-	r := &Response{arrived: time.Now()}
+	r := &Response{}
 	body := `{"choices":[{"finish_reason":"stop","message":{"content":"a"},"weight_versions":[{"version":"7","start":0,"end":9},{"version":"8","start":9,"end":20}]}]}`
 	if err := json.Unmarshal([]byte(body), r); err != nil {
 		t.Fatal(err)

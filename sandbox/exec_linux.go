@@ -76,7 +76,7 @@ func (s *Sandbox) request(c Command) (wire.Request, time.Duration, error) {
 
 func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, wall time.Duration, output sink) (Result, error) {
 	kills, begin := s.group.oomKills(), time.Now()
-	deadline, cancel := context.WithTimeout(ctx, wall+answerGrace)
+	deadline, cancel := context.WithTimeout(ctx, (1+wire.MostStarved)*wall+answerGrace)
 	defer cancel()
 	const markers = 256 // lines that say what is missing
 	response, body, err := s.conn.follow(deadline, request, 2*int64(request.Output)+int64(request.Report)+markers, stdin, output)
@@ -91,7 +91,7 @@ func (s *Sandbox) exec(ctx context.Context, request wire.Request, stdin []byte, 
 		ExitCode: e.ExitCode, Stdout: body[:e.StdoutBytes:e.StdoutBytes], Stderr: body[e.StdoutBytes : len(body)-e.ReportBytes], DroppedBytes: e.Dropped,
 		Sent: body[len(body)-e.ReportBytes:], SentDropped: e.ReportDropped,
 		Signaled: e.Signaled, TimedOut: e.TimedOut, OutOfMemory: e.OutOfMemory || s.group.oomKills() > kills, OutputExceeded: e.OutputExceeded,
-		Duration: time.Since(begin), Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
+		Duration: time.Since(begin), Starved: time.Duration(e.StarvedMillis) * time.Millisecond, Leftovers: e.Leftovers, PID: e.PID, Log: e.Log,
 	}
 	if e.Detached != 0 {
 		result.Detached = time.Unix(0, e.Detached)

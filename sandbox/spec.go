@@ -273,7 +273,8 @@ type Command struct {
 	Dir   string // the workspace by default
 	Env   map[string]string
 	Stdin []byte
-	Wall  time.Duration // the sandbox's limit by default
+	// Wall bounds how long the command runs; 0 is the sandbox's limit. Time in which the machine has no processor for it does not count, up to three times as much.
+	Wall time.Duration
 	// Stdout and Stderr take the output as it comes, up to the sandbox's limit for each; the Result holds none then. While one of
 	// them blocks the sandbox answers nothing, and one that fails ends the command. Of a background command there is no output.
 	Stdout, Stderr io.Writer
@@ -307,7 +308,8 @@ type Result struct {
 	OutOfMemory bool
 	// OutputExceeded says that the command was killed for writing more than a thousand times its limit.
 	OutputExceeded bool
-	Duration       time.Duration
+	// Duration is how long the command took, and Starved how much of that the machine had no processor for it, which its limit did not count.
+	Duration, Starved time.Duration
 	// Detached is the last time at which a process was seen that the command had detached from itself or left behind; zero if
 	// there was none. Until then, code that the command ran could still act.
 	Detached time.Time

@@ -122,7 +122,7 @@ type Limits struct {
 	// Disk is the most that the sandboxes of a task may write, which gets it if it asks for as much or for nothing; 0 is DefaultDiskMB. More takes
 	// tool runners and scorers that keep workspaces on a disk.
 	Disk Size `json:"disk,omitempty" yaml:"disk"`
-	// Timeout runs from the start of the rollout until its outcome.
+	// Timeout is how much time the agent of a rollout may use, sampling and tools. The plane gives a rollout up that does not go on for as long as is left of it: see events.Clock.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
 	// Tries of one stage before the rollout fails.
 	Tries int `json:"tries" yaml:"tries"`
@@ -159,8 +159,7 @@ type TaskSpec struct {
 	Env             map[string]string `json:"env,omitempty"`
 	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
 	VerifierTimeout Duration          `json:"verifier_timeout"`
-	// AgentTimeout is how long the agent may work from its first turn on, in a task of several steps in each of them; 0 is as long as the run
-	// allows.
+	// AgentTimeout is how much time of its own the agent may use, in a task of several steps in each of them: see events.Rollout.AgentTime. 0 is as much as the run allows.
 	AgentTimeout Duration `json:"agent_timeout,omitempty"`
 	MemoryMB     int      `json:"memory_mb,omitempty"`
 	// DiskMB is what the task's sandboxes may write; 0 is DefaultDiskMB. See Limits.DiskMB.

@@ -281,7 +281,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil {
 		return nil, failure
 	}
-	a := &Answer{Response: cut.response, Started: started, Endpoint: at.url, Plain: cut.plain, Context: cut.context}
+	a := &Answer{Response: cut.response, Started: cut.response.Sent(), Endpoint: at.url, Plain: cut.plain, Context: cut.context}
 	var err error
 	if !cut.processed {
 		a.Wrong = f.wrongFor(asking, &client, c, at)

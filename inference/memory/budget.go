@@ -44,6 +44,7 @@ type Share struct {
 	budget *Budget
 	tenant string
 	size   int64
+	waited time.Duration
 }
 
 type waiter struct {
@@ -54,6 +55,14 @@ type waiter struct {
 
 // Share begins an empty share. Shares of one tenant have at most half of what is not kept for one.
 func (b *Budget) Share(tenant string) *Share { return &Share{budget: b, tenant: tenant} }
+
+// Waited is how long the share has waited to grow.
+func (s *Share) Waited() time.Duration {
+	if s == nil {
+		return 0
+	}
+	return s.waited
+}
 
 // Grow takes n bytes more, and waits until there are as many. Its error is ErrTooLarge, ErrSpent or the context's.
 func (s *Share) Grow(ctx context.Context, n int64) error {
@@ -73,6 +82,7 @@ func (s *Share) Grow(ctx context.Context, n int64) error {
 	w := &waiter{s, n, make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
+	defer func(began time.Time) { s.waited += time.Since(began) }(time.Now())
 	if b.Wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, b.Wait, ErrSpent)

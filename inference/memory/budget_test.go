@@ -70,6 +70,29 @@ func TestAllThatHoldAndWait(t *testing.T) {
 	})
 }
 
+// TestWaited: a share tells how long it has waited, in all.
+func TestWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100, 40)
+		first, second := b.Share("a"), b.Share("a")
+		there(t, "the first", grows(t.Context(), first, 40))
+		there(t, "the kept part", grows(t.Context(), second, 10))
+		for range 2 {
+			third := b.Share("a")
+			there(t, "what is left", grows(t.Context(), third, 20))
+			more := grows(t.Context(), third, 20)
+			waits(t, "more", more)
+			time.Sleep(5 * time.Second)
+			third.Shrink(20)
+			there(t, "more, where there is room", more)
+			if third.Waited() != 5*time.Second {
+				t.Errorf("it has waited %s", third.Waited())
+			}
+			third.End()
+		}
+	})
+}
+
 // TestTenantLeavesHalf: one tenant has at most half, the kept part apart, and another one finds room at once.
 func TestTenantLeavesHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

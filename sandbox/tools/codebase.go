@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
 )
@@ -28,6 +29,8 @@ type Findings struct {
 	Parts []Part
 	// Root identifies the tree that was searched: the workspace as it is now.
 	Root string
+	// Waited is how long it took until the index was there.
+	Waited time.Duration
 }
 
 // Part is a range of lines of a file, counted from 1, the last included.
@@ -69,7 +72,9 @@ var codebaseSearch = decodedWork(func(ctx context.Context, w *work, a codebaseSe
 	if err != nil {
 		return observation{}, err
 	}
-	return present(ctx, w.sb, found)
+	seen, err := present(ctx, w.sb, found)
+	seen.waited = found.Waited
+	return seen, err
 })
 
 // within gives a folder's path relative to the workspace, "" for the workspace itself.

@@ -38,8 +38,9 @@ type Result struct {
 	Error                 bool // the call could not be done; Content says why
 	ExitCode              *int // of run_terminal_cmd
 	DroppedBytes          int64
-	StartedAt             time.Time
-	Duration              time.Duration
+	// StartedAt and Duration are of the tool's own work. What was waited for is not in them: a look into the cache, an index that was made, a server that was started, a processor.
+	StartedAt time.Time
+	Duration  time.Duration
 	// Cache is one of events.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
 	Cache    string
 	Original time.Duration
@@ -53,7 +54,8 @@ type observation struct {
 	failed   bool
 	exitCode *int
 	dropped  int64
-	hurried  bool // a limit has cut it short: another time it may be longer
+	hurried  bool          // a limit has cut it short: another time it may be longer
+	waited   time.Duration // of the time that it took, what was not the tool's own work
 }
 
 // refusal is an observation that says why a call could not be done.
@@ -72,8 +74,8 @@ type Work struct {
 	State *events.ToolState
 	// Known answers calls that were made before; nil runs all of them.
 	Known *Cache
-	// Until is when no call is begun any more, zero for never.
-	Until time.Time
+	// Left is how long the calls may run, in all: behind it none is begun any more. nil is no limit.
+	Left *time.Duration
 }
 
 // work is Work under way.
@@ -83,7 +85,8 @@ type work struct {
 	servers Servers
 	state   *events.ToolState
 	memory  memory
-	until   time.Time
+	left    *time.Duration
+	ran     time.Duration // by the calls so far
 	wall    time.Duration
 }
 
@@ -133,7 +136,7 @@ func orEmpty(arguments string) string {
 // Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
 // are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
-	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), until: shared.Until, wall: s.wall}
+	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), left: shared.Left, wall: s.wall}
 	results := make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
@@ -143,9 +146,20 @@ func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, err
 		if err := s.together(ctx, w, calls[start:end], results[start:end], start); err != nil {
 			return nil, err
 		}
+		w.ran += longest(results[start:end])
 		start = end
 	}
 	return results, nil
+}
+
+// longest is how long calls beside each other ran.
+func longest(beside []Result) (took time.Duration) {
+	for _, r := range beside {
+		if r.Cache != events.CacheHit {
+			took = max(took, r.Duration)
+		}
+	}
+	return took
 }
 
 func (s *Set) together(ctx context.Context, w *work, calls []Call, results []Result, first int) error {
@@ -173,7 +187,13 @@ func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, e
 			return r, nil
 		}
 	}
-	run := func() (observation, error) { return s.execute(ctx, w, t, call, index) }
+	var took time.Duration
+	run := func() (seen observation, err error) {
+		begin = time.Now()
+		seen, err = s.execute(ctx, w, t, call, index)
+		took = max(0, time.Since(begin)-seen.waited)
+		return seen, err
+	}
 	seen, quiet, err := w.watch(ctx, t, key, run)
 	if err != nil {
 		return Result{}, fmt.Errorf("run tool %s: %w", call.Name, err)
@@ -189,7 +209,7 @@ func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, e
 	content, dropped := Bounded(seen.content)
 	return Result{
 		CallID: call.ID, Name: call.Name, Content: content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped + dropped,
-		StartedAt: begin, Duration: time.Since(begin), Cache: status, Key: key,
+		StartedAt: begin.Add(seen.waited), Duration: took, Cache: status, Key: key,
 	}, nil
 }
 
@@ -197,7 +217,7 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 	switch {
 	case index >= MaxCalls:
 		return refusal("more than %d calls in one turn", MaxCalls), nil
-	case !w.until.IsZero() && time.Now().After(w.until):
+	case w.left != nil && w.ran >= *w.left:
 		return refusal("the time that tools may take in a rollout is over"), nil
 	case t == nil:
 		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
 )
@@ -12,6 +13,8 @@ import (
 type Served struct {
 	Content string
 	Failed  bool // the call could not be done; Content says why
+	// Waited is how long it took until the server was asked: it was started, or found, before.
+	Waited time.Duration
 }
 
 // Servers asks a tool of a server. Its error is of the infrastructure: what the server did wrong is an answer.
@@ -39,6 +42,6 @@ func served(server runfile.ToolServer, t runfile.ServerTool) (tool, error) {
 			}
 		}
 		answer, err := w.servers(ctx, server, t.Name, json.RawMessage(arguments))
-		return observation{content: answer.Content, failed: answer.Failed}, err
+		return observation{content: answer.Content, failed: answer.Failed, waited: answer.Waited}, err
 	}}, err
 }

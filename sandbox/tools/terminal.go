@@ -50,7 +50,7 @@ func runCommand(ctx context.Context, w *work, c sandbox.Command) (observation, e
 		return observation{content: fmt.Sprintf("Started in the background: process %d, output in %s.", result.PID, result.Log)}, nil
 	}
 	cut := result.TimedOut || result.OutOfMemory || result.OutputExceeded || result.Leftovers > 0
-	return observation{content: terminalText(result), exitCode: &result.ExitCode, dropped: result.DroppedBytes, hurried: cut}, nil
+	return observation{content: terminalText(result), exitCode: &result.ExitCode, dropped: result.DroppedBytes, hurried: cut, waited: result.Starved}, nil
 }
 
 // terminalText is the output, then the error output, then what the limits did, then the exit code on a line of its own.

@@ -71,22 +71,29 @@ type link struct {
 // Call asks a tool of a server. Its error is of the infrastructure; what a server does wrong is an answer that says so. A server in the
 // sandbox is as much the agent's as everything there, so its end is an answer, too.
 func (s *Sessions) Call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (tools.Served, error) {
-	result, err := s.call(ctx, server, tool, arguments)
+	began, asked := time.Now(), time.Time{}
+	result, err := s.call(ctx, server, tool, arguments, &asked)
 	if errors.Is(err, mcp.ErrSessionMissing) { // the server has forgotten the session, and not looked at the call
-		result, err = s.call(ctx, server, tool, arguments)
+		result, err = s.call(ctx, server, tool, arguments, &asked)
 	}
+	if asked.IsZero() {
+		asked = time.Now()
+	}
+	waited := asked.Sub(began)
 	var wrong *fault
 	switch {
 	case errors.As(err, &wrong):
-		return tools.Served{Content: "error: " + s.clean(server, wrong.text), Failed: true}, nil
+		return tools.Served{Content: "error: " + s.clean(server, wrong.text), Failed: true, Waited: waited}, nil
 	case err != nil:
 		return tools.Served{}, s.failed(server, err)
 	}
-	return tools.Served{Content: s.clean(server, text(result)), Failed: result.IsError}, nil
+	return tools.Served{Content: s.clean(server, text(result)), Failed: result.IsError, Waited: waited}, nil
 }
 
-func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, err error) {
+// call notes in asked when the server was asked.
+func (s *Sessions) call(ctx context.Context, server runfile.ToolServer, tool string, arguments json.RawMessage, asked *time.Time) (result *mcp.CallToolResult, err error) {
 	err = s.with(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
+		*asked = time.Now()
 		result, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 		if err == nil && result.NeedsInput() {
 			err = &fault{fmt.Sprintf("the server %s asks for something before it answers, which nobody here can give", server.Name)}

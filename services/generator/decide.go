@@ -3,8 +3,6 @@
 package generator
 
 import (
-	"time"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
@@ -20,8 +18,8 @@ const (
 	lost                  // end the rollout: its environment has failed
 )
 
-// next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.
-func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) (action, string) {
+// next decides from the folded chain alone, so that a repeated delivery finds what is still to do.
+func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	last := r.LastTurn()
 	switch {
 	case r.Over() || r.Finished != nil || r.AwaitsTools() || r.StepToScore() != nil:
@@ -31,7 +29,7 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 	case last == nil:
 		return sample, ""
 	}
-	stop := ends(r, task, limits, now)
+	stop := ends(r, task, limits)
 	switch {
 	case stop == "":
 		return sample, ""
@@ -42,9 +40,9 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 }
 
 // ends says why the agent does not go on behind the last turn; "" when it does.
-func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) string {
+func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) string {
 	last := r.LastTurn()
-	switch until := agentDeadline(r, task); {
+	switch {
 	case last.Summary != nil && last.Said() == "": // nothing to go on with
 		return events.StopContext
 	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == "length" && last.ContextLimit > 0:
@@ -53,7 +51,7 @@ func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 		return events.StopLength
 	case last.Summary == nil && len(last.ToolCalls) == 0:
 		return events.StopFinished
-	case !until.IsZero() && !now.Before(until), r.ToolTimeLeft(limits) <= 0:
+	case r.AgentTimeLeft(task) <= 0, r.ToolTimeLeft(limits) <= 0:
 		return events.StopTimeout
 	}
 	return exhausted(r, limits)
@@ -82,17 +80,6 @@ func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (a
 		return finish, stop
 	}
 	return sample, ""
-}
-
-// agentDeadline is when the time is over that the task gives its agent, from its first turn here on, in each stage anew; zero for never.
-func agentDeadline(r *events.Rollout, task runfile.TaskSpec) time.Time {
-	begun := len(r.Steps)
-	first := max(r.StepBegin(begun), r.Copied)
-	limit := task.InStep(begun).AgentTimeout
-	if limit == 0 || first >= len(r.Turns) {
-		return time.Time{}
-	}
-	return r.Turns[first].StartedAt.Add(time.Duration(limit))
 }
 
 // route says who works on a turn: nobody, the runner that holds the sandbox, or the pool.

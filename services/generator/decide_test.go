@@ -60,7 +60,7 @@ func TestNext(t *testing.T) {
 		"scored":            {events.Rollout{Scored: &events.RolloutScored{}}, nothing, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if step, stop := next(&c.rollout, runfile.TaskSpec{}, limits, time.Now()); step != c.step || stop != c.stop {
+			if step, stop := next(&c.rollout, runfile.TaskSpec{}, limits); step != c.step || stop != c.stop {
 				t.Errorf("%s: step %d with %q, want %d with %q", name, step, stop, c.step, c.stop)
 			}
 		})

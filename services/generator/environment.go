@@ -1,17 +1,15 @@
 package generator
 
 import (
-	"time"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 )
 
 // nextIn is next of a run, whose environment may have the word. It answers each turn, also one behind which a limit is reached: the reward is its to give.
-func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec, now time.Time) (action, string) {
+func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec) (action, string) {
 	if cfg.Environment == nil {
-		return next(r, task, cfg.Limits, now)
+		return next(r, task, cfg.Limits)
 	}
 	said := r.LastObserved()
 	switch {
@@ -23,6 +21,9 @@ func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec, now
 		return finish, events.StopFinished
 	case len(r.Turns) == 0:
 		return sample, ""
+	}
+	if r.AgentTimeLeft(task) <= 0 {
+		return finish, events.StopTimeout
 	}
 	if stop := exhausted(r, cfg.Limits); stop != "" {
 		return finish, stop

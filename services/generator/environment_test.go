@@ -29,11 +29,12 @@ func TestNextIn(t *testing.T) {
 		"last turn asked":   {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer}, nothing, ""},
 		"turns used up":     {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1}}, finish, events.StopMaxTurns},
 		"done at the limit": {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1, Done: true}}, finish, events.StopFinished},
+		"agent's time over": {[]events.TurnSampled{{LatencyMS: 60_000}}, []events.RolloutObserved{opening, answer}, finish, events.StopTimeout},
 		"tokens used up":    {[]events.TurnSampled{long}, []events.RolloutObserved{opening, answer}, finish, events.StopMaxTokens},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := events.Rollout{Turns: c.turns, Observed: c.observed}
-			if step, stop := nextIn(cfg, &r, runfile.TaskSpec{}, time.Now()); step != c.step || stop != c.stop {
+			if step, stop := nextIn(cfg, &r, runfile.TaskSpec{AgentTimeout: runfile.Duration(time.Minute)}); step != c.step || stop != c.stop {
 				t.Errorf("%d %q, want %d %q", step, stop, c.step, c.stop)
 			}
 		})

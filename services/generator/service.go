@@ -92,7 +92,7 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	if err != nil {
 		return nil, err
 	}
-	do, stopReason := nextIn(cfg, r, task, time.Now())
+	do, stopReason := nextIn(cfg, r, task)
 	switch do {
 	case nothing:
 		return nil, nil
@@ -126,15 +126,15 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 	return []events.Event{fact}, err
 }
 
-// sample asks for one turn, and ends the stage or the episode with it when it was the last. Past the rollout's deadline it does
-// nothing: the sampler ends the rollout. Past its agent's, what there is until then counts.
+// sample asks for one turn, and ends the stage or the episode with it when it was the last. When the plane gives the rollout up it does
+// nothing: the sampler ends the rollout. A turn that its agent's time did not suffice for is taken whole: who waits for a server cannot tell whether that hangs.
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
-	asking, cancel := untilDeadline(ctx, r, task)
+	asking, cancel := untilDue(ctx, r, cfg.Limits)
 	defer cancel()
 	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r))
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		return s.late(ctx, cfg, task, r)
+		return nil, nil
 	}
 	if overflow(err) != nil && maySummarise(cfg, r) {
 		return s.summarise(ctx, asking, cfg, task, r, delivered)
@@ -154,19 +154,9 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 		return []events.Event{sampled}, nil
 	}
 	r.Turns = append(r.Turns, t)
-	what, stopReason := next(r, task, cfg.Limits, time.Now())
+	what, stopReason := next(r, task, cfg.Limits)
 	last, err := s.end(ctx, cfg, task, r, what, stopReason)
 	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
-}
-
-// late ends the stage or the episode where a turn was given up because the agent's time is over; behind the rollout's deadline it does nothing.
-func (s *Service) late(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
-	until, deadline := agentDeadline(r, task), r.Started.Deadline
-	if until.IsZero() || !deadline.IsZero() && !until.Before(deadline) {
-		return nil, nil
-	}
-	do, stopReason := next(r, task, cfg.Limits, until)
-	return s.end(ctx, cfg, task, r, do, stopReason)
 }
 
 // ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
@@ -198,7 +188,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		Sampling: cfg.Sampling,
 		Fit:      true, Prompt: p.least, Spare: p.spare, TellContext: cfg.Limits.TellRoom,
 		Request: func(model string, most int) any { return request(model, most) },
-		Timeout: s.opts.RequestTimeout, Until: patience(r, time.Now()), Patient: true,
+		Timeout: s.opts.RequestTimeout, Until: patience(r, cfg.Limits, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
 	}
 	if cfg.EndpointAPI == runfile.APITokens {
@@ -252,7 +242,7 @@ func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.R
 	if !errors.As(cause, &f) || ctx.Err() != nil {
 		return nil, cause // ours, not the server's: deliver again
 	}
-	left := time.Until(r.Started.Deadline)
+	left := time.Until(r.Due(cfg.Limits))
 	if f.Throttled {
 		return nil, pipeline.RetryAfter(f, putOff(f.After, left, delivered))
 	}

@@ -87,7 +87,7 @@ func TestStepBehindAnEmptySummary(t *testing.T) {
 		"within":  {events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Summary: &events.Summary{}}}}, endStep, events.StopContext},
 		"good":    {events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1, Content: "so far", Summary: &events.Summary{}}}, Steps: []events.EndedStep{ended}}, sample, ""},
 	} {
-		if what, stop := next(&c.rollout, task, limits, time.Now()); what != c.step || stop != c.stop {
+		if what, stop := next(&c.rollout, task, limits); what != c.step || stop != c.stop {
 			t.Errorf("%s: step %d with %q, want %d with %q", name, what, stop, c.step, c.stop)
 		}
 	}

@@ -405,11 +405,11 @@ func TestKilledBehindASummary(t *testing.T) {
 func TestProgressOfASummary(t *testing.T) {
 	r := &events.Rollout{Turns: []events.TurnSampled{{ToolCalls: []events.ToolCall{{ID: "c"}}}, {Turn: 1, Content: "so far", Summary: &events.Summary{}, PromptTokens: 90, CompletionTokens: 20}},
 		Tools: events.ToolAnswers{{}}}
-	if what, stop := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}, r.Started.Deadline); what != sample || r.AwaitsTools() {
+	if what, stop := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}); what != sample || r.AwaitsTools() {
 		t.Errorf("behind a summary: step %d with %q", what, stop)
 	}
 	r.Turns[1].FinishReason, r.Turns[1].ContextLimit = "length", 110
-	if what, _ := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}, r.Started.Deadline); what != sample {
+	if what, _ := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}); what != sample {
 		t.Errorf("behind a summary that was cut: step %d", what)
 	}
 }

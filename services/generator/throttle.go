@@ -15,26 +15,22 @@ import (
 // throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
 const throttledSlot = 10 * time.Second
 
-// untilDeadline ends with the rollout's time, and with its agent's, so that no request outlives them.
-func untilDeadline(ctx context.Context, r *events.Rollout, task runfile.TaskSpec) (context.Context, context.CancelFunc) {
-	until := r.Started.Deadline
-	if agents := agentDeadline(r, task); until.IsZero() || !agents.IsZero() && agents.Before(until) {
-		until = agents
+// untilDue ends when the plane gives the rollout up, so that no request outlives it.
+func untilDue(ctx context.Context, r *events.Rollout, limits runfile.Limits) (context.Context, context.CancelFunc) {
+	if due := r.Due(limits); !due.IsZero() {
+		return context.WithDeadline(ctx, due)
 	}
-	if until.IsZero() {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadline(ctx, until)
+	return context.WithCancel(ctx)
 }
 
-// lastWord is how long before its deadline a rollout gives a server up that is away: what is given up then says why.
+// lastWord is how long before it is due a rollout gives a server up that is away: what is given up then says why.
 const lastWord = 3 * time.Second
 
 // patience is until when a turn waits for servers that want to be left alone, or are away.
-func patience(r *events.Rollout, now time.Time) time.Time {
+func patience(r *events.Rollout, limits runfile.Limits, now time.Time) time.Time {
 	until := now.Add(throttledSlot)
-	if d := r.Started.Deadline.Add(-lastWord); !r.Started.Deadline.IsZero() && d.Before(until) {
-		return d
+	if due := r.Due(limits); !due.IsZero() && due.Add(-lastWord).Before(until) {
+		return due.Add(-lastWord)
 	}
 	return until
 }

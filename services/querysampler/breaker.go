@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -130,26 +131,36 @@ func (d *Decider) applySampled(tx *projection.Tx, s *state, e events.Event) erro
 	s.Spent = events.AddTokens(s.Spent, int64(turn.Used()))
 	s.Unanswered = 0
 	s.passed(e, events.StageGenerator)
-	if err := d.noteProgress(tx, s, e); err != nil {
+	if err := d.noteProgress(tx, s, e, turn.SamplingTime()); err != nil {
 		return err
 	}
 	return d.noteTurn(tx, s, e.Entity, turn)
 }
 
-func (d *Decider) applyProgress(tx *projection.Tx, s *state, e events.Event, stage string) error {
+func (d *Decider) applyProgress(tx *projection.Tx, s *state, e events.Event, stage string, used time.Duration) error {
 	s.passed(e, stage)
-	return d.noteProgress(tx, s, e)
+	return d.noteProgress(tx, s, e, used)
 }
 
-// moved: a rollout has gone on, so what failed before has gone well in the end.
-func (d *Decider) noteProgress(tx *projection.Tx, s *state, e events.Event) error {
+// applyAnswered: the tools of a turn, or the environment in their place, took some of the agent's time.
+func applyAnswered[T interface{ RunningTime() time.Duration }](d *Decider, tx *projection.Tx, s *state, e events.Event) error {
+	answered, err := events.Data[T](e)
+	if err != nil {
+		return err
+	}
+	return d.applyProgress(tx, s, e, events.StageTools, answered.RunningTime())
+}
+
+// noteProgress: a rollout has gone on, so what failed before has gone well in the end.
+func (d *Decider) noteProgress(tx *projection.Tx, s *state, e events.Event, used time.Duration) error {
 	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
 	if !ok || err != nil {
 		return err
 	}
-	d.progress(s, &r, e)
+	before := r
+	d.progress(s, &r, e, used)
 	r.Failing = nil
-	return projection.Put(tx, flying+e.Entity, r)
+	return d.update(tx, before, r)
 }
 
 // applyRetried remembers what a rollout fails by: where that hangs, its deadline ends it.
@@ -210,10 +221,14 @@ func (d *Decider) cause(failed events.RolloutFailed, r inFlight, known bool) *fa
 	case failed.Class != events.ClassDeadline:
 		return &failing{Stage: failed.Stage, Class: failed.Class, Message: failed.Message}
 	case r.Failing == nil && known && !r.Answered && d.cautious():
-		return &failing{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: failed.Message + " and not one turn: the endpoint hangs, or no generator runs"}
+		return &failing{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: failed.Message + ", and there was not one turn: the endpoint hangs, or no generator runs with a free slot"}
 	}
 	if r.Failing == nil && known && !r.Finished && d.windowed() {
-		return &failing{Stage: events.StageSampler, Class: events.ClassDeadline, Message: failed.Message + " before its episode was over: the limits.timeout is too short, or its tools hang"}
+		why := "the limits.timeout is too short"
+		if 2*r.Used < time.Duration(d.cfg.Limits.Timeout) {
+			why = "no slot came free there, or it hangs"
+		}
+		return &failing{Stage: events.StageSampler, Class: events.ClassDeadline, Message: failed.Message + " before its episode was over: " + why}
 	}
 	return r.Failing
 }

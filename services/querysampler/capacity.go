@@ -1,6 +1,8 @@
 package querysampler
 
 import (
+	"time"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
@@ -38,9 +40,11 @@ func (d *Decider) asks(r inFlight) int {
 	return 0
 }
 
-// progress folds an event of a rollout, and counts it where it waits for a turn from now on, or does not any more.
-func (d *Decider) progress(s *state, r *inFlight, e events.Event) {
+// progress folds an event of a rollout, for which its agent used so much of its time, and counts it where it waits for a turn from now on, or does not any more.
+func (d *Decider) progress(s *state, r *inFlight, e events.Event, used time.Duration) {
 	before := d.asks(*r)
-	r.Progress.Apply(e)
+	if r.Progress.Apply(e) {
+		r.Clock.Move(e, used)
+	}
 	s.Asking += d.asks(*r) - before
 }

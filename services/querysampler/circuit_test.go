@@ -211,6 +211,21 @@ func TestLongEpisodes(t *testing.T) {
 	}
 }
 
+// TestLongEpisodesOfWhom: a limits.timeout that is too short is told from a stage that brings nothing on.
+func TestLongEpisodesOfWhom(t *testing.T) {
+	for minutes, want := range map[float64]string{9: "limits.timeout is too short", 1: "the stage tools has not brought it on for 10m0s before its episode was over: no slot came free there, or it hangs"} {
+		p := newPlays(t, nil)
+		for _, id := range p.waiting {
+			p.Happen(events.TurnSampledType, id, events.TurnSampled{LatencyMS: minutes * 60_000, ToolCalls: []events.ToolCall{{ID: "c", Name: "grep"}}})
+		}
+		p.Now = p.Now.Add(time.Hour)
+		p.settle()
+		if p.paused == nil || !strings.Contains(p.paused.Reason, want) {
+			t.Errorf("%g of 10 min used: %+v, without %q", minutes, p.paused, want)
+		}
+	}
+}
+
 // TestServerWithoutTokens: the run is paused after the first two groups' rollouts that cannot be trained on, and says what the server lacks,
 // though every rollout is scored.
 func TestServerWithoutTokens(t *testing.T) {

@@ -264,6 +264,56 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// TestWaitingIsNotOverdue: what a rollout has waited for until it went on costs it nothing, what its agent used of limits.timeout does, and a scorer has all of it.
+func TestWaitingIsNotOverdue(t *testing.T) {
+	calls := []events.ToolCall{{ID: "c"}}
+	minutes := func(n float64) float64 { return n * 60_000 }
+	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 })
+	opened(l)
+	l.Settle()
+	start := l.Now
+	after := func(n int) { l.Now = start.Add(time.Duration(n) * time.Minute) }
+	after(9)
+	for _, id := range []string{"g000001-0", "g000001-1", "g000002-0", "g000002-1"} {
+		l.Happen(events.TurnSampledType, id, events.TurnSampled{LatencyMS: minutes(2), ToolCalls: calls})
+	}
+	after(10)
+	if failed := l.Settle(); len(failed) != 4 || failed[0].Entity != "g000003-0" {
+		t.Fatalf("of rollouts four of which have gone on: %v", decidertest.Names(failed))
+	}
+	after(16)
+	l.Happen(events.ToolsCompletedType, "g000001-1", events.ToolsCompleted{Results: []events.ToolResult{{DurationMS: minutes(3)}}})
+	l.Happen(events.RolloutFinishedType, "g000002-0", events.RolloutFinished{})
+	l.Happen(events.StepFinishedType, "g000002-1", events.StepFinished{})
+	for _, c := range []struct {
+		at   int
+		want []string
+		says []string
+	}{
+		{17, []string{"rollout.failed g000001-0"}, []string{"its agent has used 2m0s", "the stage tools has not brought it on for 8m0s"}},
+		{21, []string{"rollout.failed g000001-1"}, []string{"its agent has used 5m0s", "the stage generator has not brought it on for 5m0s"}},
+		{26, []string{"rollout.failed g000002-0", "rollout.failed g000002-1"}, []string{"the stage scorer has not brought it on for 10m0s"}},
+	} {
+		if l.Settle(); !l.Wake.Equal(start.Add(time.Duration(c.at) * time.Minute)) {
+			t.Errorf("it wakes after %s, not %d min", l.Wake.Sub(start), c.at)
+		}
+		after(c.at)
+		facts := l.Settle()
+		if got := decidertest.Names(facts); !slices.Equal(got, c.want) {
+			t.Fatalf("after %d min: %v, want %v", c.at, got, c.want)
+		}
+		failed := decidertest.Data[events.RolloutFailed](t, facts[0])
+		for _, text := range c.says {
+			if failed.Class != events.ClassDeadline || !strings.Contains(failed.Message, text) {
+				t.Errorf("after %d min it fails as %+v, without %q", c.at, failed, text)
+			}
+		}
+	}
+	if !l.Wake.IsZero() {
+		t.Errorf("with nothing in flight it wakes at %s", l.Wake)
+	}
+}
+
 func TestClosing(t *testing.T) {
 	t.Run("by an operator", func(t *testing.T) {
 		l := newLog(t, nil)

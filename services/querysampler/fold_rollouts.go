@@ -84,8 +84,8 @@ func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) erro
 		return err
 	}
 	r := inFlight{ID: e.Entity, Deadline: started.Deadline}
-	d.progress(s, &r, e)
-	if err := r.begin(tx, s); err != nil {
+	d.progress(s, &r, e, 0)
+	if err := d.add(tx, s, r); err != nil {
 		return err
 	}
 	g, ok, err := projection.Get[group](tx, halfOpen+started.Group)
@@ -108,9 +108,10 @@ func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) err
 	if !ok || err != nil {
 		return err
 	}
-	d.progress(s, &r, e)
+	before := r
+	d.progress(s, &r, e, 0)
 	r.Failing = nil // where it is not scored in time, nobody gave feedback
-	if err := projection.Put(tx, flying+e.Entity, r); err != nil {
+	if err := d.update(tx, before, r); err != nil {
 		return err
 	}
 	finished, err := events.Data[events.RolloutFinished](e)

@@ -78,15 +78,30 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 		overdue = append(overdue, r)
 	}
 	slices.SortFunc(overdue, func(a, b deadline) int { return strings.Compare(a.Rollout, b.Rollout) })
-	for _, r := range overdue {
-		message := fmt.Sprintf("no outcome within %s", time.Duration(d.cfg.Limits.Timeout))
-		if !events.External(r.Rollout) {
-			p.underWay--
-		} else {
-			message = fmt.Sprintf("no outcome by its deadline, %s", r.At.UTC().Format(time.RFC3339))
+	for _, at := range overdue {
+		r, _, err := projection.Get[inFlight](v, flying+at.Rollout)
+		if err != nil {
+			p.fail(err)
+			return
 		}
-		d.fail(p, r.Rollout, events.ClassDeadline, message)
+		if !events.External(at.Rollout) {
+			p.underWay--
+		}
+		d.fail(p, at.Rollout, events.ClassDeadline, d.overdue(r, at.At))
 	}
+}
+
+// overdue says how a rollout came to be due without an outcome. What its agent has not used the plane has: it waited, or a stage hangs.
+func (d *Decider) overdue(r inFlight, due time.Time) string {
+	if events.External(r.ID) {
+		return fmt.Sprintf("no outcome by its deadline, %s", due.UTC().Format(time.RFC3339))
+	}
+	limit, moved := time.Duration(d.cfg.Limits.Timeout), r.Moved
+	if moved.IsZero() {
+		moved = r.Deadline.Add(-limit)
+	}
+	return fmt.Sprintf("no outcome within limits.timeout, %s: its agent has used %s, and the stage %s has not brought it on for %s",
+		limit, r.Used.Round(time.Millisecond), r.Stage, due.Sub(moved).Round(time.Millisecond))
 }
 
 func (d *Decider) fail(p *plan, rollout, class, message string) {
@@ -104,13 +119,27 @@ func (d deadline) key() string {
 	return due + d.At.UTC().Format("20060102T150405.000000000") + "/" + d.Rollout
 }
 
-// begin notes a rollout that is in flight now.
-func (r inFlight) begin(tx *projection.Tx, s *state) error {
+// due is when a rollout in flight fails, unless it goes on until then.
+func (d *Decider) due(r inFlight) deadline {
+	return deadline{r.ID, r.Due(r.ID, r.Deadline, r.Stage, d.cfg.Limits)}
+}
+
+// add notes a rollout that is in flight now.
+func (d *Decider) add(tx *projection.Tx, s *state, r inFlight) error {
 	if !events.External(r.ID) {
 		s.UnderWay++
 	}
-	at := deadline{r.ID, r.Deadline}
+	at := d.due(r)
 	return errors.Join(projection.Put(tx, flying+r.ID, r), projection.Put(tx, at.key(), at))
+}
+
+// update notes a rollout that has gone on, in place of what was known of it.
+func (d *Decider) update(tx *projection.Tx, before, now inFlight) error {
+	err := projection.Put(tx, flying+now.ID, now)
+	if was, is := d.due(before), d.due(now); !was.At.Equal(is.At) {
+		err = errors.Join(err, tx.Delete(was.key()), projection.Put(tx, is.key(), is))
+	}
+	return err
 }
 
 // end forgets a rollout that has its outcome.
@@ -119,7 +148,7 @@ func (d *Decider) end(tx *projection.Tx, s *state, r inFlight) error {
 		s.UnderWay--
 		s.Asking -= d.asks(r)
 	}
-	return errors.Join(tx.Delete(flying+r.ID), tx.Delete(deadline{r.ID, r.Deadline}.key()))
+	return errors.Join(tx.Delete(flying+r.ID), tx.Delete(d.due(r).key()))
 }
 
 func rolloutSeed(seed, n int64, member int) int64 {

@@ -89,11 +89,13 @@ func newGroup(id string, opened events.GroupOpened) group {
 
 // inFlight is a rollout without an outcome.
 type inFlight struct {
-	ID       string    `json:"id"`
+	ID string `json:"id"`
+	// Deadline is the one that it was started with.
 	Deadline time.Time `json:"deadline"`
 	// Failing is the try that failed last, nil when the rollout has gone on since.
 	Failing *failing `json:"failing,omitempty"`
 	events.Progress
+	events.Clock
 	// Noted: it is counted as one that cannot be trained on.
 	Noted bool `json:"noted,omitempty"`
 	// Tokens that a feed would train on.
@@ -199,10 +201,14 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applySampled(tx, s, e)
 	case events.CapacityMeasuredType:
 		return d.applyCapacity(s, e)
-	case events.ToolsCompletedType, events.RolloutObservedType:
-		return d.applyProgress(tx, s, e, events.StageTools)
+	case events.ToolsCompletedType:
+		return applyAnswered[events.ToolsCompleted](d, tx, s, e)
+	case events.RolloutObservedType:
+		return applyAnswered[events.RolloutObserved](d, tx, s, e)
+	case events.StepFinishedType:
+		return d.noteProgress(tx, s, e, 0)
 	case events.StepScoredType:
-		return d.applyProgress(tx, s, e, events.StageScorer)
+		return d.applyProgress(tx, s, e, events.StageScorer, 0)
 	case events.RolloutRetriedType:
 		return applyRetried(tx, s, e)
 	case events.RolloutFinishedType:

@@ -99,6 +99,7 @@ func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.Work
 		if content, err = call.Content.Get(ctx, s.log.Store()); err != nil {
 			return nil, nil, fmt.Errorf("content of %s: %w", call.Path, err)
 		}
+		done.StartedAt = time.Now().UTC() // to read the store was not the call's time
 		err = box.WriteFile(ctx, call.Path, content, fs.FileMode(call.Mode))
 	default:
 		done.Refused = fmt.Sprintf("this tool runner knows no %.40q", call.Op)
@@ -119,11 +120,13 @@ func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.Wo
 	if call.TimeoutMS == 0 {
 		wall = min(left, sandbox.DefaultWall)
 	}
+	done.StartedAt = time.Now().UTC() // to read the store was not the command's time
 	ran, err := box.Exec(ctx, sandbox.Command{Argv: call.Command, Dir: call.Dir, Env: call.Env, Stdin: stdin, Wall: max(wall, time.Millisecond)})
 	if err != nil {
 		return nil, nil, err
 	}
 	done.ExitCode, done.TimedOut, done.DroppedBytes = &ran.ExitCode, ran.TimedOut, ran.DroppedBytes
+	done.StartedAt = done.StartedAt.Add(ran.Starved)
 	return ran.Stdout, ran.Stderr, nil
 }
 

@@ -128,3 +128,23 @@ func TestTimeOfTools(t *testing.T) {
 		t.Errorf("answered %+v", done.Results)
 	}
 }
+
+// TestTimeOfAgent: when the time that the task gives its agent is over, no call of the last turn is begun, however much time its tools have left.
+func TestTimeOfAgent(t *testing.T) {
+	sandboxtest.Require(t)
+	log := natstest.Log(t)
+	open(t, log, "r", func(c *runfile.RunConfig) { c.Tasks[0].AgentTimeout = runfile.Duration(time.Minute) })
+	service(t, log, nil)
+	for n, c := range []struct {
+		latency float64
+		says    string
+	}{{59_000, "yes"}, {900, "the time that tools may take in a rollout is over"}} {
+		called := events.TurnSampled{Turn: n, ToolCalls: []events.ToolCall{shell("c", "sleep 0.2; echo yes")}, LatencyMS: c.latency}
+		sampled := servicetest.Event(t, "r", events.TurnSampledType, rollout, events.Ordinal(n), called)
+		sampled.Route = poolRoute
+		servicetest.Append(t, log, sampled)
+		if done := answered(t, log, "r", n); !strings.Contains(done.Results[0].Content, c.says) {
+			t.Errorf("turn %d is answered %+v", n, done.Results)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -64,10 +65,12 @@ func (s *searcher) offered(cfg runfile.RunConfig, task runfile.TaskSpec) tools.S
 
 func (s *searcher) search(task runfile.TaskSpec) tools.Search {
 	return func(ctx context.Context, sb *sandbox.Sandbox, query, directory string) (tools.Findings, error) {
+		began := time.Now()
 		x, err := s.open(ctx, task.Snapshot)
 		if err != nil {
 			return tools.Findings{}, fmt.Errorf("index of the snapshot of task %s: %w", task.Name, err)
 		}
+		waited := time.Since(began)
 		now, err := x.now(ctx, sb)
 		if err != nil {
 			return tools.Findings{}, fmt.Errorf("index of the changes of task %s: %w", task.Name, err)
@@ -76,7 +79,7 @@ func (s *searcher) search(task runfile.TaskSpec) tools.Search {
 		if err != nil {
 			return tools.Findings{}, err
 		}
-		found := tools.Findings{Root: now.Root()}
+		found := tools.Findings{Root: now.Root(), Waited: waited}
 		for _, h := range hits {
 			found.Parts = append(found.Parts, tools.Part{Path: h.Path, FirstLine: h.FirstLine, LastLine: h.LastLine, Symbols: h.Symbol, Score: h.Score})
 		}

@@ -211,8 +211,8 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if err != nil {
 		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
 	}
-	state := toolState(r)
-	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known, Until: time.Now().Add(r.ToolTimeLeft(cfg.Limits))}
+	state, left := toolState(r), min(r.ToolTimeLeft(cfg.Limits), r.AgentTimeLeft(task))
+	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known, Left: &left}
 	ran, err := set.Run(ctx, turn, called(last.ToolCalls))
 	if err != nil {
 		return done, fmt.Errorf("run tools of %s: %w", r.ID, fault.Ended(err))

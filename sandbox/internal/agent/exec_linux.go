@@ -91,14 +91,16 @@ func (a *agent) cancel(id uint64) {
 
 // await waits for the command's end, and makes it end when one of its limits is reached.
 func (a *agent) await(c *command) unix.WaitStatus {
-	wall := time.NewTimer(time.Duration(c.request.WallMillis) * time.Millisecond)
-	defer wall.Stop()
 	var status unix.WaitStatus
 	ended := false
+	stop := make(chan struct{})
+	defer close(stop)
+	hunger := newHunger(time.Duration(c.request.WallMillis)*time.Millisecond, func() map[int]usage { return usages(c.pid) })
+	over := hunger.over(stop)
 	select {
 	case status = <-c.ended:
 		ended = true
-	case <-wall.C:
+	case <-over:
 		c.result.TimedOut = true
 		_ = unix.Kill(-c.pid, unix.SIGTERM)
 		select {
@@ -115,6 +117,7 @@ func (a *agent) await(c *command) unix.WaitStatus {
 		_ = unix.Kill(-c.pid, unix.SIGKILL)
 		status = <-c.ended
 	}
+	c.result.StarvedMillis = hunger.starved().Milliseconds()
 	return status
 }
 

@@ -207,9 +207,14 @@ type Exec struct {
 	Detached int64
 	// Leftovers is how many processes the command left running, which were killed.
 	Leftovers int
-	PID       int
-	Log       string
+	// StarvedMillis is how long the machine had no processor for the command; its limit was so much longer.
+	StarvedMillis int64
+	PID           int
+	Log           string
 }
+
+// MostStarved bounds how much longer a command may take than its limit because the machine has no processor for it, in limits.
+const MostStarved = 3
 
 // Error carries an error across with what errors.Is needs to know of it.
 type Error struct {

@@ -1,0 +1,116 @@
+package events
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// An agent's time is its own work: its turns while they are sampled, and its tools while they run. To wait is the plane's: for a slot, a server, a runner or a sandbox, for
+// a try that failed to be made again, for a process to be started again. So the agent's time is folded from what turns and answers record, and never read off a clock on the wall.
+
+// AgentTime is how much of its time the agent has used in the step in hand. The turns that a fork has of its origin count nothing.
+func (r *Rollout) AgentTime() (used time.Duration) {
+	for _, turn := range r.Turns[min(max(r.StepBegin(len(r.Steps)), r.Copied), len(r.Turns)):] {
+		used += turn.SamplingTime() + r.Tools.Of(turn.Turn).RunningTime()
+	}
+	return used
+}
+
+// AgentTimeLeft is how much of its time the agent has left in the step in hand, 0 or less where that is over.
+func (r *Rollout) AgentTimeLeft(task runfile.TaskSpec) time.Duration {
+	limit := task.InStep(len(r.Steps)).AgentTimeout
+	if limit == 0 {
+		return unbounded
+	}
+	return time.Duration(limit) - r.AgentTime()
+}
+
+// ToolTimeLeft is how long the rollout's tools may still run: half of the run's timeout in all, so that a rollout whose agent only waits for them ends, and is
+// scored, before the plane makes a failure of it. The turns that a fork has of its origin do not count.
+func (r *Rollout) ToolTimeLeft(limits runfile.Limits) time.Duration {
+	if limits.Timeout == 0 {
+		return unbounded
+	}
+	left := time.Duration(limits.Timeout)/2 - r.toolTime
+	for _, turn := range r.Turns[min(max(r.Copied, r.toolsTimed), len(r.Turns)):] {
+		left -= r.Tools.Of(turn.Turn).RunningTime()
+	}
+	return left
+}
+
+// unbounded is the time where there is no limit.
+const unbounded = 365 * 24 * time.Hour
+
+// SamplingTime is how long the server took over the turn.
+func (t TurnSampled) SamplingTime() time.Duration { return ofMilliseconds(t.LatencyMS) }
+
+// RunningTime is how long the turn's tools ran. While several ran beside each other the time counts once. A call that was answered from the cache ran nothing.
+func (t ToolsCompleted) RunningTime() (took time.Duration) {
+	results := slices.Clone(t.Results)
+	slices.SortStableFunc(results, func(a, b ToolResult) int { return a.StartedAt.Compare(b.StartedAt) })
+	var until time.Time
+	for _, result := range results {
+		begin, end := result.StartedAt, result.StartedAt.Add(ofMilliseconds(result.DurationMS))
+		if begin.Before(until) {
+			begin = until
+		}
+		if result.Cache == CacheHit || !end.After(begin) {
+			continue
+		}
+		took, until = took+end.Sub(begin), end
+	}
+	return took
+}
+
+// RunningTime is how long the environment took to answer the calls of a turn.
+func (o RolloutObserved) RunningTime() time.Duration { return o.tools().RunningTime() }
+
+// RunningTime is how long the harness's command ran.
+func (a WorkspaceAnswered) RunningTime() time.Duration { return ofMilliseconds(a.DurationMS) }
+
+// longest bounds a duration that an event states, in milliseconds, so that sums stay times: nothing may take longer than a day.
+const longest = float64(24 * time.Hour / time.Millisecond)
+
+func ofMilliseconds(ms float64) time.Duration {
+	return time.Duration(float64(min(max(0, ms), longest) * float64(time.Millisecond)))
+}
+
+// Clock is what decides how long the plane may take over a rollout.
+type Clock struct {
+	// Used is how much of its time the agent has used, in all steps.
+	Used time.Duration `json:"used,omitempty"`
+	// Moved is when the rollout went on last, as the log has it; zero before its first turn.
+	Moved time.Time `json:"moved,omitzero"`
+}
+
+// Move folds an event that brought the rollout on, for which the agent used so much of its time.
+func (c *Clock) Move(e Event, used time.Duration) {
+	if e.Type == RolloutStartedType || e.Type == RolloutCopiedType { // the deadline that it is started with holds
+		return
+	}
+	c.Used, c.Moved = c.Used+used, e.Time
+}
+
+// Due is when the plane gives a rollout up that has not gone on. The agent has what it has not used of limits.timeout, from when the rollout went on last: what it waited for
+// until then costs it nothing. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An outsider's has the deadline that it was started with, since
+// nobody here knows whether it works or waits; zero is none.
+func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.Limits) time.Time {
+	if External(id) || deadline.IsZero() || c.Moved.IsZero() {
+		return deadline
+	}
+	left := time.Duration(limits.Timeout)
+	if stage != StageScorer {
+		left = max(0, left-c.Used)
+	}
+	if due := c.Moved.Add(left); due.After(deadline) {
+		return due
+	}
+	return deadline
+}
+
+// Due is when the plane gives the rollout up, unless it goes on until then.
+func (r *Rollout) Due(limits runfile.Limits) time.Time {
+	return r.Clock.Due(r.ID, r.Started.Deadline, r.Progress.Stage, limits)
+}
