@@ -57,8 +57,8 @@ var errSilent = errors.New("the server did not answer a pull within 1 s")
 func (s *subscription) bell(ctx context.Context) (rung bool, err error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	connected := s.cfg.Conn.StatusChanged(nats.CONNECTED)
-	defer s.cfg.Conn.RemoveStatusListener(connected)
+	changed := s.cfg.Conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer s.cfg.Conn.RemoveStatusListener(changed)
 	began := time.Now()
 	batch, err := s.consumer.Fetch(1, jetstream.FetchMaxBytes(1), jetstream.FetchContext(waiting))
 	if err != nil {
@@ -66,8 +66,15 @@ func (s *subscription) bell(ctx context.Context) (rung bool, err error) {
 	}
 	select {
 	case <-batch.Messages(): // closed at the end of the pull
-	case <-connected: // the server may have lost the pull with the line
+	case <-changed: // the server may have lost the pull with the line
 		return true, nil
+	}
+	if !s.cfg.Conn.IsConnected() { // no server says anything
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		return ctx.Err() == nil, nil
 	}
 	if ctx.Err() != nil {
 		return false, nil
