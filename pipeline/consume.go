@@ -42,7 +42,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	topic := spec.Stream + "/" + spec.Name
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: s.slots.Tenant(spec.Stream), Gone: gone, Grace: graceTime, HandOver: handOver,
+		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(spec.Stream), Gone: gone, Grace: graceTime, HandOver: handOver,
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)
 			if err == nil {

@@ -2,6 +2,8 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,17 +121,13 @@ func TestRunsShareTheSlots(t *testing.T) {
 	if reached == 0 || reached > 3*slots {
 		t.Errorf("the small run had its share of the slots after %d inputs", reached)
 	}
-	// Alone again, the large run has all slots but the one that is kept for who comes.
 	for f.inWork("small") > 0 {
 		f.end("small")
-		if f.inWork("small") == 0 {
-			break
-		}
 		if run := f.next(t); run != "large" {
 			t.Fatalf("run %s is worked on", run)
 		}
 	}
-	natstest.Eventually(t, "the large run has all slots but one", func() bool { return f.inWork("large") == slots-1 })
+	natstest.Eventually(t, "alone again, the large run has all slots", func() bool { return f.inWork("large") == slots })
 }
 
 // TestShortWorkIsNotHeldUpByLongWork: a run whose work is short keeps the slots that it gets from one whose work is long.
@@ -163,32 +161,121 @@ func TestShortWorkIsNotHeldUpByLongWork(t *testing.T) {
 	}
 }
 
-// TestHangingRunLeavesSlots: a run whose work never ends came first and has inputs without end. Others get all their work done.
+// TestHangingRunLeavesSlots: a run whose work hangs until it fails came first, and has inputs without end. Who comes then waits for the first failure,
+// and from then on finds a slot at once.
 func TestHangingRunLeavesSlots(t *testing.T) {
 	p := newPlane(t)
 	const slots, healthy = 8, 100
 	p.open(t, "poison")
 	p.open(t, "healthy")
 	f := newFloor()
-	over := f.over
-	defer close(over)
+	defer close(f.over)
 	var done atomic.Int64
 	effect(t, p.env(t, "1"), slots, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		if m.Event.Run == "healthy" {
 			done.Add(1)
 			return nil, nil
 		}
-		return f.handle(ctx, m)
+		_, err := f.handle(ctx, m)
+		return nil, errors.Join(err, errors.New("the server did not answer"))
 	})
-	p.finish(t, "healthy", 0, 1) // a run that is alone may have all slots, so both have to be there
-	natstest.Eventually(t, "the healthy run is served", func() bool { return done.Load() == 1 })
 	p.finish(t, "poison", 0, 200)
-	for range slots / 4 {
-		f.next(t)
-	}
-	p.finish(t, "healthy", 1, healthy)
+	natstest.Eventually(t, "the run that is alone has all slots", func() bool { return f.inWork("poison") == slots })
+	p.finish(t, "healthy", 0, healthy)
+	p.served(t, "healthy", healthy)
+	f.end("poison")
 	natstest.Eventually(t, "the healthy run's work is done", func() bool { return done.Load() >= healthy })
-	if n := f.inWork("poison"); n > slots/4+1 { // the one is a pull that looked whether there is work, and found it
+	for range 3 {
+		f.end("poison")
+	}
+	natstest.Eventually(t, "the run that hangs has all slots but one", func() bool { return f.inWork("poison") == slots-1 })
+	p.finish(t, "healthy", healthy, healthy)
+	natstest.Eventually(t, "the healthy run's later work is done", func() bool { return done.Load() >= 2*healthy })
+	if n := f.inWork("poison"); n != slots-1 {
 		t.Errorf("the run that hangs holds %d of %d slots", n, slots)
+	}
+}
+
+// TestIdleRunsTakeNoSlots: beside 50 open runs without work, some of which had some, an active one has each slot that it has alone, and has it again
+// whenever work ends.
+func TestIdleRunsTakeNoSlots(t *testing.T) {
+	p := newPlane(t)
+	const slots, idle, rounds = 8, 50, 60
+	f := newFloor()
+	defer close(f.over)
+	for i := range idle {
+		p.open(t, idleRun(i))
+		if i%2 == 0 {
+			p.finish(t, idleRun(i), 0, 1)
+		}
+	}
+	effect(t, p.env(t, "1"), slots, f.handle)
+	for range idle / 2 {
+		f.end(f.next(t))
+	}
+	for i := range idle {
+		natstest.Eventually(t, "an idle run is served", func() bool {
+			c, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(idleRun(i)), topology.ConsumersOf(topology.Scorer)[0].Name)
+			return err == nil && c.CachedInfo().NumAckPending == 0 && c.CachedInfo().NumPending == 0
+		})
+	}
+	p.open(t, "active")
+	p.finish(t, "active", 0, rounds+slots)
+	full := func() bool { return f.inWork("active") == slots }
+	natstest.Eventually(t, "the active run has all slots", full)
+	for range rounds {
+		f.end("active")
+		natstest.Eventually(t, "the active run has all slots again", full)
+	}
+	p.finish(t, idleRun(1), 0, 1)
+	p.served(t, idleRun(1), 1)
+	for f.inWork(idleRun(1)) == 0 { // it gets the next slot, or the one after it
+		if f.inWork("active") == 0 {
+			t.Fatal("a run that was idle gets no slot before the active one is done")
+		}
+		f.end("active")
+		for range 200 {
+			if f.inWork(idleRun(1))+f.inWork("active") == slots {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func idleRun(i int) string { return fmt.Sprint("idle", i) }
+
+// TestEqualRunsHaveEqualParts: of eight runs that always have work each has its eighth of the slots, within a tenth.
+func TestEqualRunsHaveEqualParts(t *testing.T) {
+	p := newPlane(t)
+	const slots, runs, warm, steps = 64, 8, 192, 384
+	f := newFloor()
+	defer close(f.over)
+	for i := range runs {
+		p.open(t, idleRun(i))
+		p.finish(t, idleRun(i), 0, slots+(warm+steps)*3/2/runs)
+	}
+	effect(t, p.env(t, "1"), slots, f.handle)
+	for i := range runs {
+		p.served(t, idleRun(i), 1)
+	}
+	var order []string
+	for range slots {
+		order = append(order, f.next(t))
+	}
+	held := map[string]int{}
+	for n := range warm + steps { // all work takes equally long: the oldest always ends first
+		f.end(order[0])
+		order = append(order[1:], f.next(t))
+		for _, run := range order {
+			if n >= warm {
+				held[run]++
+			}
+		}
+	}
+	for i := range runs {
+		if part := float64(held[idleRun(i)]) / steps / slots * runs; part < 0.9 || part > 1.1 {
+			t.Errorf("run %d has %.2f of its eighth of the slots", i, part)
+		}
 	}
 }

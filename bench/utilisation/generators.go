@@ -32,7 +32,6 @@ func newAskers(n int) (all []*asker) {
 	}
 	for _, ramp := range ramps {
 		a := &asker{turns: slots.New(generator.DefaultOptions().Slots).Tenant("run"), ramp: ramp}
-		a.turns.Join()
 		all = append(all, a)
 	}
 	return all
@@ -40,9 +39,10 @@ func newAskers(n int) (all []*asker) {
 
 // takes gives a slot to a turn, if one is free.
 func (a *asker) takes(r *rollout) bool {
-	asked := a.turns.Ask(1, true)
+	asked := a.turns.Ask(1)
 	select {
-	case <-asked.Lease():
+	case l := <-asked.Lease():
+		a.turns.End(l, 0)
 		a.inside = append(a.inside, r)
 		return true
 	default:

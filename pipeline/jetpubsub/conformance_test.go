@@ -62,7 +62,7 @@ func (b *bench) pubSub(t *testing.T, group string) (message.Publisher, message.S
 		t.Fatal(err)
 	}
 	sub := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: slots.New(16).Tenant("suite"), Grace: 200 * time.Millisecond, HandOver: 10 * time.Millisecond,
+		Conn: js.Conn(), Slots: slots.New(16).Tenant("suite"), Grace: 200 * time.Millisecond, HandOver: 10 * time.Millisecond,
 		Gone: func(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) },
 		Ensure: func(ctx context.Context, topic string) (jetstream.Consumer, error) {
 			stream, err := streamOf(ctx, js, topic)

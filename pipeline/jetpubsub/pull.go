@@ -3,125 +3,101 @@ package jetpubsub
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/pipeline/slots"
 )
 
-// pull leases slots and takes messages into them.
+// pull waits until there are messages, leases slots and takes messages into them. A subscription that has nothing to do has no slots and asks for none.
 func (s *subscription) pull(ctx context.Context) error {
-	request := s.cfg.Slots.Ask(int(min(max(s.pending, 1), uint64(s.cfg.Slots.Total()))), s.pending > 0)
+	if s.request == nil {
+		if !s.stalled { // a server that was away shows by its answer to a pull that it is back
+			if rung, err := s.bell(ctx); err != nil || !rung {
+				return err
+			}
+			rest(ctx, time.Duration(s.cfg.Slots.Load()*float64(spread)))
+		}
+		s.request = s.cfg.Slots.Ask(1)
+	}
 	var lease *slots.Lease
 	select {
-	case lease = <-request.Lease():
+	case lease = <-s.request.Lease():
 	case <-ctx.Done():
-		s.cfg.Slots.Forget(request)
 		return nil
 	}
-	s.pending = 0
-	var came int
-	var err error
-	if lease.Patience == 0 || s.stalled { // a server that was away shows by its answer that it is back
-		came, err = s.take(ctx, lease.N)
-	} else {
-		came, err = s.wait(ctx, lease)
+	s.request = nil
+	came, more, err := s.take(ctx, lease.N)
+	if more > 0 {
+		s.request = s.cfg.Slots.Ask(int(min(more, uint64(s.cfg.Slots.Total()))))
 	}
 	s.cfg.Slots.End(lease, lease.N-came)
-	s.restInVain(ctx, lease, came)
+	if came == 0 && err == nil {
+		rest(ctx, vainRest)
+	}
 	return err
 }
 
-// answerWithin is how long nats.go waits for the answer to a pull that takes the messages that are there.
-const answerWithin = time.Second
+const (
+	// answerWithin is how long nats.go waits for the answer to a pull that takes the messages that are there.
+	answerWithin = time.Second
+	// spread is how long a process leaves the messages that have come to others, if all of its slots are in work: of several the one with the
+	// most slots left takes them.
+	spread = 5 * time.Millisecond
+	// vainRest is the rest after a pull that brought nothing, as another process was faster.
+	vainRest = 5 * time.Millisecond
+)
 
 var errSilent = errors.New("the server did not answer a pull within 1 s")
 
-// take takes up to n of the messages that are there.
-func (s *subscription) take(ctx context.Context, n int) (came int, err error) {
+// bell waits until there are messages, and takes none: the server answers a pull for one byte as soon as there is a message, which is always larger,
+// and leaves it to whoever has a slot. It reports false when none came for a while.
+func (s *subscription) bell(ctx context.Context) (rung bool, err error) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	changed := s.cfg.Conn.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer s.cfg.Conn.RemoveStatusListener(changed)
+	began := time.Now()
+	batch, err := s.consumer.Fetch(1, jetstream.FetchMaxBytes(1), jetstream.FetchContext(waiting))
+	if err != nil {
+		return false, err
+	}
+	select {
+	case <-batch.Messages(): // closed at the end of the pull
+	case <-changed: // the server may have lost the pull with the line
+		return true, nil
+	}
+	if !s.cfg.Conn.IsConnected() { // no server says anything
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		return ctx.Err() == nil, nil
+	}
+	if ctx.Err() != nil {
+		return false, nil
+	}
+	return time.Since(began) < jetstream.DefaultExpires, batch.Error()
+}
+
+// take takes up to n of the messages that are there. more is how many wait behind them.
+func (s *subscription) take(ctx context.Context, n int) (came int, more uint64, err error) {
 	began := time.Now()
 	batch, err := s.consumer.FetchNoWait(n)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for m := range batch.Messages() {
-		s.accept(ctx, m)
+		more = s.accept(ctx, m)
 		came++
 	}
 	if came < n {
-		s.pending = 0
+		more = 0
 		if err = batch.Error(); err == nil && came == 0 && time.Since(began) >= answerWithin {
 			err = errSilent
 		}
 	}
-	return came, err
-}
-
-// idleHeartbeat is how often the server shows that it still knows a pull that waits.
-const idleHeartbeat = 5 * time.Second
-
-// wait waits for one message, until the lease's patience ends or its slot is recalled. A message that the server sends in
-// that moment is taken over: to drop it would delay it by the consumer's AckWait, and use up one of its deliveries.
-func (s *subscription) wait(ctx context.Context, lease *slots.Lease) (came int, err error) {
-	arrived, failed := make(chan jetstream.Msg, 1), make(chan error, 1)
-	var answered atomic.Bool
-	consuming, err := s.consumer.Consume(func(m jetstream.Msg) {
-		if answered.Swap(true) { // a pull that was asked again, after a reconnect or of a new leader, may be answered twice
-			_ = m.NakWithDelay(s.cfg.HandOver) // nobody has a slot for this one
-			return
-		}
-		arrived <- m
-	},
-		jetstream.PullMaxMessages(1), jetstream.StopAfter(1), jetstream.PullExpiry(slots.Unhurried), jetstream.PullHeartbeat(idleHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			select {
-			case failed <- err:
-			default: // one is enough
-			}
-		}))
-	if err != nil {
-		return 0, err
-	}
-	ended := consuming.Closed()
-	patience := time.NewTimer(lease.Patience)
-	defer patience.Stop()
-	select {
-	case m := <-arrived:
-		s.accept(ctx, m)
-		return 1, nil
-	case err = <-failed:
-	case <-patience.C:
-	case <-lease.Recalled:
-	case <-ctx.Done():
-	}
-	consuming.Drain()
-	<-ended
-	select {
-	case m := <-arrived:
-		s.accept(ctx, m)
-		return 1, err
-	default:
-		return 0, err
-	}
-}
-
-// Rests of a subscription that has nothing to do and few slots to look with, doubling.
-const (
-	vainRest     = 5 * time.Millisecond
-	vainRestMost = 500 * time.Millisecond
-)
-
-// restInVain rests after a pull that could not wait, because others needed its slot, and brought nothing.
-func (s *subscription) restInVain(ctx context.Context, lease *slots.Lease, came int) {
-	switch {
-	case came > 0 || lease.Patience == slots.Unhurried && !lease.WasRecalled():
-		s.rests = 0
-	case lease.Patience > 0:
-		s.rests = min(max(2*s.rests, vainRest), vainRestMost)
-	}
-	if s.rests > 0 {
-		rest(ctx, s.rests)
-	}
+	return came, more, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -70,7 +71,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	fill(t, log, "restart", 3)
 	messages := subscribe(t, jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: slots.New(2).Tenant("test"), Gone: func(error) bool { return false },
+		Conn: nc, Slots: slots.New(2).Tenant("test"), Gone: func(error) bool { return false },
 		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
 			// A busy machine may need longer for the restart than the AckWait of the other tests.
 			return ensure(ctx, log, run, 5*time.Minute)
@@ -94,6 +95,41 @@ func TestServerRestarts(t *testing.T) {
 	if n := consumerInfo(t, log, "restart").NumRedelivered; n != 0 {
 		t.Errorf("%d messages were delivered twice", n)
 	}
+}
+
+// Of two processes that wait for messages the one with more free slots takes them: work that comes singly is spread.
+func TestFreeProcessTakesTheMessage(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		b := newBench(t)
+		loaded, idle := slots.New(4), slots.New(4)
+		loadedConn := natstest.Connect(t, b.server)
+		fill(t, b.log, "other", 3)
+		other := subscribe(t, shared(t, loadedConn, loaded, 0), "other")
+		for range 3 {
+			receive(t, other)
+		}
+		fill(t, b.log, "spread", 0)
+		busy := subscribe(t, shared(t, loadedConn, loaded, 0), "spread")
+		free := subscribe(t, shared(t, natstest.Connect(t, b.server), idle, 0), "spread")
+		time.Sleep(time.Second)
+		for n := range 10 {
+			e, err := events.New("spread", events.RolloutAnnotatedType, fmt.Sprintf("e%d", n), "0", events.RolloutAnnotated{Text: "x"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := b.log.Append(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case m := <-busy:
+				t.Errorf("message %s comes to the process with one free slot of four", m.UUID)
+				m.Ack()
+			case m := <-free:
+				m.Ack()
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 func TestSubscribersLeaveNoGoroutines(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/pipeline/slots"
@@ -19,6 +20,8 @@ import (
 
 // Config of a subscriber.
 type Config struct {
+	// Conn is the connection of the consumers.
+	Conn *nats.Conn
 	// Slots bound the messages in work; they are counted for the tenant.
 	Slots slots.Tenant
 	// Ensure finds or makes a topic's durable consumer. It is called again after pulls that failed; an error for which Gone
@@ -100,10 +103,9 @@ type subscription struct {
 	// out has space for all messages that can be in work, so that handing out never waits.
 	out chan *message.Message
 
-	// The puller's own: messages that wait behind the last one, whether pulls fail, and its rest.
-	pending uint64
+	// The puller's own: its request for slots, nil while no messages are known to wait, and whether pulls fail.
+	request *slots.Request
 	stalled bool
-	rests   time.Duration
 
 	// working ends with the grace time, and confirming a moment later.
 	working     context.Context
@@ -117,7 +119,6 @@ func newSubscription(ctx context.Context, cfg Config, topic string, consumer jet
 	s := &subscription{cfg: cfg, topic: topic, consumer: consumer, out: make(chan *message.Message, cfg.Slots.Total())}
 	s.working, s.stopWorking = context.WithCancel(ctx)
 	s.confirming, s.stopConfirm = context.WithCancel(ctx)
-	cfg.Slots.Join()
 	return s
 }
 
@@ -131,7 +132,6 @@ const (
 // run pulls until the context ends or the consumer is gone for good, and then sees to the messages in work.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
-	defer s.cfg.Slots.Leave()
 	defer s.stopConfirm()
 	defer s.stopWorking()
 	for ctx.Err() == nil {
@@ -143,6 +143,9 @@ func (s *subscription) run(ctx context.Context) {
 		if err != nil && !s.ensure(ctx) {
 			break
 		}
+	}
+	if s.request != nil {
+		s.cfg.Slots.Forget(s.request)
 	}
 	s.giveBack()
 	settled := make(chan struct{})
@@ -169,19 +172,18 @@ func (s *subscription) ensure(ctx context.Context) bool {
 }
 
 // accept takes a message over and hands it out: it is in work from here on. A message that arrives when the subscription
-// is already ending goes back.
-func (s *subscription) accept(ctx context.Context, m jetstream.Msg) {
+// is already ending goes back. pending is how many messages wait behind it.
+func (s *subscription) accept(ctx context.Context, m jetstream.Msg) (pending uint64) {
 	meta, err := m.Metadata()
 	if err != nil {
 		s.cfg.Slots.Release() // no message of a consumer
-		return
+		return 0
 	}
 	d := &Delivery{Msg: m, MsgMetadata: meta}
-	s.pending = d.NumPending
 	if ctx.Err() != nil {
 		_ = m.NakWithDelay(s.cfg.HandOver)
 		s.cfg.Slots.Release()
-		return
+		return 0
 	}
 	working, cancel := context.WithCancel(s.working)
 	msg, ackWait := d.message(working), s.consumer.CachedInfo().Config.AckWait
@@ -190,6 +192,7 @@ func (s *subscription) accept(ctx context.Context, m jetstream.Msg) {
 		s.settle(d, msg, ackWait)
 	})
 	s.out <- msg
+	return d.NumPending
 }
 
 // giveBack gives back the messages that were handed out and not picked up yet.

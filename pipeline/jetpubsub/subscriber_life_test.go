@@ -187,8 +187,8 @@ func TestStreamGoneEndsTheSubscription(t *testing.T) {
 	fill(t, b.log, "gone", 1)
 	var deleted atomic.Bool
 	sub := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: slots.New(1).Tenant("test"),
-		Gone:  func(err error) bool { return deleted.Load() },
+		Conn: b.log.JetStream().Conn(), Slots: slots.New(1).Tenant("test"),
+		Gone: func(err error) bool { return deleted.Load() },
 		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
 			return ensure(ctx, b.log, run, 30*time.Second)
 		},

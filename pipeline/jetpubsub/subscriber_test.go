@@ -45,7 +45,7 @@ func shared(t testing.TB, nc *nats.Conn, capacity *slots.Slots, grace time.Durat
 		t.Fatal(err)
 	}
 	return jetpubsub.NewSubscriber(jetpubsub.Config{
-		Slots: capacity.Tenant("test"), Grace: grace, HandOver: 10 * time.Millisecond, Gone: func(error) bool { return false },
+		Conn: nc, Slots: capacity.Tenant("test"), Grace: grace, HandOver: 10 * time.Millisecond, Gone: func(error) bool { return false },
 		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
 			return ensure(ctx, log, run, 3*time.Second)
 		},

@@ -1,36 +1,40 @@
-// Package slots bounds how many messages a service has in work at once, and shares that capacity between tenants by
-// the slot time that each has used. It knows nothing of where messages come from.
+// Package slots bounds how many messages a service has in work at once, and shares that capacity between tenants. It knows nothing of where
+// messages come from.
 package slots
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Slots is the capacity of a service. A pull leases a slot for each message that it asks for, so never more messages are
-// on their way than there are free slots.
-//
-// Among tenants with a backlog, the one that has used the least slot time gets the next slot: a tenant with much to do,
-// or with slow work, cannot keep the slots from the others. What one tenant may have beside others is bounded, see capacity.
+// Slots is the capacity of a service. A pull leases a slot for each message that it asks for, so never more messages are on their way than
+// there are free slots. No slot is free while anyone waits for one, see next.
 type Slots struct {
 	mu        sync.Mutex
 	total     int
 	free      int
-	inUse     map[string]int // by tenant
-	standing  map[string]*standing
+	tenants   map[string]*tenant
 	waiting   []*Request // in the order in which they came
-	resting   []*Lease   // leases of pulls that wait for a message, the oldest first
+	pulling   []*Request // their leases have not ended
 	accounted time.Time  // until when the slot times are known
 }
 
 // New makes n slots.
 func New(n int) *Slots {
-	return &Slots{total: n, free: n, inUse: map[string]int{}, standing: map[string]*standing{}}
+	return &Slots{total: n, free: n, tenants: map[string]*tenant{}}
 }
 
 // Total is the number of slots, free or not.
 func (s *Slots) Total() int { return s.total }
+
+// Load is the part of the slots that is in work, 0 to 1.
+func (s *Slots) Load() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.total-s.free) / float64(s.total)
+}
 
 // Tenant is one of those that share the slots, such as a run.
 type Tenant struct {
@@ -41,53 +45,37 @@ type Tenant struct {
 // Tenant names who a use of slots is counted for.
 func (s *Slots) Tenant(name string) Tenant { return Tenant{s, name} }
 
+// tenant is what is known of one. One of which nothing is known is as one that was never there.
+type tenant struct {
+	inWork int
+	// used is its slot time of the last minute, in seconds; after a minute a second counts 1/e of a second.
+	used float64
+	// failed: the last of its messages was not handled well.
+	failed bool
+}
+
+// recent is the time constant of the slot times.
+const recent = time.Minute
+
 // Request waits for a lease.
 type Request struct {
-	tenant  string
-	want    int
-	backlog bool // messages are known to wait for it
+	name    string
+	want    int // slots that it has not been given
+	given   int
 	granted chan *Lease
 }
 
 // Lease gives a number of slots to one pull.
 type Lease struct {
-	N int
-	// Patience is how long the pull may wait for its first message; 0: it takes the messages that are there.
-	Patience time.Duration
-	// Recalled is closed when another pull needs the slots of one that waits.
-	Recalled <-chan struct{}
-
-	tenant string
-	recall func() // closes Recalled, once
+	N       int
+	request *Request
 }
 
-// WasRecalled reports whether another pull needs the slots.
-func (l *Lease) WasRecalled() bool {
-	select {
-	case <-l.Recalled:
-		return true
-	default:
-		return false
-	}
-}
-
-// How long a pull may wait on its slots.
-const (
-	// Unhurried is the patience of a pull whose slots nobody else needs; it bounds the harm of a request that got lost.
-	Unhurried = 30 * time.Second
-	// turn is the patience of a pull when there are more quiet subscriptions than slots.
-	turn = 25 * time.Millisecond
-)
-
-// Ask asks for slots: as many as wanted when they are free, at least one. The lease comes when there are any.
-func (t Tenant) Ask(want int, backlog bool) *Request {
-	r := &Request{tenant: t.name, want: want, backlog: backlog, granted: make(chan *Lease, 1)}
+// Ask asks for slots for messages that are there: as many as wanted when they are free, at least one. The lease comes when there are any.
+func (t Tenant) Ask(want int) *Request {
+	r := &Request{name: t.name, want: want, granted: make(chan *Lease, 1)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.account()
-	if backlog {
-		t.wants(t.name)
-	}
 	t.waiting = append(t.waiting, r)
 	t.grant()
 	return r
@@ -99,7 +87,7 @@ func (r *Request) Lease() <-chan *Lease { return r.granted }
 // Forget takes a request back.
 func (s *Slots) Forget(r *Request) {
 	s.mu.Lock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(other *Request) bool { return other == r })
+	s.waiting = without(s.waiting, r)
 	s.mu.Unlock()
 	select {
 	case l := <-r.granted: // at the last moment
@@ -108,13 +96,20 @@ func (s *Slots) Forget(r *Request) {
 	}
 }
 
-// End ends a pull and gives back the slots that no message came for.
+// End ends a pull and gives back the slots that no message came for. A tenant that has more to do asks anew before it ends a pull.
 func (s *Slots) End(l *Lease, unused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.account()
-	s.resting = slices.DeleteFunc(s.resting, func(other *Lease) bool { return other == l })
-	s.giveBack(l.tenant, unused)
+	s.pulling = without(s.pulling, l.request)
+	s.giveBack(l.request.name, unused)
+}
+
+// Settled gives back the slot of a message, which was handled well or not.
+func (t Tenant) Settled(well bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tenant(t.name).failed = !well
+	t.giveBack(t.name, 1)
 }
 
 // Release gives back the slot of a message that says nothing about its tenant.
@@ -125,80 +120,102 @@ func (t Tenant) Release() {
 }
 
 // giveBack takes slots back. The caller holds mu.
-func (s *Slots) giveBack(tenant string, n int) {
+func (s *Slots) giveBack(name string, n int) {
 	s.account()
+	s.tenant(name).inWork -= n
 	s.free += n
-	if s.inUse[tenant] -= n; s.inUse[tenant] == 0 {
-		delete(s.inUse, tenant)
-	}
 	s.grant()
 }
 
-// grant hands free slots to waiting requests, and recalls the slots of waiting pulls when there are none.
+// grant hands free slots to waiting requests. The caller holds mu.
 func (s *Slots) grant() {
+	s.account()
 	for s.free > 0 {
-		i := s.next()
-		if i < 0 {
+		r := s.next()
+		if r == nil {
 			break
 		}
-		r := s.waiting[i]
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-		l := s.leaseFor(r)
-		s.free -= l.N
-		s.inUse[r.tenant] += l.N
-		if l.Patience > 0 {
-			s.resting = append(s.resting, l)
+		s.free--
+		s.tenant(r.name).inWork++
+		r.given++
+		r.want--
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(r *Request) bool {
+		if r.given == 0 {
+			return false
 		}
-		r.granted <- l
-	}
-	recalls := 0
-	for _, r := range s.waiting {
-		if s.capacity(r.tenant) > 0 {
-			recalls++
-		}
-	}
-	for _, l := range s.resting[:min(recalls, len(s.resting))] {
-		l.recall()
-	}
+		s.pulling = append(s.pulling, r)
+		r.granted <- &Lease{N: r.given, request: r}
+		return true
+	})
 }
 
-// next finds the request to serve among those whose tenants may have more: the first one, or, where that one has a backlog, the
-// first of the tenant with a backlog whose slot time is least. A quiet subscription waits for its turn: it may have nothing to do.
-// It is -1 when there is none.
-func (s *Slots) next() int {
-	first, best := -1, -1
-	for i, r := range s.waiting {
-		switch {
-		case s.capacity(r.tenant) <= 0:
-		case first < 0:
-			first, best = i, i
-		case s.waiting[first].backlog && r.backlog && s.due(r.tenant) < s.due(s.waiting[best].tenant):
-			best = i
+// next is the request that gets a free slot: one of the tenant that has the fewest slots in work, of equals the one that used the least slot time.
+// A pull under way wants, too, what its request was not given: where its tenant comes first the slot waits for the end of that pull, and next is
+// nil. It is nil as well where nobody may have the slot. The caller holds mu.
+func (s *Slots) next() (best *Request) {
+	pulling := false
+	for _, r := range s.waiting {
+		if s.may(r) && (best == nil || s.before(r, best)) {
+			best = r
 		}
+	}
+	for _, r := range s.pulling {
+		if s.may(r) && best != nil && r.name != best.name && s.before(r, best) {
+			best, pulling = r, true
+		}
+	}
+	if pulling {
+		return nil
 	}
 	return best
 }
 
-// leaseFor sizes a lease. Tenants with a backlog share the free slots, and each one's subscriptions share its part; a quiet
-// subscription gets one slot to look for messages, and may wait on it while nobody needs it.
-func (s *Slots) leaseFor(r *Request) *Lease {
-	busy := map[string]int{}
-	for _, other := range s.waiting {
-		if other.backlog && s.capacity(other.tenant) > 0 {
-			busy[other.tenant]++
+// before says which of two requests comes first. Of the requests of one tenant it is the one that has been given least.
+func (s *Slots) before(a, b *Request) bool {
+	x, y := s.tenant(a.name), s.tenant(b.name)
+	switch {
+	case x.inWork != y.inWork:
+		return x.inWork < y.inWork
+	case x != y:
+		return x.used < y.used
+	}
+	return a.given < b.given
+}
+
+// keptShare is the part of the slots, one in so many and one at least, that no tenant takes whose last message failed: its work may hang, nothing
+// takes a slot back from a handler, and others find these slots at once. The only slot is not kept.
+const keptShare = 8
+
+// may reports whether a request may have another slot.
+func (s *Slots) may(r *Request) bool {
+	kept := min(s.total-1, max(1, s.total/keptShare))
+	return r.want > 0 && (s.free > kept || !s.tenant(r.name).failed)
+}
+
+// account brings the slot times up to now, and forgets tenants of which nothing is left. The caller holds mu.
+func (s *Slots) account() {
+	now := time.Now()
+	elapsed := now.Sub(s.accounted).Seconds()
+	s.accounted = now
+	faded := math.Exp(-elapsed / recent.Seconds())
+	for name, t := range s.tenants {
+		t.used = float64(t.used*faded) + float64(float64(t.inWork)*elapsed)
+		if t.inWork == 0 && t.used < time.Millisecond.Seconds() {
+			delete(s.tenants, name)
 		}
 	}
-	recalled := make(chan struct{})
-	l := &Lease{N: 1, Recalled: recalled, tenant: r.tenant, recall: sync.OnceFunc(func() { close(recalled) })}
-	switch {
-	case r.backlog:
-		busy[r.tenant]++
-		l.N = min(r.want, s.capacity(r.tenant), max(1, s.free/(len(busy)*busy[r.tenant])))
-	case len(busy) > 0:
-	case s.free > len(s.waiting):
-		l.Patience = Unhurried
-	default:
-		l.Patience = turn
+}
+
+func (s *Slots) tenant(name string) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{}
+		s.tenants[name] = t
 	}
-	return l
+	return t
+}
+
+func without(list []*Request, r *Request) []*Request {
+	return slices.DeleteFunc(list, func(other *Request) bool { return other == r })
 }

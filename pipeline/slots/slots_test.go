@@ -3,16 +3,14 @@ package slots
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
-// asked asks for slots and returns where the lease will come.
-func asked(s Tenant, want int, hot bool) <-chan *Lease { return s.Ask(want, hot).Lease() }
-
 // given is the lease that must be there by now.
-func given(t *testing.T, got <-chan *Lease) *Lease {
+func given(t *testing.T, r *Request) *Lease {
 	t.Helper()
 	select {
-	case l := <-got:
+	case l := <-r.Lease():
 		return l
 	default:
 		t.Fatal("no slots were given")
@@ -20,184 +18,166 @@ func given(t *testing.T, got <-chan *Lease) *Lease {
 	}
 }
 
-func waits(t *testing.T, got <-chan *Lease) {
+func waits(t *testing.T, r *Request) {
 	t.Helper()
 	select {
-	case l := <-got:
-		t.Fatalf("%d slots were given where none are free", l.N)
+	case l := <-r.Lease():
+		t.Fatalf("%d slots were given", l.N)
 	default:
 	}
 }
 
-func TestBacklogTakesWhatIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(8).Tenant("a")
-		if l := given(t, asked(s, 100, true)); l.N != 8 || l.Patience != 0 {
-			t.Errorf("got %d slots with patience %s, want all 8 at once", l.N, l.Patience)
-		}
-		next := asked(s, 100, true)
-		waits(t, next)
-		s.Release()
-		synctest.Wait()
-		if l := given(t, next); l.N != 1 {
-			t.Errorf("got %d slots, want the one that was released", l.N)
-		}
-	})
+// take asks for slots, has a message come into each, and says how many that were.
+func take(t Tenant, want int) int {
+	r := t.Ask(want)
+	select {
+	case l := <-r.Lease():
+		t.End(l, 0)
+		return l.N
+	default:
+		t.Forget(r)
+		return 0
+	}
 }
 
-func TestBacklogsShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(8).Tenant("a")
-		all := given(t, asked(s, 8, true))
-		a, b := asked(s, 100, true), asked(s, 100, true)
-		s.End(all, 8)
-		synctest.Wait()
-		if la, lb := given(t, a), given(t, b); la.N != 4 || lb.N != 4 {
-			t.Errorf("got %d and %d slots, want 4 each", la.N, lb.N)
-		}
-	})
-}
-
-func TestQuietPullIsRecalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(2).Tenant("a")
-		quiet := given(t, asked(s, 1, false))
-		if quiet.N != 1 || quiet.Patience != Unhurried {
-			t.Errorf("a quiet subscription alone got %d slots with patience %s", quiet.N, quiet.Patience)
-		}
-		given(t, asked(s, 5, true)) // takes the other slot
-		if quiet.WasRecalled() {
-			t.Error("recalled although nobody waits")
-		}
-		busy := asked(s, 5, true)
-		if !quiet.WasRecalled() {
-			t.Fatal("a backlog waits, and the slot that a quiet pull rests on is not recalled")
-		}
-		s.End(quiet, 1)
-		synctest.Wait()
-		given(t, busy)
-	})
-}
-
-func TestQuietOneLooksOnlyWhileBacklogsWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(1).Tenant("a")
-		first := given(t, asked(s, 1, true))
-		quiet, busy := asked(s, 1, false), asked(s, 9, true)
-		s.End(first, 1)
-		synctest.Wait()
-		l := given(t, quiet) // it came first
-		if l.Patience != 0 {
-			t.Errorf("patience is %s, want none", l.Patience)
-		}
-		waits(t, busy)
-		s.End(l, 1)
-		synctest.Wait()
-		given(t, busy)
-	})
-}
-
-func TestMoreQuietOnesThanSlotsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(1).Tenant("a")
-		a := given(t, asked(s, 1, false))
-		b, c := asked(s, 1, false), asked(s, 1, false)
-		if !a.WasRecalled() {
-			t.Fatal("the first one rests on the only slot")
-		}
-		s.End(a, 1)
-		synctest.Wait()
-		if l := given(t, b); l.Patience != turn {
-			t.Errorf("patience is %s, want %s", l.Patience, turn)
-		}
-		waits(t, c)
-	})
-}
-
-func TestGivenUpRequestLeavesNoTrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(1).Tenant("a")
-		l := given(t, asked(s, 1, true))
-		r := s.Ask(1, true)
-		s.Forget(r)
-		s.End(l, 1)
-		if s.free != 1 || len(s.waiting) != 0 || len(s.resting) != 0 {
-			t.Errorf("%d free, %d waiting, %d resting; want 1, 0, 0", s.free, len(s.waiting), len(s.resting))
-		}
-	})
-}
-
-// What a tenant has in work counts, not how often it asks or how many subscriptions it has.
-func TestTheFewestSlotsFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(4)
-		a, b := s.Tenant("a"), s.Tenant("b")
-		given(t, asked(a, 4, true)) // long work
-		a1, a2 := asked(a, 9, true), asked(a, 9, true)
-		b1 := asked(b, 9, true)
-		a.Release()
-		synctest.Wait()
-		given(t, b1)
-		for range 3 { // short work of b keeps the slot while a has more
-			b1 = asked(b, 9, true)
-			waits(t, b1)
-			b.Release()
-			synctest.Wait()
-			given(t, b1)
-		}
-		b2 := asked(b, 9, true)
-		a.Release()
-		synctest.Wait()
-		given(t, b2) // 2 each
-		b3 := asked(b, 9, true)
-		a.Release()
-		synctest.Wait()
-		given(t, a1) // a has fewer, and came first
-		waits(t, a2)
-		waits(t, b3)
-		if s.inUse["a"] != 2 || s.inUse["b"] != 2 {
-			t.Errorf("slots in use: %v", s.inUse)
-		}
-	})
-}
-
-// Two subscriptions of one tenant share what that tenant gets.
-func TestPartiesShareFreeSlots(t *testing.T) {
+// TestTheOnlyOneThatWaitsTakesWhatIsFree: at once, whoever else is known.
+func TestTheOnlyOneThatWaitsTakesWhatIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(8)
+		a, other := s.Tenant("a"), s.Tenant("other")
+		if n := take(other, 1); n != 1 {
+			t.Fatalf("%d slots for the first message", n)
+		}
+		other.Settled(true)
+		if n := take(a, 100); n != 8 {
+			t.Errorf("got %d slots, want all 8", n)
+		}
+		next := a.Ask(100)
+		waits(t, next)
+		a.Settled(true)
+		if l := given(t, next); l.N != 1 {
+			t.Errorf("got %d slots, want the one that is free again", l.N)
+		}
+	})
+}
+
+// TestSharesOfThoseThatWait: tenants share what becomes free, and the subscriptions of one share its part.
+func TestSharesOfThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(9)
 		a, b := s.Tenant("a"), s.Tenant("b")
-		all := given(t, asked(a, 8, true))
-		a1, a2, b1 := asked(a, 100, true), asked(a, 100, true), asked(b, 100, true)
-		a.End(all, 8)
-		synctest.Wait()
+		all := given(t, a.Ask(9))
+		a1, a2, b1 := a.Ask(100), a.Ask(100), b.Ask(100)
+		time.Sleep(time.Second)
+		a.End(all, 9)
 		l1, l2, l3 := given(t, a1), given(t, a2), given(t, b1)
-		if l1.N != 2 || l3.N < 3 || l1.N+l2.N+l3.N > 8 {
-			t.Errorf("the two of one tenant got %d and %d slots, the other %d", l1.N, l2.N, l3.N)
+		if l1.N != 2 || l2.N != 2 || l3.N != 5 {
+			t.Errorf("the two subscriptions of one tenant have %d and %d slots, the other tenant %d", l1.N, l2.N, l3.N)
 		}
 		a.End(l1, l1.N)
 		a.End(l2, l2.N)
 		b.End(l3, l3.N)
-		if s.free != 8 || len(s.inUse) != 0 {
-			t.Errorf("%d slots are free at the end, in use %v", s.free, s.inUse)
+		if s.free != 9 || len(s.waiting)+len(s.pulling) != 0 {
+			t.Errorf("%d slots are free at the end, %d requests wait, %d pull", s.free, len(s.waiting), len(s.pulling))
 		}
 	})
 }
 
-// A quiet subscription gets its look while a tenant with few slots keeps asking for more.
-func TestQuietOnesAreNotForgotten(t *testing.T) {
+// TestWhoHasFewestComesFirst: what a tenant has in work counts, not how often it asks.
+func TestWhoHasFewestComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(4)
+		a, b := s.Tenant("a"), s.Tenant("b")
+		take(a, 4)
+		a1, a2, b1 := a.Ask(1), a.Ask(1), b.Ask(1)
+		a.Settled(true)
+		waits(t, a1)
+		b.End(given(t, b1), 0)
+		for range 3 { // short work of b keeps its slot
+			b1 = b.Ask(1)
+			b.Settled(true)
+			b.End(given(t, b1), 0)
+		}
+		b1 = b.Ask(1)
+		a.Settled(true)
+		b.End(given(t, b1), 0)
+		b1 = b.Ask(1)
+		a.Settled(true) // one against two
+		a.End(given(t, a1), 0)
+		waits(t, a2)
+		waits(t, b1)
+	})
+}
+
+// TestSlotWaitsForThePullOfWhoHasFewer: a tenant with few slots asks for more when its pull has ended; what becomes free meanwhile is its own.
+func TestSlotWaitsForThePullOfWhoHasFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(4)
+		a, b := s.Tenant("a"), s.Tenant("b")
+		take(a, 4)
+		pull := b.Ask(9)
+		a.Settled(true)
+		lease := given(t, pull)
+		a1 := a.Ask(9)
+		a.Settled(true)
+		waits(t, a1)
+		more := b.Ask(8)
+		b.End(lease, 0)
+		waits(t, a1)
+		b.End(given(t, more), 0)
+		more = b.Ask(9)
+		b.Settled(true)
+		lease = given(t, more)
+		waits(t, a1)
+		b.End(lease, 1) // nothing was left
+		if l := given(t, a1); l.N != 1 {
+			t.Errorf("got %d slots", l.N)
+		}
+	})
+}
+
+// TestRequestTakenBackLeavesNothing, before its lease and after.
+func TestRequestTakenBackLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)
-		busy, quiet := s.Tenant("busy"), s.Tenant("quiet")
-		given(t, asked(busy, 1, true))
-		hot, look := asked(busy, 1, true), asked(quiet, 1, false)
-		busy.Release()
-		synctest.Wait()
-		given(t, hot)
-		hot = asked(busy, 1, true)
-		busy.Release()
-		synctest.Wait()
-		quiet.End(given(t, look), 1)
-		synctest.Wait()
-		given(t, hot)
+		a := s.Tenant("a")
+		r := a.Ask(1)
+		late := a.Ask(1)
+		a.Forget(late)
+		a.Forget(r)
+		if s.free != 1 || len(s.waiting)+len(s.pulling) != 0 {
+			t.Errorf("%d free, %d waiting, %d pulling; want 1, 0, 0", s.free, len(s.waiting), len(s.pulling))
+		}
+	})
+}
+
+// TestFailuresLeaveAnEighth: a tenant whose last message failed leaves slots to others until one succeeds, but gets on with any number of them.
+func TestFailuresLeaveAnEighth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for total, most := range map[int]int{1: 1, 2: 1, 4: 3, 8: 7, 64: 56} {
+			s := New(total)
+			a, b := s.Tenant("a"), s.Tenant("b")
+			if n := take(a, total); n != total {
+				t.Errorf("a new tenant gets %d of %d slots", n, total)
+			}
+			time.Sleep(time.Second)
+			for range total {
+				a.Settled(false)
+			}
+			if n := take(a, total); n != most {
+				t.Errorf("a tenant that fails gets %d of %d slots, want %d", n, total, most)
+			}
+			if n := take(b, total); n != total-most {
+				t.Errorf("another finds %d of %d slots, want %d", n, total, total-most)
+			}
+			for range total - most {
+				b.Settled(true)
+			}
+			more := a.Ask(total)
+			a.Settled(true)
+			if l := given(t, more); l.N != total-most+1 {
+				t.Errorf("after a success it gets %d more of %d slots, want %d", l.N, total, total-most+1)
+			}
+		}
 	})
 }
