@@ -114,6 +114,14 @@ func (c *Checker) Event(e events.Event) error {
 		c.group(e)
 	case events.WeightsPublishedType.Kind():
 		c.published(e)
+	case events.RunOpenedType.Kind():
+		if e.Type == events.RunOpenedType {
+			opened, err := events.Data[events.RunOpened](e)
+			if err != nil {
+				c.find(RuleIdentity, e, "%v", err)
+			}
+			c.policy.version = opened.BeginsAt()
+		}
 	case "batch":
 		if err := c.batch(e); err != nil {
 			return err

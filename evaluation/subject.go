@@ -40,29 +40,25 @@ func ParseSubject(text string) (Subject, error) {
 	return Subject{name, &version}, nil
 }
 
-// Pin finds the version of the built-in policy that an evaluation is about: the named one, which must be published, or the
-// current one. Of a policy without any it is 0, the untrained one, as the note says. Versions of other servers are theirs.
-func (s Subject) Pin(ctx context.Context, store storage.Store, endpoint string) (pinned Subject, note string, err error) {
-	if endpoint != runfile.BuiltinEndpoint {
-		return s, "", nil
+// Pin finds the version of the built-in policy that an evaluation is about: the named one, or the current one. It must be published, or be the
+// untrained one, which is named as version 0. Versions of other servers are theirs.
+func (s Subject) Pin(ctx context.Context, store storage.Store, endpoint string) (Subject, error) {
+	if endpoint != runfile.BuiltinEndpoint || s.Version != nil && *s.Version == 0 {
+		return s, nil
 	}
 	current, _, err := weights.Current(ctx, store, s.Policy)
 	published := !errors.Is(err, storage.ErrNotFound)
 	switch {
 	case err != nil && published:
-		return s, "", err
-	case s.Version == nil && !published:
-		return Subject{s.Policy, new(int64(0))}, fmt.Sprintf("no weights of policy %s are published: this is the untrained policy", s.Policy), nil
-	case s.Version == nil:
-		return Subject{s.Policy, &current}, "", nil
-	case *s.Version == 0:
-		return s, "", nil
+		return s, err
 	case !published:
-		return s, "", fmt.Errorf("policy %s: no version of it is published; %s@0 is the untrained policy", s.Policy, s.Policy)
+		return s, fmt.Errorf("policy %s: no version of it is published: check the name, or evaluate %s@0, the untrained policy", s.Policy, s.Policy)
+	case s.Version == nil:
+		return Subject{s.Policy, &current}, nil
 	}
 	_, err = weights.FetchManifest(ctx, store, s.Policy, *s.Version)
 	if errors.Is(err, storage.ErrNotFound) {
 		err = fmt.Errorf("policy %s has no version %d: the current one is %d", s.Policy, *s.Version, current)
 	}
-	return s, "", err
+	return s, err
 }

@@ -10,10 +10,21 @@ import (
 // RunOpened is the first fact of a run and holds its whole configuration.
 type RunOpened struct {
 	Config runfile.RunConfig `json:"config"`
+	// PolicyVersion is the last version of the run's policy that was published when the run was opened; 0 before the first. The intake looks it
+	// up, so that the first groups begin at it, however late the run learns of the version itself.
+	PolicyVersion int64 `json:"policy_version,omitempty" jsonschema:"minimum=0"`
 	// Replays is set where the run's rollouts are those of another one.
 	Replays *Replayed `json:"replays,omitempty"`
 	// Continues is set where the run goes on where another one ended.
 	Continues *Continued `json:"continues,omitempty"`
+}
+
+// BeginsAt is the policy version that the run's first groups are sampled with.
+func (o RunOpened) BeginsAt() int64 {
+	if o.Continues == nil {
+		return o.PolicyVersion
+	}
+	return max(o.PolicyVersion, o.Continues.PolicyVersion)
 }
 
 // Replayed says which recorded run a run replays.

@@ -55,6 +55,8 @@ type WeightsSubmitted struct {
 	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
 	// Delta leads to those of the files that the store does not hold yet: the publisher makes them of it.
 	Delta *WeightsDelta `json:"delta,omitempty"`
+	// Allow names what the publisher would refuse otherwise; see package weights.
+	Allow []string `json:"allow,omitempty" jsonschema:"maxItems=4,enum=not_finite,enum=empty,enum=other_tensors,enum=gap"`
 }
 
 // WeightsDelta leads from the files of an older version to new ones; see package weights/delta.

@@ -61,9 +61,7 @@ func (l *Ledger) Apply(e events.Event) error {
 		var opened events.RunOpened
 		opened, err = events.Data[events.RunOpened](e)
 		l.Config = opened.Config
-		if l.Continues = opened.Continues; l.Continues != nil {
-			l.PolicyVersion = l.Continues.PolicyVersion
-		}
+		l.Continues, l.PolicyVersion = opened.Continues, opened.BeginsAt()
 		for _, f := range l.Config.Feeds {
 			l.feed(f.Name).export = f.MinReward != nil
 		}

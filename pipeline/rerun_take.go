@@ -97,7 +97,7 @@ func (w *rerun) opened(e events.Event) error {
 	}
 	slices.Sort(again)
 	fact, err := events.New(w.To, events.RunOpenedType, w.To, "0", events.RunOpened{
-		Config: w.Config, Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again}, Continues: recorded.Continues,
+		Config: w.Config, PolicyVersion: recorded.PolicyVersion, Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again}, Continues: recorded.Continues,
 	})
 	if err != nil {
 		return err

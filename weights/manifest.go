@@ -76,6 +76,20 @@ func (m *Manifest) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
+// same reports whether two manifests of a version name the same files, wherever they lie and in whatever order and bytes that is written.
+func (m *Manifest) same(other *Manifest) bool {
+	contents := map[string]string{}
+	for _, file := range m.Files {
+		contents[file.Name] = file.SHA256
+	}
+	for _, file := range other.Files { // both were checked: no name is twice
+		if contents[file.Name] != file.SHA256 {
+			return false
+		}
+	}
+	return len(m.Files) == len(other.Files) && m.Format == other.Format && m.Base == other.Base
+}
+
 // check verifies that a manifest is what its key says, and that its files lie where the policy's files lie.
 func (m *Manifest) check(policy string, version int64) error {
 	switch {

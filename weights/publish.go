@@ -36,7 +36,7 @@ type Published struct {
 // Publish makes a policy version visible, in an order in which readers never see a part of it: files under keys of their own
 // content, the manifest that lists them, a delta where one is worth it, the pointer to the current version. The pointer moves forward only.
 //
-// Files whose name ends in .safetensors are verified in their structure, and there must be one.
+// The files together must be a whole model of finite numbers: ErrStructure and ErrUnfit.
 //
 // Repeating it with the same files is safe and finishes what was interrupted. Other files under a version that was published are
 // refused: storage.ErrExists.
@@ -50,13 +50,13 @@ func Publish(ctx context.Context, s storage.Store, policy string, version int64,
 
 func publishContents(ctx context.Context, s storage.Store, policy string, version int64, contents []Content) (*Published, error) {
 	files := make([]File, len(contents))
-	for i, c := range contents { // before anything is written
+	for i, c := range contents {
 		files[i].Name = c.Name
-		if err := c.check(); err != nil {
-			return nil, err
-		}
 	}
 	if err := checkFileNames(policy, version, files); err != nil {
+		return nil, err
+	}
+	if err := inspect(contents); err != nil { // before anything is written
 		return nil, err
 	}
 	for i, c := range contents {
@@ -68,30 +68,55 @@ func publishContents(ctx context.Context, s storage.Store, policy string, versio
 	return publish(ctx, s, policy, version, files, nil)
 }
 
+// inspect judges files in memory.
+func inspect(contents []Content) error {
+	var seen inspection
+	for _, c := range contents {
+		sink, done, err := seen.begin(c.Name, bytes.NewReader(c.Data), int64(len(c.Data)))
+		if err != nil {
+			return fmt.Errorf("file %s: %w", c.Name, err)
+		}
+		if sink != nil {
+			_, _ = sink.Write(c.Data) // into memory
+			done()
+		}
+	}
+	_, err := seen.judge()
+	return err
+}
+
 // PublishFrom is Publish of files that lie in the store already, of any size: it reads each once, in pieces, for its digest and structure. The
 // manifest names those that lie at their FileKey where they are; others are copied there. An error that is in a file is a *FileError. What was
-// copied by then is no part of any version, and garbage.
+// copied by then is no part of any version, and garbage. The tensors must have the names, types and shapes of the version that is current, or it
+// is ErrUnfit.
 //
-// made, which may be nil, becomes the version's delta if its base is the version that is current.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
-	published, err := publishFrom(ctx, s, policy, version, files, made)
+// made, which may be nil, becomes the version's delta if its base is the version that is current. allow has AllowNotFinite and its like.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made, allow ...string) (*Published, error) {
+	published, err := publishFrom(ctx, s, policy, version, files, made, allow)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
 	}
 	return published, nil
 }
 
-func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made) (*Published, error) {
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *Made, allow []string) (*Published, error) {
 	if err := checkFileNames(policy, version, files); err != nil {
 		return nil, err
 	}
-	admitted := make([]File, len(files))
+	admitted, seen := make([]File, len(files)), inspection{allow: allow}
 	for i, file := range files {
-		ref, err := admit(ctx, s, policy, file)
+		ref, err := admit(ctx, s, policy, file, &seen)
 		if err != nil {
 			return nil, &FileError{file, err}
 		}
 		admitted[i] = File{Name: file.Name, Ref: ref}
+	}
+	checkpoint, err := seen.judge()
+	if err != nil {
+		return nil, err
+	}
+	if err := seen.follows(ctx, s, policy, version, checkpoint); err != nil {
+		return nil, err
 	}
 	return publish(ctx, s, policy, version, admitted, made)
 }
@@ -103,7 +128,7 @@ func publish(ctx context.Context, s storage.Store, policy string, version int64,
 	if err != nil {
 		return nil, err
 	}
-	ref, err := putManifest(ctx, s, policy, version, data)
+	m, ref, err := putManifest(ctx, s, m, data)
 	if err != nil {
 		return nil, err
 	}
@@ -158,25 +183,13 @@ type structureError struct{ error }
 func (e structureError) Unwrap() error        { return e.error }
 func (e structureError) Is(target error) bool { return target == ErrStructure }
 
-// check verifies the structure of a file of tensors.
-func (c Content) check() error {
-	if err := checkStructure(c.Name, bytes.NewReader(c.Data), int64(len(c.Data))); err != nil {
-		return fmt.Errorf("file %s: %w", c.Name, err)
+// validate verifies the structure of a file of tensors. It reads the header only.
+func validate(r io.ReaderAt, size int64) (*safetensors.Header, error) {
+	header, err := safetensors.Validate(r, size, maxPublishedHeader)
+	if errors.Is(err, storage.ErrCorrupt) {
+		err = structureError{err}
 	}
-	return nil
-}
-
-// checkStructure verifies the structure of a file of tensors. It reads the header only.
-func checkStructure(name string, r io.ReaderAt, size int64) error {
-	if path.Ext(name) != tensorsExtension {
-		return nil
-	}
-	if _, err := safetensors.Validate(r, size, maxPublishedHeader); errors.Is(err, storage.ErrCorrupt) {
-		return structureError{err}
-	} else if err != nil {
-		return err
-	}
-	return nil
+	return header, err
 }
 
 // maxPublishedHeader bounds the headers of what is published, in bytes: parsing one takes several times its size.
@@ -185,9 +198,10 @@ const maxPublishedHeader = 16 << 20
 // Reveal makes a version visible whose files have been copied into a store: by its manifest, byte for byte as it was published elsewhere, and then by the
 // pointer, which moves forward only. It gives the version that is current then. storage.ErrExists where the version has another manifest.
 func Reveal(ctx context.Context, s storage.Store, policy string, version int64, manifest []byte) (current int64, err error) {
-	if _, err = decodeManifest(manifest, policy, version); err == nil {
+	m, err := decodeManifest(manifest, policy, version)
+	if err == nil {
 		var ref storage.Ref
-		if ref, err = putManifest(ctx, s, policy, version, manifest); err == nil {
+		if _, ref, err = putManifest(ctx, s, m, manifest); err == nil {
 			current, err = advance(ctx, s, policy, pointer{Version: version, Manifest: ref})
 		}
 	}
@@ -197,23 +211,24 @@ func Reveal(ctx context.Context, s storage.Store, policy string, version int64, 
 	return current, nil
 }
 
-func putManifest(ctx context.Context, s storage.Store, policy string, version int64, data []byte) (storage.Ref, error) {
-	ref := storage.Ref{Key: ManifestKey(policy, version), SHA256: storage.Digest(data), Size: int64(len(data))}
+// putManifest writes a manifest, and gives what is there then: another program may have written the same in other bytes.
+func putManifest(ctx context.Context, s storage.Store, m *Manifest, data []byte) (*Manifest, storage.Ref, error) {
+	key := ManifestKey(m.Policy, m.Version)
 	if len(data) > storage.MaxPointer {
-		return storage.Ref{}, fmt.Errorf("manifest: %w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), storage.MaxPointer)
+		return nil, storage.Ref{}, fmt.Errorf("manifest: %w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), storage.MaxPointer)
 	}
-	err := s.PutIfAbsent(ctx, ref.Key, data)
-	if !errors.Is(err, storage.ErrExists) {
-		return ref, err
+	err := s.PutIfAbsent(ctx, key, data)
+	if errors.Is(err, storage.ErrExists) {
+		present, stored, loadErr := readManifest(ctx, s, m.Policy, m.Version)
+		if loadErr != nil {
+			return nil, storage.Ref{}, fmt.Errorf("the manifest that is there: %w", loadErr)
+		}
+		if !m.same(present) {
+			return nil, storage.Ref{}, fmt.Errorf("the version was published before with other content: %w", err)
+		}
+		m, data, err = present, stored, nil
 	}
-	present, _, loadErr := s.Load(ctx, ref.Key)
-	if loadErr != nil {
-		return storage.Ref{}, loadErr
-	}
-	if !bytes.Equal(present, data) {
-		return storage.Ref{}, fmt.Errorf("the version was published before with other content: %w", err)
-	}
-	return ref, nil
+	return m, storage.Ref{Key: key, SHA256: storage.Digest(data), Size: int64(len(data))}, err
 }
 
 // advance moves the pointer to a version unless it is there or further already, and gives the version that it names then.
@@ -270,8 +285,11 @@ func Fetch(ctx context.Context, s storage.Store, policy string, version int64) (
 		files[i] = Content{Name: file.Name, Data: data}
 	}
 	for _, file := range files {
-		if err := file.check(); err != nil {
-			return nil, nil, fmt.Errorf("fetch policy %s, version %d: %w", policy, version, err)
+		if path.Ext(file.Name) != tensorsExtension {
+			continue
+		}
+		if _, err := validate(bytes.NewReader(file.Data), int64(len(file.Data))); err != nil {
+			return nil, nil, fmt.Errorf("fetch policy %s, version %d: file %s: %w", policy, version, file.Name, err)
 		}
 	}
 	return m, files, nil

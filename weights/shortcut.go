@@ -104,7 +104,7 @@ func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *Made) 
 	d := &Delta{Base: base.Version, BaseManifest: present.Manifest.SHA256}
 	switch {
 	case made != nil && made.Base == base.Version && made.Size <= maxDelta(changed):
-		d.Ref, err = admit(ctx, s, next.Policy, File{Name: "a trainer's" + delta.Extension, Ref: made.Ref})
+		d.Ref, err = admit(ctx, s, next.Policy, File{Name: "a trainer's" + delta.Extension, Ref: made.Ref}, &inspection{})
 	case changed < minDelta:
 		return nil, nil
 	default:

@@ -22,6 +22,9 @@ func trained(t *testing.T, steps int) []weights.Content {
 	source := rand.New(rand.NewPCG(1, 1))
 	for i := range values {
 		values[i] = byte(source.Uint32())
+		if i%2 == 1 {
+			values[i] &^= 0x40 // so that each is a number
+		}
 	}
 	for range steps {
 		for range len(values) / 2 / 64 {
@@ -75,8 +78,12 @@ func TestDeltas(t *testing.T) {
 	publishTrained(t, s, 5, trained(t, 0))
 	other := trained(t, 0)
 	source := rand.New(rand.NewPCG(2, 2))
-	for i := range other[0].Data[len(other[0].Data)-3<<19:] {
-		other[0].Data[len(other[0].Data)-1-i] = byte(source.Uint32())
+	values := other[0].Data[len(other[0].Data)-3<<19:]
+	for i := range values {
+		values[i] = byte(source.Uint32())
+		if i%2 == 1 {
+			values[i] &^= 0x40 // so that each is a number
+		}
 	}
 	if got := publishTrained(t, s, 6, other); got.Delta != nil || got.NoDelta != nil {
 		t.Errorf("other weights: %+v, %v", got.Delta, got.NoDelta)

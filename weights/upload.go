@@ -31,31 +31,41 @@ func (e *FileError) Error() string { return fmt.Sprintf("file %s: %v", e.File.Na
 // Unwrap gives the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// admit verifies a file in the store, and gives its place below the policy. Digest and structure are those of the same bytes: of the
+// admit verifies a file in the store, and gives its place below the policy. Digest, structure and elements are those of the same bytes: of the
 // object as it was when it was opened.
-func admit(ctx context.Context, s storage.Store, policy string, file File) (storage.Ref, error) {
+func admit(ctx context.Context, s storage.Store, policy string, file File, seen *inspection) (storage.Ref, error) {
 	object, err := storage.OpenBlob(ctx, s, file.Ref)
 	if err != nil {
 		return storage.Ref{}, err
 	}
-	ref, err := admitObject(ctx, s, policy, file, object)
+	ref, err := admitObject(ctx, s, policy, file, object, seen)
 	return ref, errors.Join(err, object.Close())
 }
 
-func admitObject(ctx context.Context, s storage.Store, policy string, file File, object storage.Object) (storage.Ref, error) {
+func admitObject(ctx context.Context, s storage.Store, policy string, file File, object storage.Object, seen *inspection) (storage.Ref, error) {
 	place := file.Ref
 	place.Key = FileKey(policy, file.SHA256)
-	var err error
-	switch {
-	case object.Size() != file.Size:
-		err = corrupt("it has %d bytes", object.Size())
-	case place.Key == file.Key:
-		_, err = io.Copy(io.Discard, storage.Verified(object, file.Ref))
-	default:
-		err = s.PutReader(ctx, place.Key, storage.Verified(object, file.Ref), file.Size)
+	if object.Size() != file.Size {
+		return storage.Ref{}, corrupt("it has %d bytes", object.Size())
+	}
+	sink, done, err := seen.begin(file.Name, object, file.Size)
+	if err != nil {
+		return storage.Ref{}, err
+	}
+	bytes := storage.Verified(object, file.Ref)
+	if sink != nil {
+		bytes = io.TeeReader(bytes, sink)
+	}
+	if place.Key == file.Key {
+		_, err = io.Copy(io.Discard, bytes)
+	} else {
+		err = s.PutReader(ctx, place.Key, bytes, file.Size)
 	}
 	if err != nil {
 		return storage.Ref{}, err
 	}
-	return place, checkStructure(file.Name, object, file.Size)
+	if done != nil {
+		done()
+	}
+	return place, nil
 }

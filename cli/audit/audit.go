@@ -46,6 +46,7 @@ drops (stale, filtered, failed) with those that it trains on: do the long ones, 
 --watch follows a run and closes its books again whenever they have changed, until it is closed and at rest.
 
 It also lists the run's dead letters: messages that the intake refused, messages that a service gave up, and rejected weights.
+Of an open run whose last weights were rejected it says so: such a run stands still.
 The audit of _, the catalogue, lists the dead letters of all runs, and those that belong to no run.`,
 		Example: `  rondo audit demo-1 --json
   rondo audit demo-1 --by reason --by stage
@@ -102,6 +103,9 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 		return err
 	}
 	a, err := newAuditReport(report, letters, l, o)
+	if err == nil && !l.Closed {
+		a.Waits, err = books.RejectedWeights(cmd.Context(), p.Log, l.Config.Policy, l.PolicyVersion)
+	}
 	if err != nil {
 		return err
 	}
@@ -149,6 +153,8 @@ type auditReport struct {
 	Books       []ledger.Books `json:"books,omitempty"`
 	Bias        []ledger.Bias  `json:"bias,omitempty"`
 	DeadLetters []DeadLetter   `json:"dead_letters"`
+	// Waits is why the run stands still, or will soon, where its last weights were rejected.
+	Waits string `json:"waits,omitempty"`
 }
 
 func newAuditReport(r audit.Report, letters []DeadLetter, l *ledger.Ledger, o auditOptions) (auditReport, error) {
@@ -196,7 +202,9 @@ func printAudit(w io.Writer, a auditReport, quick bool) {
 	for _, f := range a.Findings {
 		fmt.Fprintln(w, f)
 	}
-	if len(a.Findings) == 0 && !quick {
+	if a.Waits != "" {
+		fmt.Fprintf(w, "waits: %s\n", app.Clean(a.Waits))
+	} else if len(a.Findings) == 0 && !quick {
 		fmt.Fprintln(w, "nothing is wrong")
 	}
 }

@@ -169,3 +169,33 @@ func TestMistakesInAudit(t *testing.T) {
 		}
 	}
 }
+
+// TestAuditOfARunThatStandsStill: the last weights of the run's policy were rejected, so it waits, also when a server activates an older version
+// meanwhile. With other weights on their way, or published, it waits no longer.
+func TestAuditOfARunThatStandsStill(t *testing.T) {
+	r := booked(t)
+	catalogue := func(typ events.Type, ordinal string, data any) {
+		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, typ, "small", ordinal, data))
+	}
+	audited := func() string {
+		t.Helper()
+		output, err := clitest.Run(t, New, "audit", "first", "--dir", r.Dir)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		return output
+	}
+	catalogue(events.WeightsSubmittedType, "s1", events.WeightsSubmitted{Version: 1, Run: "first"})
+	if output := audited(); !strings.Contains(output, "nothing is wrong") {
+		t.Errorf("weights that wait: %s", output)
+	}
+	catalogue(events.WeightsRejectedType, "submission-1", events.WeightsRejected{Version: 1, Reason: "it has NaN"})
+	catalogue(events.WeightsActivatedType, "a1", events.WeightsActivated{Version: 0, Replica: "x"})
+	if output := audited(); !strings.Contains(output, "waits: for weights: version 1 of policy small was rejected, and none was submitted since: it has NaN") || strings.Contains(output, "nothing is wrong") {
+		t.Errorf("rejected weights: %s", output)
+	}
+	catalogue(events.WeightsSubmittedType, "s2", events.WeightsSubmitted{Version: 1, Run: "first"})
+	if output := audited(); strings.Contains(output, "waits:") {
+		t.Errorf("weights on their way: %s", output)
+	}
+}

@@ -94,7 +94,7 @@ func (r *releaser) gate(ctx context.Context, next release.Step) error {
 	j := events.WeightsJudged{Version: next.Version, Against: next.Against, Stage: events.JudgedGate, Rules: r.o.rules}
 	j.Rules.Rollouts = 0
 	for _, version := range []int64{next.Version, next.Against} {
-		f, _, _, err := r.e.tried(ctx, evaluation.Subject{Policy: r.o.policy, Version: &version}, "")
+		f, _, err := r.e.tried(ctx, evaluation.Subject{Policy: r.o.policy, Version: &version}, "")
 		if err != nil {
 			return err
 		}

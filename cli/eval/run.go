@@ -125,23 +125,20 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 
 // measure evaluates a version, or goes on with its evaluation, and summarises it. name "" is derived.
 func (e *evaluator) measure(ctx context.Context, s evaluation.Subject, name string) (measured, error) {
-	fold, s, note, err := e.tried(ctx, s, name)
+	fold, s, err := e.tried(ctx, s, name)
 	if err != nil {
 		return measured{}, err
 	}
 	attempts, notes := fold.Attempts()
-	if note != "" {
-		notes = append(notes, note)
-	}
 	m, err := e.summarise(fold, s.String(), attempts, notes)
 	m.missing = fold.Missing()
 	return m, err
 }
 
 // tried lets a version try all tasks, or goes on with that, and gives what is recorded when nothing is under way any more.
-func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string) (fold *evaluation.Recorded, pinned evaluation.Subject, note string, err error) {
-	if s, note, err = s.Pin(ctx, e.p.Store, e.base.Endpoint); err != nil {
-		return nil, s, note, err
+func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string) (fold *evaluation.Recorded, pinned evaluation.Subject, err error) {
+	if s, err = s.Pin(ctx, e.p.Store, e.base.Endpoint); err != nil {
+		return nil, s, err
 	}
 	f := e.base
 	f.Policy, f.PolicyVersion = s.Policy, s.Version
@@ -149,12 +146,12 @@ func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string
 		name = evaluation.RunName(f.RunConfig)
 	}
 	if err := e.open(ctx, name, &f); err != nil {
-		return nil, s, note, err
+		return nil, s, err
 	}
 	if fold, err = e.wait(ctx, name); err != nil && ctx.Err() != nil {
 		e.show.Line("run %s goes on when the same command is given again", name)
 	}
-	return fold, s, note, err
+	return fold, s, err
 }
 
 // summarise makes figures of a run's attempts.

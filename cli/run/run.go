@@ -190,8 +190,10 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 	if l.Config.Has(runfile.FeatureUserTraffic) {
 		s.Traffic = &l.Config.Traffic
 	}
-	if s.Waits, err = rejectedWeights(ctx, log, &s); err != nil {
-		return RunSummary{}, err
+	if s.State != "closed" && s.State != "archived" {
+		if s.Waits, err = books.RejectedWeights(ctx, log, s.Policy, s.PolicyVersion); err != nil {
+			return RunSummary{}, err
+		}
 	}
 	for _, feed := range l.Feeds() {
 		s.Feeds = append(s.Feeds, l.Balance(feed))

@@ -1,8 +1,6 @@
 package run
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
@@ -57,22 +55,4 @@ func stateRun(cmd *cobra.Command, g *app.Global, run string, t events.Type, data
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "run %s is %s\n", run, state)
 	return nil
-}
-
-// rejectedWeights says that the last weights of a run's policy were rejected, and that nothing was submitted since: the run opens groups until
-// its bound of staleness and waits then.
-func rejectedWeights(ctx context.Context, log *eventlog.Log, s *RunSummary) (string, error) {
-	if s.State == "closed" || s.State == "archived" || s.Policy == "" {
-		return "", nil
-	}
-	last, err := log.Last(ctx, events.Catalogue, events.WeightsRejectedType.Kind(), s.Policy)
-	if errors.Is(err, eventlog.ErrNotFound) || err == nil && last.Type != events.WeightsRejectedType {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	rejected, err := events.Data[events.WeightsRejected](last)
-	return fmt.Sprintf("for weights: version %d of policy %s was rejected, and none was submitted since: %s. No groups are opened once staleness.max batches are ahead of version %d",
-		rejected.Version, s.Policy, rejected.Reason, s.PolicyVersion), err
 }

@@ -57,6 +57,16 @@ func (t *Trainer) Weights() ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// Begin replaces the policy by one that Weights wrote. What was learnt of the steps is forgotten.
+func (t *Trainer) Begin(file []byte) error {
+	w, err := readTensor(file, weightsTensor)
+	if err != nil {
+		return err
+	}
+	t.model, t.squares, t.step = &Model{Weights: w}, make([]float32, Dimension), 0
+	return nil
+}
+
 // Save is the whole state of the trainer: Load of it goes on bit for bit as if nothing had happened.
 func (t *Trainer) Save() ([]byte, error) {
 	var b bytes.Buffer

@@ -126,9 +126,7 @@ func (f *Fold) opened(e events.Event) error {
 			f.export = other.Export()
 		}
 	}
-	if opened.Continues != nil {
-		f.version = opened.Continues.PolicyVersion
-	}
+	f.version = opened.BeginsAt()
 	if pinned := opened.Config.PolicyVersion; pinned != nil {
 		f.version = *pinned
 	}

@@ -44,3 +44,34 @@ func (s *Service) admitPublished(ctx context.Context, fact events.Event, version
 	}
 	return nil
 }
+
+// admitSubmitted refuses weights of a run that nobody opened, and of steps that no feed of the run has reached. Of a run whose stream is deleted
+// nobody knows the steps any more.
+func (s *Service) admitSubmitted(ctx context.Context, p *events.WeightsSubmitted) error {
+	_, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), p.Run)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return refuse("run: there is no run %q: name the run whose batches the weights were trained on", p.Run)
+	}
+	if err != nil {
+		return err
+	}
+	cfg, err := s.log.Config(ctx, p.Run)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	reached := int64(0)
+	for _, feed := range cfg.Feeds {
+		step, err := s.reachedStep(ctx, p.Run, feed.Name)
+		if err != nil {
+			return err
+		}
+		reached = max(reached, step)
+	}
+	if p.ThroughStep > reached {
+		return refuse("through_step %d: the feeds of run %s have only reached step %d", p.ThroughStep, p.Run, reached)
+	}
+	return nil
+}

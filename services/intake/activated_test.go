@@ -69,3 +69,24 @@ func TestPromotedVersionsWerePublished(t *testing.T) {
 		}
 	}
 }
+
+// TestSubmittedWeightsName: weights are those of a run that was opened, and of steps that its feeds have reached.
+func TestSubmittedWeightsName(t *testing.T) {
+	log := house(t)
+	start(t, log)
+	digest := strings.Repeat("ab", 32)
+	for body, refused := range map[string]string{
+		`"run":"r","through_step":2`:                        "",
+		`"run":"old","through_step":0`:                      "",
+		`"run":"r","through_step":3`:                        "the feeds of run r have only reached step 2",
+		`"run":"nobody","through_step":0`:                   `there is no run "nobody"`,
+		`"run":"r","through_step":2,"allow":["not_finite"]`: "",
+		`"run":"r","through_step":2,"allow":["nan"]`:        "allow.0: value must be one of",
+	} {
+		text := fmt.Sprintf(`{"version":1,%s,"files":[{"name":"model.safetensors","blob":{"ref":"weights/small/files/%s","sha256":"%s","size":1}}]}`, body, digest, digest)
+		answer := send(t, log, submission{subject: events.IntakeSubject(events.Catalogue, events.WeightsSubmittedType, "small"), body: text}).Error
+		if refused == "" && answer != "" || !strings.Contains(answer, refused) {
+			t.Errorf("%s: %q, want %q", body, answer, refused)
+		}
+	}
+}

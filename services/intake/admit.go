@@ -21,6 +21,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 			return err
 		}
 		switch p := payload.(type) {
+		case *events.WeightsSubmitted:
+			return s.admitSubmitted(ctx, p)
 		case *events.WeightsActivated:
 			return s.admitPublished(ctx, fact, p.Version)
 		case *events.WeightsPromoted:
@@ -116,18 +118,27 @@ func (s *Service) admitStep(ctx context.Context, cfg runfile.RunConfig, fact eve
 	if !slices.ContainsFunc(cfg.Feeds, func(f runfile.Feed) bool { return f.Name == fact.Entity }) {
 		return refuse("run %s has no feed %q", fact.Run, fact.Entity)
 	}
-	var ready events.BatchReady
-	last, err := s.log.LastOfType(ctx, fact.Run, events.BatchReadyType, fact.Entity)
-	if err == nil {
-		ready, err = events.Data[events.BatchReady](last)
-	}
-	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+	reached, err := s.reachedStep(ctx, fact.Run, fact.Entity)
+	if err != nil {
 		return err
 	}
-	if step > ready.Step {
-		return refuse("%s %d: feed %s of run %s has only reached step %d", field, step, fact.Entity, fact.Run, ready.Step)
+	if step > reached {
+		return refuse("%s %d: feed %s of run %s has only reached step %d", field, step, fact.Entity, fact.Run, reached)
 	}
 	return nil
+}
+
+// reachedStep is the last step of a feed; 0 before the first.
+func (s *Service) reachedStep(ctx context.Context, run, feed string) (int64, error) {
+	last, err := s.log.LastOfType(ctx, run, events.BatchReadyType, feed)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	ready, err := events.Data[events.BatchReady](last)
+	return ready.Step, err
 }
 
 // admitTurn refuses remarks on turns that the rollout has not had.

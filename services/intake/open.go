@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"reflect"
 	"time"
 
 	"github.com/rondo-rl/rondo/advantage"
@@ -21,6 +22,9 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 	stored, err = s.log.Event(ctx, fact.Run, 1)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		if err := s.admitOpening(ctx, fact, opened); err != nil {
+			return nil, stored, err
+		}
+		if fact, err = s.beginning(ctx, fact, *opened); err != nil {
 			return nil, stored, err
 		}
 		// A stream is no event, and the opening needs it.
@@ -43,7 +47,7 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 	switch {
 	case err != nil:
 		return nil, stored, err
-	case !sameContent(fact, stored):
+	case !sameOpening(*opened, stored):
 		return nil, stored, refuse("there is a run %q already, with another configuration: choose another name", fact.Run)
 	}
 	if err := s.openAt(ctx, fact.Run, at); err != nil {
@@ -63,6 +67,28 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 	return []events.Event{*listed}, stored, nil
 }
 
+// beginning is an opening with the version that the run's policy has now.
+func (s *Service) beginning(ctx context.Context, fact events.Event, opened events.RunOpened) (events.Event, error) {
+	published, found, err := s.log.Published(ctx, events.Catalogue, opened.Config.Policy)
+	if err != nil || !found {
+		return fact, err
+	}
+	opened.PolicyVersion = published.Version
+	fact.Data, err = events.Encode(opened)
+	return fact, err
+}
+
+// sameOpening reports whether an opening says what a recorded one does, but for the version that the intake has looked up.
+func sameOpening(opened events.RunOpened, stored events.Event) bool {
+	payload, err := decode(stored.Type, stored.Data)
+	recorded, ok := payload.(*events.RunOpened)
+	if err != nil || !ok {
+		return false
+	}
+	recorded.PolicyVersion = 0
+	return reflect.DeepEqual(opened, *recorded)
+}
+
 // opened answers when a run is listed.
 func (s *Service) opened(m pipeline.Message, fact events.Event) error {
 	if fact.Run != events.Catalogue {
@@ -79,6 +105,9 @@ func (s *Service) opened(m pipeline.Message, fact events.Event) error {
 func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *events.RunOpened) error {
 	if err := admitReferences(fact, opened); err != nil {
 		return err
+	}
+	if opened.PolicyVersion != 0 {
+		return refuse("run %s: leave policy_version out of its opening: the intake looks it up; policy_version in the configuration pins one", fact.Run)
 	}
 	if err := opened.Config.Validate(); err != nil {
 		return refuse("run %s: %v", fact.Run, err)

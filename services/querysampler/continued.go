@@ -5,15 +5,16 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// begin takes along what the run that this one continues has learnt.
+// begin begins at the policy's version, and takes along what the run that this one continues has learnt.
 func (d *Decider) begin(tx *projection.Tx, s *state, e events.Event) error {
 	s.Opened = true
 	opened, err := events.Data[events.RunOpened](e)
+	s.PolicyVersion = opened.BeginsAt()
 	if err != nil || opened.Continues == nil {
 		return err
 	}
 	before := opened.Continues
-	s.PolicyVersion, s.GroupsBefore, s.DrawnBefore = before.PolicyVersion, before.Groups, before.Drawn
+	s.GroupsBefore, s.DrawnBefore = before.Groups, before.Drawn
 	s.MeanTokens, s.Measured = before.MeanTokens, before.Measured
 	for name, task := range before.Tasks {
 		if !d.known[name] {

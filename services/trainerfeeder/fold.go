@@ -24,13 +24,13 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	return nil
 }
 
-// begin begins at the policy version of the run that this one continues.
+// begin begins at the policy's version.
 func begin(tx *projection.Tx, e events.Event) error {
 	opened, err := events.Data[events.RunOpened](e)
-	if err != nil || opened.Continues == nil {
+	if err != nil || opened.BeginsAt() == 0 {
 		return err
 	}
-	return projection.Put(tx, stateKey, state{PolicyVersion: opened.Continues.PolicyVersion})
+	return projection.Put(tx, stateKey, state{PolicyVersion: opened.BeginsAt()})
 }
 
 // applyProgress folds what moves the feed itself.

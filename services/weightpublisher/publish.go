@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -15,9 +16,12 @@ import (
 // holds objects of these sizes; only then files are read, one after the other, in pieces.
 
 // publish makes the version visible in the store.
-func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted) (events.WeightsPublished, error) {
+func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted, last *events.WeightsPublished) (events.WeightsPublished, error) {
 	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
 	if err := checkSubmission(policy, submitted); err != nil {
+		return fact, &rejection{err}
+	}
+	if err := checkGap(submitted, last); err != nil {
 		return fact, &rejection{err}
 	}
 	current, _, err := weights.Current(ctx, s.log.Store(), policy)
@@ -38,12 +42,12 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	if err := s.checkSizes(ctx, submitted.Files); err != nil {
 		return fact, err
 	}
-	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files, made)
+	published, err := weights.PublishFrom(ctx, s.log.Store(), policy, submitted.Version, files, made, submitted.Allow...)
 	var wrong *weights.FileError
 	switch {
-	case errors.Is(err, weights.ErrStructure):
+	case errors.Is(err, weights.ErrStructure), errors.Is(err, weights.ErrUnfit):
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
-		return fact, &rejection{fmt.Errorf("version %d: a file of tensors is %w; the operator finds which and why in the weight publisher's log", submitted.Version, weights.ErrStructure)}
+		return fact, &rejection{reasonFor(policy, submitted, err)}
 	case errors.As(err, &wrong):
 		return fact, s.lost(events.WeightsFile{Name: wrong.File.Name, Blob: wrong.File.Ref}, err)
 	case errors.Is(err, storage.ErrExists), errors.Is(err, storage.ErrTooLarge):
@@ -59,6 +63,38 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	}
 	fact.Manifest = published.Ref
 	return fact, nil
+}
+
+// reasonFor is what a trainer is told of its files. What stands in a blob may be another one's, so of blobs no name is told.
+func reasonFor(policy string, submitted events.WeightsSubmitted, err error) error {
+	for _, f := range submitted.Files {
+		if f.Blob.Key == weights.FileKey(policy, f.Blob.SHA256) {
+			continue
+		}
+		cause := fmt.Errorf("a file of tensors is %w", weights.ErrStructure)
+		if errors.Is(err, weights.ErrUnfit) {
+			cause = weights.ErrUnfit
+		}
+		return fmt.Errorf("version %d: %w; the operator finds which and why in the weight publisher's log", submitted.Version, cause)
+	}
+	return err
+}
+
+// checkGap checks that a version leaves out no more numbers than steps were trained since the last one: staleness is counted in versions, so that a
+// number too high makes every rollout under way too old.
+func checkGap(submitted events.WeightsSubmitted, last *events.WeightsPublished) error {
+	if last == nil || slices.Contains(submitted.Allow, weights.AllowGap) {
+		return nil
+	}
+	steps := submitted.ThroughStep
+	if last.Run == submitted.Run {
+		steps -= last.ThroughStep
+	}
+	if next := last.Version + max(1, steps); submitted.Version > next {
+		return fmt.Errorf("version %d: the last one is %d, and %d steps were trained since: want %d at most, or allow %q",
+			submitted.Version, last.Version, max(0, steps), next, weights.AllowGap)
+	}
+	return nil
 }
 
 // rebuild makes the files that the store lacks of the submission's delta; nil when it has none.

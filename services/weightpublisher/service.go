@@ -101,7 +101,15 @@ func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events
 			return stated, nil, err
 		}
 	}
-	if published, err = s.publish(ctx, policy, submitted); err != nil {
+	var before *events.WeightsPublished
+	if err == nil {
+		stated, err := events.Data[events.WeightsPublished](last)
+		if err != nil {
+			return published, nil, err
+		}
+		before = &stated
+	}
+	if published, err = s.publish(ctx, policy, submitted, before); err != nil {
 		return published, nil, err
 	}
 	fact, known, err := s.next(ctx, events.Catalogue, published)

@@ -42,7 +42,7 @@ func sound(t *testing.T, run string, attempts int, flags ...string) {
 func TestEval(t *testing.T) {
 	program.NeedSandbox(t)
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "report")
-	args := []string{"eval", "--policy", "small", "--tasks", smallPack(t), "--k", "1,4", "--turns", "6", "--dir", dir, "--json"}
+	args := []string{"eval", "--policy", "small@0", "--tasks", smallPack(t), "--k", "1,4", "--turns", "6", "--dir", dir, "--json"}
 	var r evaluation.Report
 	mustRun(t, &r, append(args, "--out", out)...)
 	s := r.Summaries[0]
@@ -158,7 +158,7 @@ func TestEvalKilled(t *testing.T) {
 	program.NeedSandbox(t)
 	pack := smallPack(t)
 	args := func(dir string) []string {
-		return []string{"eval", "--policy", "small", "--tasks", pack, "--k", "6", "--turns", "4", "--in-flight", "4", "--run", "measured", "--dir", dir, "--json"}
+		return []string{"eval", "--policy", "small@0", "--tasks", pack, "--k", "6", "--turns", "4", "--in-flight", "4", "--run", "measured", "--dir", dir, "--json"}
 	}
 	var unhurt, hurt evaluation.Report
 	mustRun(t, &unhurt, args(t.TempDir())...)

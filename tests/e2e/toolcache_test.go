@@ -27,7 +27,7 @@ func TestCacheChangesNothing(t *testing.T) {
 	evaluate := func(cache string) (rewards []float64, answers map[string][]string, statuses map[string]int) {
 		file, dir := filepath.Join(t.TempDir(), "run.yaml"), t.TempDir()
 		writeFile(t, file, "policy: small\nendpoint: builtin\nseed: 3\nlimits: {turns: 4}\ntools: {cache: "+cache+"}\n")
-		mustRun(t, nil, "eval", "--policy", "small", "--run", "r", "--file", file, "--tasks", pack, "--k", "8", "--dir", dir, "--json")
+		mustRun(t, nil, "eval", "--policy", "small@0", "--run", "r", "--file", file, "--tasks", pack, "--k", "8", "--dir", dir, "--json")
 		answers, statuses = map[string][]string{}, map[string]int{}
 		for _, g := range completed(t, dir, "r") {
 			for _, m := range g.Members {

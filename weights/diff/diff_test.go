@@ -26,7 +26,11 @@ func publish(t *testing.T, s storage.Store, version int64, tensors ...safetensor
 	if err := safetensors.Write(&file, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
-	published, err := weights.Publish(t.Context(), s, "p", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()}, weights.Content{Name: "config.json", Data: []byte("{}")})
+	ref, err := weights.Upload(t.Context(), s, "p", bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := weights.PublishFrom(t.Context(), s, "p", version, []weights.File{{Name: "model.safetensors", Ref: ref}}, nil, weights.AllowEmpty, weights.AllowOtherTensors)
 	if err != nil {
 		t.Fatal(err)
 	}

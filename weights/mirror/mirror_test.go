@@ -314,7 +314,7 @@ func TestWrongBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := newStore(t)
-	if err := other.Put(t.Context(), weights.ManifestKey("p", 1), append(manifest, ' ')); err != nil {
+	if err := other.Put(t.Context(), weights.ManifestKey("p", 1), bytes.ReplaceAll(manifest, []byte(`"config.json"`), []byte(`"other.json"`))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&Mirror{From: from, To: other, Policy: "p"}).Version(t.Context(), 1); !errors.Is(err, storage.ErrExists) {

@@ -1,10 +1,12 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,26 +198,80 @@ func (c *Checkpoint) checkIndexFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return c.CheckIndex(text)
+	return c.CheckIndexes(map[string][]byte{IndexName: text})
 }
 
-// CheckIndex verifies that an index names each tensor of the checkpoint in its file, and no other.
-func (c *Checkpoint) CheckIndex(text []byte) error {
-	var index struct {
-		Places map[string]string `json:"weight_map"`
+// checkIndex verifies that the text of an index names tensors of the checkpoint once each, in their files, and all tensors of the files that it
+// names. It gives the number of tensors of each file that it names.
+func (c *Checkpoint) checkIndex(name string, text []byte) (map[string]int, error) {
+	places, err := indexPlaces(text)
+	if err != nil {
+		return nil, corrupt("%s: %w", name, err)
 	}
-	if err := json.Unmarshal(text, &index); err != nil {
-		return corrupt("%s: %w", IndexName, err)
+	perFile := map[string]int{}
+	for tensor, file := range places {
+		switch t, ok := c.tensors[tensor]; {
+		case !ok:
+			return nil, corrupt("%s: tensor %.80q is in no file, and said to be in %.140q", name, tensor, file)
+		case t.File.Name != file:
+			return nil, corrupt("%s: tensor %.80q is in %.140q, and not in %.140q", name, tensor, t.File.Name, file)
+		}
+		perFile[file]++
 	}
-	for name, file := range index.Places {
-		if t, ok := c.tensors[name]; !ok || t.File.Name != file {
-			return corrupt("%s: tensor %.80q is not in %.140q", IndexName, name, file)
+	for _, file := range c.Files {
+		if n, indexed := perFile[file.Name]; indexed && n != len(file.Tensors) {
+			return nil, corrupt("%s names %d of the %d tensors of %.140q", name, n, len(file.Tensors), file.Name)
 		}
 	}
-	if len(index.Places) != len(c.tensors) {
-		return corrupt("%s names %d of %d tensors", IndexName, len(index.Places), len(c.tensors))
+	return perFile, nil
+}
+
+// CheckIndexes verifies the texts of indexes by their names, and that each file with tensors is in one of them.
+func (c *Checkpoint) CheckIndexes(texts map[string][]byte) error {
+	indexed := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		files, err := c.checkIndex(name, texts[name])
+		if err != nil {
+			return err
+		}
+		for file := range files {
+			indexed[file] = true
+		}
+	}
+	for _, file := range c.Files {
+		if len(texts) > 0 && len(file.Tensors) > 0 && !indexed[file.Name] {
+			return corrupt("no index names the %d tensors of %.140q", len(file.Tensors), file.Name)
+		}
 	}
 	return nil
+}
+
+// indexPlaces reads {"weight_map": {"tensor": "file", …}, …}. A tensor that appears twice is refused: readers differ in which place they take.
+func indexPlaces(text []byte) (map[string]string, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	var places map[string]string
+	err := object(decoder, func(key string) error {
+		if key != "weight_map" {
+			_, err := decode[json.RawMessage](decoder)
+			return err
+		}
+		places = map[string]string{}
+		return object(decoder, func(tensor string) error {
+			file, err := decode[*string](decoder)
+			if err != nil || file == nil {
+				return fmt.Errorf("the place of %.80q is not a text", tensor)
+			}
+			places[tensor] = *file
+			return nil
+		})
+	})
+	if err == nil && places == nil {
+		err = errors.New("it has no weight_map")
+	}
+	if err == nil && decoder.More() {
+		err = errors.New("something follows its end")
+	}
+	return places, err
 }
 
 // Index is the text of the checkpoint's IndexName.

@@ -1,8 +1,7 @@
 // Package safetensors reads and writes safetensors files and checkpoints of several of them.
 //
-// What comes from outside is verified in its structure only: a file that passes Validate has a header that tells the truth about
-// the bytes that follow it. Values are not looked at: NaN, infinities and nonsense pass, since a policy that is bad is
-// a matter of the reward, and reading hundreds of gigabytes to find out is not.
+// What comes from outside is verified in its structure: a file that passes Validate has a header that tells the truth about
+// the bytes that follow it. Numbers finds NaN and infinities while somebody reads these bytes.
 //
 // Files are read through io.ReaderAt in pieces and never mapped: a mapped file that somebody shortens kills the process, and its pages count as the
 // process's memory.

@@ -35,6 +35,7 @@ from .token_columns import SamplingMask, TokenColumn
 from .traffic import sampled
 from .trajectory import Message, Trajectory
 from .versions import Version
+from .weights import gather
 
 __version__ = "0.1.0"
 
@@ -73,6 +74,7 @@ __all__ = [
     "Verdict",
     "Version",
     "WeightsRejected",
+    "gather",
     "open_batch",
     "read",
     "rollout",

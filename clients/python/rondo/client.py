@@ -25,7 +25,7 @@ from .plane import Plane
 from .repository import pack
 from .trajectory import Message, Trajectory
 from .versions import Version
-from .weights import Weights
+from .weights import Weights, whole
 
 __all__ = ["AsyncClient"]
 
@@ -153,22 +153,29 @@ class AsyncClient:
         through_step: int,
         metadata: Mapping[str, str] | None = None,
         base: str | os.PathLike[str] | None = None,
+        allow: Sequence[str] = (),
         timeout: float | None = None,
-    ) -> int:
+    ) -> int | None:
         """Publish weights as a version of a policy, and wait until inference servers may load it; the version.
 
         weights: arrays or torch tensors by name (a state_dict; bfloat16 too), or the path of a .safetensors file or of a folder
-        of them, with tokenizer and configuration beside. Arrays are written as safetensors files of at most 512 MiB.
+        of them, with tokenizer and configuration beside. Arrays are written as safetensors files of at most 512 MiB. Where tensors
+        lie in pieces on several processes (DTensor), each process must call this: that of rank 0 publishes, and the others get None.
         run, through_step: the run and the last of its feed's steps that the weights were trained on.
         version: versions only grow. None: one more than the last. The same version with the same bytes may be repeated; with
         others it is WeightsRejected.
         base: the files of the version that was published last, in a folder: only a delta is uploaded then, and the publisher makes
         the files of it. Where it does not fit, or the delta has more than 70 % of their bytes, the files are uploaded after all.
         It needs the package xxhash (`rondo[delta]`) and room for the delta in the system's folder for temporary files.
+        allow: what the publisher would refuse otherwise: "not_finite" (NaN and infinities), "empty" (tensors without elements),
+        "other_tensors" (other names, types or shapes than the version before), "gap" (a version further on than steps were trained).
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
         """
+        gathered = whole(weights)
+        if gathered is None:
+            return None
         await self.open()
-        call = publishing.publish(self._opened_plane, policy, weights, run, version, through_step, dict(metadata or {}), base)
+        call = publishing.publish(self._opened_plane, policy, gathered, run, version, through_step, dict(metadata or {}), base, allow)
         return await within(call, timeout, f"publish weights of policy {policy}")
 
     async def published(self, policy: str) -> Version | None:

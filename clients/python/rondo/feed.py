@@ -18,7 +18,7 @@ from .errors import NotFound, RondoError
 from .facts import Fact, subject
 from .gap import LogprobGap
 from .objects import Ref, fetch
-from .weights import Weights
+from .weights import Weights, whole
 
 __all__ = ["AsyncFeed"]
 
@@ -174,14 +174,25 @@ class AsyncFeed:
         through_step: int,
         metadata: Mapping[str, str] | None = None,
         base: str | os.PathLike[str] | None = None,
+        allow: Sequence[str] = (),
     ) -> int | None:
         """Publish weights of the run's policy that were trained through a step; see AsyncClient.publish_weights."""
+        gathered = self.gathered(weights)
         await self.open()
-        if not self._speaks:
+        if gathered is None:
             return None
         return await self._client.publish_weights(
-            self.policy, weights, run=self.run, version=version, through_step=through_step, metadata=metadata, base=base
+            self.policy, gathered, run=self.run, version=version, through_step=through_step, metadata=metadata, base=base, allow=allow
         )
+
+    def gathered(self, weights: Weights) -> Weights | None:
+        """The weights that this rank publishes; None for a rank that publishes nothing. It takes part in gathering them all the same."""
+        gathered = whole(weights)
+        if not self._speaks:
+            return None
+        if gathered is None:
+            raise ValueError("the feed of rank 0 publishes, and must belong to the process of rank 0 of torch.distributed")
+        return gathered
 
     def _check_place(self) -> None:
         feeds = {f["name"]: f for f in self._config.get("feeds", [])}

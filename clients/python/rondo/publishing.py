@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ async def publish(
     through_step: int,
     metadata: dict[str, str],
     base: str | os.PathLike[str] | None = None,
+    allow: Sequence[str] = (),
 ) -> int:
     """Publish a version and wait for its outcome; see AsyncClient.publish_weights."""
     last = await plane.log.last(CATALOGUE, subject(CATALOGUE, "weights.published", policy))
@@ -44,6 +45,8 @@ async def publish(
     if version is None:
         version = newest + 1
     wish: dict[str, Any] = {"version": version, "run": run, "through_step": through_step}
+    if allow:
+        wish["allow"] = list(allow)
     if base is not None and 0 < newest < version:
         blobs, made = await asyncio.to_thread(_delta, plane.objects, policy, weights, metadata, base)
         if made is not None:

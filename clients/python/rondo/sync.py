@@ -19,7 +19,7 @@ from .loop import LoopThread
 from .teaching import Score
 from .trajectory import Message, Trajectory
 from .versions import Version
-from .weights import Weights
+from .weights import Weights, whole
 
 __all__ = ["Client", "Feed"]
 
@@ -84,11 +84,23 @@ class Client:
         through_step: int,
         metadata: Mapping[str, str] | None = None,
         base: str | os.PathLike[str] | None = None,
+        allow: Sequence[str] = (),
         timeout: float | None = None,
-    ) -> int:
+    ) -> int | None:
         """See AsyncClient.publish_weights."""
+        gathered = whole(weights)  # in this thread, whose GPU it is
+        if gathered is None:
+            return None
         call = self.asynchronous.publish_weights(
-            policy, weights, run=run, version=version, through_step=through_step, metadata=metadata, base=base, timeout=timeout
+            policy,
+            gathered,
+            run=run,
+            version=version,
+            through_step=through_step,
+            metadata=metadata,
+            base=base,
+            allow=allow,
+            timeout=timeout,
         )
         return self.loop.run(call)
 
@@ -356,9 +368,15 @@ class Feed:
         through_step: int,
         metadata: Mapping[str, str] | None = None,
         base: str | os.PathLike[str] | None = None,
+        allow: Sequence[str] = (),
     ) -> int | None:
         """See AsyncFeed.publish_weights."""
-        call = self.asynchronous.publish_weights(weights, version=version, through_step=through_step, metadata=metadata, base=base)
+        gathered = self.asynchronous.gathered(weights)  # in this thread, whose GPU it is
+        if gathered is None:
+            return None
+        call = self.asynchronous.publish_weights(
+            gathered, version=version, through_step=through_step, metadata=metadata, base=base, allow=allow
+        )
         return self.client.loop.run(call)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from json import dumps
@@ -16,7 +17,7 @@ from safetensors import TensorSpec, serialize
 from .objects import MAX_OBJECT, MAX_STREAM
 from .source import Content
 
-__all__ = ["NAME", "SHARD", "File", "Weights", "files"]
+__all__ = ["NAME", "SHARD", "File", "Weights", "files", "gather", "whole"]
 
 #: What may be published: arrays or torch tensors by name, or a path.
 Weights = Union[Mapping[str, Any], str, "PathLike[str]"]
@@ -52,6 +53,8 @@ def files(weights: Weights, metadata: Mapping[str, str], shard: int = SHARD) -> 
         return _read(Path(weights))
     if not weights:
         raise ValueError("there are no weights: the mapping is empty")
+    for name in sorted(weights):  # before anything is sent
+        _check(name, weights[name])
     return _write(weights, metadata, shard)
 
 
@@ -99,6 +102,41 @@ def _shards(weights: Mapping[str, Any], shard: int) -> list[list[str]]:
     return shards
 
 
+def whole(weights: Weights) -> Weights | None:
+    """Weights to publish. Those that lie in pieces on several processes are gathered, and None in all processes but that of rank 0."""
+    if not isinstance(weights, Mapping) or not any(_is_spread(tensor) for tensor in weights.values()):
+        return weights
+    return gather(weights) or None
+
+
+def gather(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The same weights with whole tensors, on the CPU of the process of rank 0; no weights at all in the others.
+
+    weights: a state_dict with tensors that lie in pieces on the processes of torch.distributed (DTensor), as those of FSDP2 and of
+    tensor parallelism do. Each process must call this, with the same names: they send each other the pieces of one tensor after the
+    other, so that no process holds more than one whole tensor on its device.
+    """
+    torch = sys.modules["torch"]
+    alone = not torch.distributed.is_initialized()
+    for name in sorted(weights):  # before the processes wait for each other
+        if not _is_spread(weights[name]):
+            _check(name, weights[name])
+        elif alone:
+            raise ValueError(f"tensor {name}: it lies in pieces on several processes, and torch.distributed is not initialised")
+    gathered = {}
+    for name in sorted(weights):  # in one order on all of them
+        tensor = weights[name]
+        if _is_spread(tensor):
+            tensor = tensor.full_tensor()
+        if alone or torch.distributed.get_rank() == 0:
+            gathered[name] = tensor.detach().cpu() if _is_torch(tensor) else tensor
+    return gathered
+
+
+def _is_spread(tensor: Any) -> bool:
+    return _is_torch(tensor) and hasattr(tensor, "full_tensor") and hasattr(tensor, "placements")
+
+
 def _nbytes(tensor: Any) -> int:
     if _is_torch(tensor):
         return int(tensor.numel() * tensor.element_size())
@@ -111,12 +149,45 @@ def _serialize(weights: Mapping[str, Any], names: list[str], metadata: dict[str,
 
 
 def _is_torch(tensor: Any) -> bool:
-    return type(tensor).__module__.partition(".")[0] == "torch" and hasattr(tensor, "data_ptr")
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def _unfit(tensor: Any) -> str:
+    """Why the memory of a torch tensor is not that of its elements, one after the other; nothing where it is."""
+    torch = sys.modules["torch"]
+    plain = (torch.Tensor, torch.nn.Parameter, getattr(torch.nn, "Buffer", torch.Tensor))
+    if _is_spread(tensor):
+        return "it lies in pieces on several processes: call rondo.gather(weights) on each of them"
+    if type(tensor) not in plain:
+        kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+        return f"it is a {kind}, whose elements only its own library knows: gather it, or turn it into a plain tensor"
+    if tensor.is_meta:
+        return "it is on the device meta, so it has no elements"
+    if tensor.is_quantized:
+        return "it is quantised: dequantize() it"
+    if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):
+        return f"its layout is {tensor.layout}, want torch.strided: use to_dense()"
+    if tensor.numel() == 0:
+        return "DeepSpeed has spread its elements over several processes: gather it (deepspeed.zero.GatheredParameters)" if hasattr(tensor, "ds_id") else ""
+    if hasattr(tensor, "untyped_storage"):
+        held = tensor.untyped_storage().nbytes()
+    else:
+        held = tensor.storage().nbytes()
+    reach = tensor.storage_offset() + 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    if held < reach * tensor.element_size():
+        return f"its memory was given up ({held} bytes are left), as FSDP does between steps: gather it"
+    return ""
+
+
+def _check(name: str, tensor: Any) -> None:
+    if _is_torch(tensor) and (why := _unfit(tensor)):
+        raise ValueError(f"tensor {name}: {why}")
 
 
 def _tensor(name: str, tensor: Any) -> _Tensor:
     if _is_torch(tensor):
-        keep = tensor.detach().to("cpu").contiguous()
+        keep = tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous()
         kind, pointer = str(keep.dtype).partition(".")[2], keep.data_ptr()
     else:
         keep = np.ascontiguousarray(tensor).reshape(np.shape(tensor))  # ascontiguousarray makes a vector of a scalar

@@ -62,6 +62,32 @@ def test_a_state_dict_comes_back() -> None:
     assert bytes(told["trained"]["data"]) == np.ones(2, np.float32).tobytes()
 
 
+def test_tensors_whose_memory_is_not_theirs_are_refused_by_name() -> None:
+    torch = pytest.importorskip("torch")
+    given_up = torch.ones(3000)
+    (given_up.untyped_storage() if hasattr(given_up, "untyped_storage") else given_up.storage()).resize_(0)
+    spread_by_deepspeed = torch.nn.Parameter(torch.ones(0))
+    spread_by_deepspeed.ds_id = 7
+
+    class Packed(torch.Tensor):  # type: ignore[misc, name-defined]
+        pass
+
+    for tensor, why in (
+        (torch.ones(2, device="meta"), "device meta"),
+        (torch.eye(3).to_sparse(), "layout is torch.sparse_coo"),
+        (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), "quantised"),
+        (given_up, "memory was given up"),
+        (spread_by_deepspeed, "DeepSpeed"),
+        (torch.nn.parameter.UninitializedParameter(), "UninitializedParameter"),
+        (torch.ones(2).as_subclass(Packed), "Packed"),
+    ):
+        with pytest.raises(ValueError, match=f"tensor b: .*{why}"):
+            written({"a": torch.ones(2), "b": tensor})
+    lazy = torch.view_as_complex(torch.tensor([[1.0, 2.0]])).conj().imag  # its memory holds the number without its sign
+    assert load(written({"w": lazy})["model.safetensors"])["w"].tolist() == [-2.0]
+    assert load(written({"w": torch.ones(4)[1:].expand(2, 3)})["model.safetensors"])["w"].shape == (2, 3)
+
+
 def test_large_weights_go_into_several_files() -> None:
     tensors = {f"layer{i:02}": np.full(100, i, np.float32) for i in range(7)}
     told = written({**tensors, "wide": np.zeros(300, np.float32)}, shard=1000)
@@ -98,12 +124,15 @@ def test_what_cannot_be_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_versions_only_grow(client: rondo.Client, plane: Plane) -> None:
     run = plane.open_run(client)
 
-    def publish(value: float, version: int | None) -> int:
-        return client.publish_weights(f"policy-{run}", {"w": np.full(3, value)}, run=run, version=version, through_step=0, timeout=60)
+    def publish(value: float, version: int | None, *allow: str) -> int | None:
+        tensors = {"w": np.full(3, value)}
+        return client.publish_weights(f"policy-{run}", tensors, run=run, version=version, through_step=0, allow=allow, timeout=60)
 
     assert publish(1, 1) == 1
     assert publish(1, 1) == 1  # the same again
-    assert publish(3, 3) == 3
+    with pytest.raises(rondo.WeightsRejected, match="version 3: the last one is 1, and 0 steps were trained since"):
+        publish(3, 3)
+    assert publish(3, 3, "gap") == 3
     assert publish(1, 1) == 1  # a trainer that trains again what it had published
     assert publish(4, None) == 4
     with pytest.raises(rondo.WeightsRejected, match="version 3 has other content, and version 4 is published already"):
@@ -161,12 +190,26 @@ def test_what_the_publisher_finds_wrong(client: rondo.Client, plane: Plane, tmp_
         client.publish_weights(f"policy-{run}", tmp_path / "model.safetensors", run=run, through_step=0, timeout=60)
 
 
+def test_the_trainer_is_told_which_tensor_is_wrong(client: rondo.Client, plane: Plane) -> None:
+    run = plane.open_run(client)
+    weights = {"a": np.ones(2, np.float32), "b": np.array([1, np.nan], np.float32)}
+    with pytest.raises(rondo.WeightsRejected, match='tensor "b": element 1 is NaN'):
+        client.publish_weights(f"policy-{run}", weights, run=run, through_step=0, timeout=60)
+    assert client.publish_weights(f"policy-{run}", weights, run=run, through_step=0, allow=["not_finite"], timeout=60) == 1
+    with pytest.raises(rondo.WeightsRejected, match='tensor "b" is missing'):
+        client.publish_weights(f"policy-{run}", {"a": weights["a"]}, run=run, through_step=0, timeout=60)
+    with pytest.raises(rondo.IntakeError, match='there is no run "nobody"'):
+        client.publish_weights(f"policy-{run}", weights, run="nobody", through_step=0, timeout=60)
+    with pytest.raises(rondo.IntakeError, match="through_step 7"):
+        client.publish_weights(f"policy-{run}", weights, run=run, through_step=7, timeout=60)
+
+
 def test_an_inference_server_takes_up_what_is_published(client: rondo.Client, plane: Plane, tmp_path: Path) -> None:
     run = plane.open_run(client)
     policy = f"policy-{run}"
 
     def publish(value: int) -> None:
-        client.publish_weights(policy, {"w": np.full(2, value)}, run=run, version=value, through_step=value, timeout=60)
+        client.publish_weights(policy, {"w": np.full(2, value)}, run=run, version=value, through_step=0, timeout=60)
 
     assert client.published(policy) is None
     publish(1)
@@ -185,7 +228,7 @@ def test_an_inference_server_takes_up_what_is_published(client: rondo.Client, pl
     server = threading.Thread(target=serve, daemon=True)
     server.start()
     second = taken.get(timeout=60)
-    assert (second.version, second.run, second.through_step, list(second.files)) == (2, run, 2, ["model.safetensors"])
+    assert (second.version, second.run, second.through_step, list(second.files)) == (2, run, 0, ["model.safetensors"])
     for value in (3, 4):
         publish(value)
     go_on.release(10)

@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/weights"
 )
 
 // Config of one trainer.
@@ -45,6 +46,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if err := t.resume(ctx); err != nil {
 		return err
+	}
+	if err := t.begin(ctx); err != nil {
+		return fmt.Errorf("begin run %s: %w", t.Run, err)
 	}
 	filter := events.Event{Run: cfg.Run, Type: events.BatchReadyType, Entity: cfg.Feed}.Subject()
 	return cfg.Log.Follow(ctx, cfg.Run, 1, filter, func(e events.Event) error {
@@ -107,6 +111,35 @@ func (t *trainer) resume(ctx context.Context) error {
 	return nil
 }
 
+// begin takes the weights of the version that the run begins at, where there is no checkpoint yet: those of a run that it continues, or of any
+// other run of its policy. The run's own versions follow that one.
+func (t *trainer) begin(ctx context.Context) error {
+	if t.checkpoint.Version > 0 {
+		return nil
+	}
+	first, err := t.Log.Event(ctx, t.Run, 1)
+	if err != nil {
+		return err
+	}
+	opened, err := events.Data[events.RunOpened](first)
+	version := opened.BeginsAt()
+	if err != nil || version == 0 {
+		return err
+	}
+	_, files, err := weights.Fetch(ctx, t.Log.Store(), t.Policy, version)
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if file.Name != modelFile {
+			continue
+		}
+		t.checkpoint.Version, t.last = version, file.Data
+		return t.learner.Begin(file.Data)
+	}
+	return fmt.Errorf("version %d of policy %s has no file %s: the built-in trainer trains the built-in policy only", version, t.Policy, modelFile)
+}
+
 // consume states that the trainer has a step's batch.
 func (t *trainer) consume(ctx context.Context, step int64) error {
 	return t.state(ctx, t.Run, events.BatchConsumedType, t.Feed, fmt.Sprintf("consumed-%d", step), events.BatchConsumed{Step: step})
@@ -156,8 +189,8 @@ func (t *trainer) read(ctx context.Context, ready events.BatchReady) ([]policy.T
 	return samples, nil
 }
 
-// publish submits the checkpoint's weights. The version counts the steps that were trained, so training again from an older checkpoint gives the
-// same weights under the same version. It is the step, unless a restored log has lost steps.
+// publish submits the checkpoint's weights. The version counts the steps that were trained since the version that the run began at, so training
+// again from an older checkpoint gives the same weights under the same version.
 func (t *trainer) publish(ctx context.Context) error {
 	data, err := t.learner.Weights()
 	if err != nil {
