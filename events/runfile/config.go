@@ -177,7 +177,8 @@ type TaskSpec struct {
 	Labels []string `json:"labels,omitempty"`
 	// Network is the most that the task wants of the run's network: nothing where it allows nothing. nil is all that the run allows.
 	Network *Network `json:"network,omitempty"`
-	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
+	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them. With "!" a pattern takes paths back; with
+	// "+" it names what is the agent's to change, and all else is protected.
 	Protected []string `json:"protected,omitempty"`
 	// Deterministic are command lines whose answer follows from the workspace and the shell alone: where nothing but them and file tools has
 	// run before, what one answered without changing the workspace is answered again.

@@ -22,8 +22,9 @@ var (
 	errControl = errors.New("the tests pass over the task's untouched snapshot: they do not show whether the work is done")
 )
 
-// canaryRuns is how often the tests run with wrong expectations before a reward above 0 counts. Code that guesses in which run it is has to guess each.
-const canaryRuns = 2
+// canaryRuns is how often the tests run with wrong expectations before a reward above 0 counts. Code that guesses in which run it is has to
+// guess each: that which decides its verdict in a share p of all runs gets away in p(1-p)³ of them, one in ten at most.
+const canaryRuns = 3
 
 // Baselines remember what graded tests come to over snapshots that nobody has touched. The zero value is ready.
 type Baselines struct {

@@ -177,6 +177,10 @@ func TestNames(t *testing.T) {
 	if got := Find(g, fstest.MapFS{"test.patch": {Data: []byte(file("a.py") + file("b.py"))}}, fstest.MapFS{}); len(got) != 0 {
 		t.Errorf("two: %+v", got)
 	}
+	titled := "--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,5 @@\n+def test_x():\n+    \"\"\"\n+    Ends are dropped.\n+    \"\"\"\n+    assert f() == 1\n"
+	if got := Find(&grade.Grading{FailToPass: []string{"Ends are dropped."}}, fstest.MapFS{"test.patch": {Data: []byte(titled)}}, fstest.MapFS{}); len(got) != 1 {
+		t.Errorf("by its description: %+v", got)
+	}
 	beside := fstest.MapFS{"r2e_tests/test_1.py": {Data: []byte("def test_x():\n    assert f() == 1\n")}}
 	if got := Find(&grade.Grading{FailToPass: []string{"r2e_tests/test_1.py::test_x"}}, beside, fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("a file of the tests: %+v", got)

@@ -13,8 +13,10 @@ func python(source string) (sites []found) {
 	type block struct {
 		indent          int
 		function, class string
-		nested          bool // no test of its file or of a class at the top of it
-		closed          bool // by a return, or never a test
+		nested          bool   // no test of its file or of a class at the top of it
+		closed          bool   // by a return, or never a test
+		title           string // the first line of a description
+		begun           bool
 	}
 	var stack []*block
 	seen := map[string]int{}
@@ -52,10 +54,16 @@ func python(source string) (sites []found) {
 				break
 			}
 		}
-		if top := stack[len(stack)-1]; top.function != "" && !top.nested && !top.closed {
-			for _, t := range expectations(line) {
-				sites = append(sites, found{top.function, top.class, t.line, t.start, t.end, wrongLiteral})
-			}
+		top := stack[len(stack)-1]
+		if top.function == "" || top.nested || top.closed || first == "def" {
+			continue
+		}
+		if !top.begun && len(line) == 1 && line[0].kind == quotation {
+			top.title, _, _ = strings.Cut(strings.TrimSpace(strings.Trim(strings.TrimLeft(first, "rRuU"), `"'`)), "\n")
+		}
+		top.begun = true
+		for _, t := range expectations(line) {
+			sites = append(sites, found{top.function, top.class, top.title, t.line, t.start, t.end, wrongLiteral})
 		}
 	}
 	return slices.DeleteFunc(sites, func(f found) bool { return seen[f.class+"."+f.function] != 1 })

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing/fstest"
 )
 
 // source is a file of tests as it is once they are in place, and which of its lines the task hides.
@@ -20,6 +21,9 @@ const patchFile = "test.patch"
 
 // sourcesOf are the files of tests that are readable: those that the patch makes or changes, and those that lie beside it.
 func sourcesOf(tests, snapshot fs.FS) (sources []source) {
+	if snapshot == nil { // it is in an image that nobody has opened
+		snapshot = fstest.MapFS{}
+	}
 	if data, err := fs.ReadFile(tests, patchFile); err == nil && len(data) <= maxSource {
 		sources = patched(string(data), snapshot)
 	}
