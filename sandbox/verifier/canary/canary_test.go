@@ -181,6 +181,14 @@ func TestNames(t *testing.T) {
 	if got := Find(&grade.Grading{FailToPass: []string{"Ends are dropped."}}, fstest.MapFS{"test.patch": {Data: []byte(titled)}}, fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("by its description: %+v", got)
 	}
+	twice := "def test_x():\n    assert f(\n        7,\n    ) == (\n        7,\n    )\n"
+	if got := Find(g, fstest.MapFS{"a.py": {Data: []byte(twice)}}, nil); len(got) != 0 {
+		t.Errorf("a line that stands twice: %+v", got)
+	}
+	two := &grade.Grading{FailToPass: []string{"a/test_1.py::test_x"}}
+	if got := Find(two, fstest.MapFS{"test.patch": {Data: []byte(file("b/test_1.py"))}}, nil); len(got) != 0 {
+		t.Errorf("another folder: %+v", got)
+	}
 	beside := fstest.MapFS{"r2e_tests/test_1.py": {Data: []byte("def test_x():\n    assert f() == 1\n")}}
 	if got := Find(&grade.Grading{FailToPass: []string{"r2e_tests/test_1.py::test_x"}}, beside, fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("a file of the tests: %+v", got)
