@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,6 +135,7 @@ func Scored(r eventlog.Ended) bool {
 // stay as they were recorded: their workspaces are changes against them. dir is the pack's folder, as messages name it; note receives them.
 func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string, note func(format string, args ...any)) (runfile.RunConfig, error) {
 	var replaced []string
+	named := cfg.MinVerifier != ""
 	cfg.Tasks = slices.Clone(cfg.Tasks)
 	for i, task := range cfg.Tasks {
 		at := slices.IndexFunc(pack, func(t runfile.TaskSpec) bool { return t.Name == task.Name })
@@ -145,7 +147,10 @@ func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string, note 
 			note("task %s begins with other files in %s: the recorded ones count", task.Name, dir)
 		}
 		task.Tests, task.VerifierEnv, task.VerifierTimeout, task.Digest = pack[at].Tests, pack[at].VerifierEnv, pack[at].VerifierTimeout, pack[at].Digest
-		task.Verifier = pack[at].Verifier
+		if task.Verifier = pack[at].Verifier; !named && cfg.RequireVerifier(task.Verifier) != nil { // who names tests takes them
+			cfg.MinVerifier = cmp.Or(task.Verifier, runfile.VerifierUnguarded)
+			note("tests of task %s in %s run %s: code that they test can decide its own reward", task.Name, dir, cfg.MinVerifier)
+		}
 		task.Steps, task.RewardStrategy = pack[at].Steps, pack[at].RewardStrategy
 		cfg.Tasks[i] = task
 		replaced = append(replaced, task.Name)

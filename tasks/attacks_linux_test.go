@@ -177,7 +177,7 @@ func TestAttackInProcess(t *testing.T) {
 	task := *sampleTask(t, "shell-slugify")
 	task.Separate = false
 	for _, name := range []string{"reads the tests", "finds the tests anywhere"} {
-		if got := outcomeOf(t, &task, inShell(t, &task, "slugify.sh", shellAttacks[name])); got.Reward != 1 || got.Verifier != verifier.InProcess {
+		if got := outcomeOf(t, &task, inShell(t, &task, "slugify.sh", shellAttacks[name])); got.Reward != 1 || got.Verifier != verifier.Unguarded {
 			t.Errorf("%s: %+v; log: %s", name, got, got.Log)
 		}
 	}

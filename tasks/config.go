@@ -42,6 +42,7 @@ type config struct {
 			Labels     []string `toml:"labels"`
 			Image      bool     `toml:"image"`
 			Protected  []string `toml:"protected"`
+			Changes    []string `toml:"changes"`
 			Verifier   string   `toml:"verifier"`
 			Transcript bool     `toml:"transcript"`
 			Repository bool     `toml:"repository"`
@@ -327,9 +328,20 @@ func (c *config) setNeeds(task *Task) error {
 }
 
 func (c *config) setProtected(task *Task) error {
-	task.Protected = c.Metadata.Rondo.Protected
-	if err := verifier.CheckPatterns(task.Protected); err != nil {
-		return fmt.Errorf("metadata.rondo.protected: %w", err)
+	rondo := c.Metadata.Rondo
+	for key, patterns := range map[string][]string{"protected": rondo.Protected, "changes": rondo.Changes} {
+		for _, pattern := range patterns {
+			if strings.HasPrefix(pattern, "+") || key == "changes" && strings.HasPrefix(pattern, "!") {
+				return fmt.Errorf("metadata.rondo.%s: %.100q: changes holds paths that are the agent's to change, and protected those that are not, or with ! are after all", key, pattern)
+			}
+		}
+		if err := verifier.CheckPatterns(patterns); err != nil {
+			return fmt.Errorf("metadata.rondo.%s: %w", key, err)
+		}
+	}
+	task.Protected = rondo.Protected
+	for _, pattern := range rondo.Changes {
+		task.Protected = append(task.Protected, "+"+pattern)
 	}
 	return nil
 }

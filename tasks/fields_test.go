@@ -39,6 +39,7 @@ var fields = []struct{ key, verdict, text string }{
 	{"metadata.rondo.labels", honouredKey, "[metadata.rondo]\nlabels = [\"a\"]"},
 	{"metadata.rondo.image", honouredKey, "[metadata.rondo]\nimage = true\n[environment]\ndocker_image = \"a\""},
 	{"metadata.rondo.protected", honouredKey, "[metadata.rondo]\nprotected = [\"a\"]"},
+	{"metadata.rondo.changes", honouredKey, "[metadata.rondo]\nchanges = [\"src/**\"]"},
 	{"metadata.rondo.verifier", honouredKey, "[metadata.rondo]\nverifier = \"separate\""},
 	{"metadata.rondo.transcript", honouredKey, "[metadata.rondo]\ntranscript = true"},
 	{"metadata.rondo.deterministic", honouredKey, "[metadata.rondo]\ndeterministic = [\"make check\"]"},

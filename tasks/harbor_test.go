@@ -22,22 +22,22 @@ func TestHarborTasks(t *testing.T) {
 		}
 	}
 	want := map[string]struct{ verdict, field, text string }{
-		"old-spelling":       {VerdictWarnings, "", "environment.storage: 10240 MiB"},
-		"current":            {VerdictWarnings, "", "environment.storage_mb: 4096 MiB"},
-		"collects":           {VerdictWarnings, "", "verifier.environment.memory_mb"},
-		"prepared":           {VerdictWarnings, "", "in process"},
-		"public-network":     {VerdictWarnings, "", "asks for a network"},
+		"old-spelling":       {VerdictInProcess, "", "environment.storage: 10240 MiB"},
+		"current":            {VerdictInProcess, "", "environment.storage_mb: 4096 MiB"},
+		"collects":           {VerdictInProcess, "", "verifier.environment.memory_mb"},
+		"prepared":           {VerdictInProcess, "", "in process"},
+		"public-network":     {VerdictInProcess, "", "asks for a network"},
 		"apt-get":            {VerdictUnsupported, "environment/Dockerfile", "line 2: RUN"},
 		"image":              {VerdictUnsupported, "environment.docker_image", "container image ghcr.io/example/image:20260801"},
 		"compose":            {VerdictUnsupported, "environment/docker-compose.yaml", "compose"},
-		"steps":              {VerdictWarnings, "", "in process"},
+		"steps":              {VerdictInProcess, "", "in process"},
 		"step-brings-files":  {VerdictUnsupported, "steps/only/workdir/setup.sh", "the first stage"},
 		"gpu":                {VerdictUnsupported, "environment.gpus", "no GPU"},
-		"allowlist":          {VerdictWarnings, "", "in process"},
+		"allowlist":          {VerdictInProcess, "", "in process"},
 		"mcp":                {VerdictUnsupported, "environment.mcp_servers", "can reach no server"},
 		"separate-image":     {VerdictUnsupported, "tests/Dockerfile", "line 2: RUN"},
-		"init-plain":         {VerdictWarnings, "", "the workspace is empty"},
-		"init-steps":         {VerdictWarnings, "", "the workspace is empty"},
+		"init-plain":         {VerdictInProcess, "", "the workspace is empty"},
+		"init-steps":         {VerdictInProcess, "", "the workspace is empty"},
 		"init-pytest":        {VerdictUnsupported, "tests/Dockerfile", "rondo tasks build"},
 		"init-uvx":           {VerdictUnsupported, "environment/Dockerfile", "tests/test.sh installs programs"},
 		"verifier-image":     {VerdictUnsupported, "verifier.environment.docker_image", "fresh sandbox"},
@@ -55,7 +55,7 @@ func TestHarborTasks(t *testing.T) {
 	for name, w := range want {
 		r := reports[name]
 		said := strings.Join(append(r.Problems, r.Warnings...), "\n")
-		if r.Verdict != w.verdict || r.Field != w.field || !strings.Contains(said, w.text) || r.OK != (w.verdict == VerdictOK || w.verdict == VerdictWarnings) || w.verdict == VerdictOK && said != "" {
+		if r.Verdict != w.verdict || r.Field != w.field || !strings.Contains(said, w.text) || r.OK != (w.verdict == VerdictOK || w.verdict == VerdictInProcess) || w.verdict == VerdictOK && said != "" {
 			t.Errorf("%s: %s %q: %q, want %+v", name, r.Verdict, r.Field, said, w)
 		}
 	}

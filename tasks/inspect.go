@@ -13,14 +13,27 @@ const (
 	smallestLeak  = 24       // bytes; shorter files may be alike by chance
 )
 
-// inProcess warns of tests that load what they test. Those that are graded cannot be apart from it.
-const inProcess = "the tests run in process: code of the workspace that they run can decide its own reward; unless they are graded, set [metadata.rondo] verifier = \"separate\""
+// What is said of a task whose tests run in process, and what to do.
+const (
+	guardedTests   = "the tests load the code that they test: %d of the %d tests that must begin to pass can be run as canaries, which code that decides its own verdict passes, too. A run says min_verifier: in-process to train on the task"
+	unguardedTests = "the tests run in process: code of the workspace that they run can decide its own reward, and nothing would show it. A run says min_verifier: in-process-without-canaries to train on the task. %s"
+	graded         = "Of the tests that must begin to pass, none compares with a constant on a line that the task hides"
+	notGraded      = `Tests that reach the workspace by the command under-test alone can say [metadata.rondo] verifier = "separate"`
+)
 
 // inspect looks at a task's files for what lets an agent get around the work.
 func (r *Report) inspect(task *Task) {
 	r.Warnings = append(r.Warnings, task.Warnings...)
-	if r.Verifier = task.Verifier(); !task.Separate {
-		r.warn(inProcess)
+	r.Verifier = task.Verifier()
+	guarded, all := task.Canaries()
+	switch r.Canaries = guarded; {
+	case task.Separate:
+	case guarded > 0:
+		r.warn(guardedTests, guarded, all)
+	case all > 0:
+		r.warn(unguardedTests, graded)
+	default:
+		r.warn(unguardedTests, notGraded)
 	}
 	hidden := map[[sha256.Size]byte]secret{}
 	for i, part := range task.hidden() {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
@@ -21,6 +24,7 @@ type LintOptions struct {
 const (
 	VerdictOK          = "ok"
 	VerdictWarnings    = "warnings"           // it can be trained on; its author should look at something
+	VerdictInProcess   = "in-process"         // it is sound for honest work, and code that its tests run can decide the reward: a run has to say that it takes it
 	VerdictUnsound     = "not sound"          // it does not measure what it should, or is no task
 	VerdictUnsupported = "cannot be honoured" // it asks for what Rondo does not have
 )
@@ -31,7 +35,8 @@ type Report struct {
 	Digest   string    `json:"digest"`
 	OK       bool      `json:"ok"`                 // no problems
 	Verdict  string    `json:"verdict"`            // one of the Verdict constants
-	Verifier string    `json:"verifier,omitempty"` // "separate" or "in-process": what the task says, or less where this machine cannot
+	Verifier string    `json:"verifier,omitempty"` // one of runfile's Verifier constants: what the task is, or less where this machine cannot
+	Canaries int       `json:"canaries,omitempty"` // of a graded task: how many of the tests that must begin to pass can be made canaries
 	Field    string    `json:"field,omitempty"`    // what cannot be honoured
 	Problems []string  `json:"problems,omitempty"` // the task must not be trained on
 	Warnings []string  `json:"warnings,omitempty"` // the task's author should look at these
@@ -48,6 +53,7 @@ type Attempt struct {
 	Duration time.Duration `json:"duration_ns"`        // of the scoring, with its sandbox
 	Changed  int           `json:"changed,omitempty"`  // bytes of the archive of the solution's changes
 	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
+	Restored []string      `json:"restored,omitempty"` // protected paths that the changes touched: the tests met them as the snapshot has them
 	Verifier string        `json:"verifier,omitempty"` // the separation that there was, as in verifier.Outcome
 
 	cause error // of a stage that cannot begin
@@ -85,6 +91,8 @@ func Lint(ctx context.Context, task *Task, opts LintOptions) Report {
 	case report.Verdict != "":
 	case !report.OK:
 		report.Verdict = VerdictUnsound
+	case report.Verifier != verifier.Separate:
+		report.Verdict = VerdictInProcess
 	case len(report.Warnings) > 0:
 		report.Verdict = VerdictWarnings
 	default:
@@ -123,13 +131,14 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 		r.Solution = append(r.Solution, p.attempt(ctx, p.applySolution, 1))
 	}
 	r.judge("the solution", r.Solution, 1)
+	r.protects()
 	return ctx.Err()
 }
 
 // judge compares the attempts with the reward that each must have.
 func (r *Report) judge(who string, attempts []Attempt, want float64) {
-	if r.Verifier == verifier.Separate && slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Verifier == verifier.InProcess }) {
-		r.Verifier = verifier.InProcess
+	if r.Verifier == verifier.Separate && slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Reward != nil && a.Verifier != verifier.Separate }) {
+		r.Verifier = verifier.Unguarded
 		r.warn("the tests are separate, but ran in process: this machine has no sandboxes with namespaces")
 	}
 	for i, attempt := range attempts {
@@ -143,12 +152,39 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 	}
 }
 
+// protects names the protected files that the solution changes: the same work of an agent is put back before the tests see it.
+func (r *Report) protects() {
+	var names, free []string
+	for _, attempt := range r.Solution {
+		names = append(names, attempt.Restored...)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) == 0 {
+		return
+	}
+	for _, name := range names {
+		free = append(free, strconv.Quote("!"+name))
+	}
+	text := fmt.Sprintf("the solution changes %s, which is protected: the tests see it as the snapshot has it, whatever an agent does (flag %s). If it is the agent's to change, "+
+		"say so in task.toml: [metadata.rondo] protected = [%s]", strings.Join(names[:min(len(names), namedPaths)], ", "), runfile.FlagProtected, strings.Join(free[:min(len(free), namedPaths)], ", "))
+	if slices.ContainsFunc(r.Solution, func(a Attempt) bool { return a.Reward == nil || *a.Reward != 1 }) {
+		r.problem("%s", text)
+		return
+	}
+	r.warn("%s", text)
+}
+
+// namedPaths is how many paths a report names at once.
+const namedPaths = 10
+
 // prover holds what all attempts at one task share.
 type prover struct {
 	task     *Task
 	snapshot *Archive
 	stages   []provedStage
 	boxes    *Sandboxes
+
+	baselines verifier.Baselines
 }
 
 func newProver(ctx context.Context, task *Task, opts LintOptions) (*prover, error) {
@@ -176,6 +212,7 @@ func (p *prover) close() error { return p.snapshot.Close() }
 func (p *prover) spec(ctx context.Context, stage provedStage, changes []byte) (verifier.Spec, error) {
 	spec, err := p.boxes.Verifier(ctx, lintName)
 	spec.Snapshot, spec.Changes, spec.Tests = p.snapshot.Open, sandbox.Bytes(changes), stage.tests
+	spec.Baselines, spec.Key = &p.baselines, p.task.Digest
 	spec.Collect, spec.Timeout, spec.Env = stage.Collect, stage.VerifierTimeout, p.boxes.Env(stage.VerifierEnv)
 	return spec, err
 }
@@ -196,7 +233,7 @@ func (p *prover) score(ctx context.Context, stage provedStage, changes []byte, w
 		}
 		return attempt, nil
 	}
-	attempt.Reward, attempt.Verifier = &outcome.Reward, outcome.Verifier
+	attempt.Reward, attempt.Verifier, attempt.Restored = &outcome.Reward, outcome.Verifier, outcome.Restored
 	if outcome.Reward != want {
 		attempt.Log = tail(outcome.Log)
 	}

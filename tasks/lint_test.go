@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -135,5 +136,61 @@ func TestInspect(t *testing.T) {
 	}
 	if len(report.Warnings) != 3 {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// TestLintOfTestsInProcess: a task whose tests share a sandbox with what they test is never ok. What it says depends on whether canaries guard the tests.
+func TestLintOfTestsInProcess(t *testing.T) {
+	graded := func(assertion string) fstest.MapFS {
+		return fstest.MapFS{
+			"t/tests/grading.json": file(`{"parser": "pytest", "fail_to_pass": ["test_x.py::test_x", "test_x.py::test_y"], "pass_to_pass": []}`),
+			"t/tests/test_x.py":    file("def test_x():\n    assert " + assertion + "\n"),
+		}
+	}
+	for name, c := range map[string]struct {
+		pack            fstest.MapFS
+		level, want     string
+		canaries, tests int
+	}{
+		"graded":           {graded("f() == 1"), runfile.VerifierInProcess, "1 of the 2 tests that must begin to pass can be run as canaries", 1, 2},
+		"without a number": {graded("f()"), runfile.VerifierUnguarded, "none compares with a constant", 0, 2},
+		"not graded":       {fstest.MapFS{}, runfile.VerifierUnguarded, "the command under-test", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loaded, err := LoadPack(with(c.pack))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var report Report
+			report.inspect(loaded[0])
+			if guarded, all := loaded[0].Canaries(); report.Verifier != c.level || report.Canaries != c.canaries || guarded != c.canaries || all != c.tests || !strings.Contains(strings.Join(report.Warnings, "\n"), c.want) {
+				t.Errorf("%+v", report)
+			}
+			if spec := loaded[0].Spec(); spec.Verifier != c.level {
+				t.Errorf("a run takes it for %s", spec.Verifier)
+			}
+		})
+	}
+}
+
+// TestLintNamesProtectedFiles: work that is put back before the tests see it is named, with what takes it back.
+func TestLintNamesProtectedFiles(t *testing.T) {
+	needSandbox(t)
+	const tests = "test -f conftest.py && r=1 || r=0\necho $r >/logs/verifier/reward.txt\n"
+	for settings, sound := range map[string]bool{"": false, "protected = [\"!conftest.py\"]": true, "changes = [\"conftest.py\"]": true, "changes = [\"**/*.py\"]": false} {
+		loaded, err := LoadPack(with(fstest.MapFS{
+			"t/task.toml": file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n" + settings), "t/tests/test.sh": file(tests), "t/solution/solve.sh": file("touch conftest.py"),
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := Lint(t.Context(), loaded[0], LintOptions{Repeats: 1})
+		problems := strings.Join(report.Problems, "\n")
+		if named := strings.Contains(problems, "the solution changes conftest.py, which is protected") && strings.Contains(problems, `[metadata.rondo] protected = ["!conftest.py"]`) && strings.Contains(problems, "protected_path"); report.OK != sound || named == sound {
+			t.Errorf("%s: ok %v, problems %s", settings, report.OK, problems)
+		}
+		if sound && report.Verdict != VerdictInProcess {
+			t.Errorf("%s: %s", settings, report.Verdict)
+		}
 	}
 }

@@ -80,7 +80,8 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 		}
 		whole.Duration += one.Duration
 		whole.Changed, whole.ExitCode, whole.Log = one.Changed, one.ExitCode, one.Log
-		if whole.Verifier != verifier.InProcess {
+		whole.Restored = append(whole.Restored, one.Restored...)
+		if whole.Verifier == "" || whole.Verifier == verifier.Separate {
 			whole.Verifier = one.Verifier
 		}
 		ended = append(ended, events.EndedStep{StepFinished: events.StepFinished{Step: i}, Verdict: &events.StepScored{Step: i, Components: components}})

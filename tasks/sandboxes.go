@@ -22,10 +22,7 @@ func (t *Task) Spec() runfile.TaskSpec {
 		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic, AgentTimeout: runfile.Duration(t.AgentTimeout),
 		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, VerifierImage: t.VerifierImage, VerifierImageID: t.VerifierImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
 	}
-	spec.Transcript = t.Transcript
-	if t.Separate {
-		spec.Verifier = runfile.VerifierSeparate
-	}
+	spec.Transcript, spec.Verifier = t.Transcript, t.Verifier()
 	return spec
 }
 

@@ -122,7 +122,7 @@ func TestLintOfStepFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		more, setup, want, verdict string
 	}{
-		"good":    {check, setup, "", VerdictWarnings}, // its tests run in process
+		"good":    {check, setup, "", VerdictInProcess},
 		"fails":   {"", "echo it is broken >&2; exit 3", "doing nothing, attempt 1: no score (setup): begin the next stage: setup.sh of stage two: exit 3: it is broken", VerdictUnsound},
 		"no good": {check, "touch state", "the solution, attempt 1: no score (healthcheck): stage two: steps.healthcheck: exit 1: a sandbox starts no service", VerdictUnsupported},
 		"shows":   {"", setup + "\n# the same as the fix", "stage two shows the agent steps/two/solution/solve.sh as setup.sh", VerdictUnsound},

@@ -21,6 +21,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/canary"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
@@ -91,12 +92,47 @@ type Task struct {
 	Warnings []string
 }
 
-// Verifier is the separation between the tests and the code under test that the task asks for: one of events' Verifier constants.
+// Verifier is the separation between the tests and the code under test that the task asks for: one of runfile's Verifier constants.
 func (t *Task) Verifier() string {
 	if t.Separate {
 		return runfile.VerifierSeparate
 	}
-	return runfile.VerifierInProcess
+	if guarded, _ := t.Canaries(); guarded > 0 {
+		return runfile.VerifierInProcess
+	}
+	return runfile.VerifierUnguarded
+}
+
+// Canaries counts the tests that must begin to pass, and those of them that can be made canaries: in a task of several stages in the stage with the fewest.
+// A task that is not graded has none of either.
+func (t *Task) Canaries() (guarded, all int) {
+	stages := t.Stages
+	if len(stages) == 0 {
+		stages = []Stage{{Tests: t.Tests}}
+	}
+	for i, s := range stages {
+		g, err := gradingOf(s.Tests)
+		if err != nil || g == nil {
+			return 0, 0
+		}
+		n := canary.Count(canary.Find(g, s.Tests, t.Snapshot))
+		if i == 0 || n < guarded {
+			guarded, all = n, len(g.FailToPass)
+		}
+	}
+	return guarded, all
+}
+
+// gradingOf reads the list of tests that a folder of tests is graded by; nil when it has none.
+func gradingOf(tests fs.FS) (*grade.Grading, error) {
+	data, err := fs.ReadFile(tests, grade.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return grade.Read(data)
 }
 
 // maxTasks bounds one pack; larger sets are split into several packs.

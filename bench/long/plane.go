@@ -72,7 +72,7 @@ func machine(o Options, dir string) tasks.Machine {
 // config is a run of one group.
 func (p *bench) config(ctx context.Context, o Options, turns int) (runfile.RunConfig, error) {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "bench", p.url, o.Rollouts, 1
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", p.url, o.Rollouts, 1, runfile.VerifierUnguarded
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: 1}}
 	cfg.Sampling.MaxTokens = o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = turns, 1<<30, runfile.Duration(24*time.Hour)

@@ -55,7 +55,7 @@ type shape struct{ group, rollouts, turns int }
 // start opens a run.
 func (b *bench) start(ctx context.Context, s shape) (string, error) {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = "bench", b.url, s.group, 1
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", b.url, s.group, 1, runfile.VerifierUnguarded
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: s.rollouts / s.group}}
 	cfg.Sampling.MaxTokens = b.o.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = s.turns, 1<<30, runfile.Duration(24*time.Hour)

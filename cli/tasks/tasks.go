@@ -40,12 +40,14 @@ func newTasksLint(g *app.Global) *cobra.Command {
 
   ok                  doing nothing scores 0 and its solution scores 1, three times over
   warnings            the same, and its author should look at something
+  in-process          the same for honest work, but code that the tests run shares their process or sandbox and can decide its own reward.
+                      A run trains on it only if its run file says so (min_verifier); how to do better is said
   not sound           it does not measure what it should, or is no task
   cannot be honoured  it asks for what Rondo does not have; the field is named
 
 Without DIR it checks the pack small, which the demo trains on.
 
-Of a task that is not sound, the end of the verifier's log is shown. What is ok or has warnings is noted on this machine as
+Of a task that is not sound, the end of the verifier's log is shown. What is ok, in-process or has warnings is noted on this machine as
 proven, until its files change: "rondo run open" tells how many tasks of a run are not.
 
 Images are not built here (see "rondo tasks build"): the tree comes from what environment/Dockerfile copies, from the folder

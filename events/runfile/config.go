@@ -82,8 +82,8 @@ type RunConfig struct {
 	// MinIsolation is the weakest isolation of sandboxes under which the run's tools and verifiers may run: one of Isolations. Without
 	// it, as in older runs, whatever the operator of a runner allows.
 	MinIsolation string `json:"min_isolation,omitempty" yaml:"min_isolation"`
-	// MinVerifier is the least separation between the tests of the run's tasks and the code that they test: VerifierSeparate demands that no code of a
-	// workspace runs where rewards are written. Without it every task is taken.
+	// MinVerifier is the least separation between the tests of the run's tasks and the code that they test, one of Verifiers. Without it a run that trains
+	// takes tasks with separate tests alone, and an evaluation takes every task.
 	MinVerifier string `json:"min_verifier,omitempty" yaml:"min_verifier"`
 	// Features are what the run wants beside the defaults; Traffic belongs to one of them.
 	Features []string `json:"features,omitempty" yaml:"features"`
@@ -176,7 +176,8 @@ type TaskSpec struct {
 	Labels []string `json:"labels,omitempty"`
 	// Network is the most that the task wants of the run's network: nothing where it allows nothing. nil is all that the run allows.
 	Network *Network `json:"network,omitempty"`
-	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them.
+	// Protected are patterns of paths that no agent may change: the tests meet them as the snapshot has them. With "!" a pattern takes paths back; with
+	// "+" it names what is the agent's to change, and all else is protected.
 	Protected []string `json:"protected,omitempty"`
 	// Deterministic are command lines whose answer follows from the workspace and the shell alone: where nothing but them and file tools has
 	// run before, what one answered without changing the workspace is answered again.
@@ -185,7 +186,8 @@ type TaskSpec struct {
 	Collect  []Hook      `json:"collect,omitempty"`
 	Snapshot storage.Ref `json:"snapshot,omitzero"`
 	Tests    storage.Ref `json:"tests,omitzero"`
-	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone; "" where they run in process.
+	// Verifier is VerifierSeparate where the tests reach the code under test in another sandbox alone, VerifierInProcess where they run in process with
+	// canaries, and "" or VerifierUnguarded where they do so without.
 	Verifier string `json:"verifier,omitempty"`
 	// Transcript lets the tests, and the run's judge, read what was said in the rollout.
 	Transcript bool `json:"transcript,omitempty"`
@@ -237,26 +239,6 @@ func DefaultRunConfig() RunConfig {
 
 // Isolations are the levels of isolation of sandboxes, the strongest first; package sandbox says what they are.
 var Isolations = []string{"namespaces", "landlock", "none"}
-
-// Levels of separation between a task's tests and the code under test.
-const (
-	VerifierSeparate  = "separate"   // in two sandboxes
-	VerifierInProcess = "in-process" // in one, as one user
-)
-
-// Verifiers are the levels of separation, the strongest first.
-var Verifiers = []string{VerifierSeparate, VerifierInProcess}
-
-// ErrSeparation says that a verifier is less apart from the code under test than the run's min_verifier.
-var ErrSeparation = errors.New("the verifier is not apart from the code under test")
-
-// RequireVerifier answers ErrSeparation, wrapped, where tests of a level are less than the run demands.
-func (c *RunConfig) RequireVerifier(level string) error {
-	if c.MinVerifier == VerifierSeparate && level != VerifierSeparate {
-		return fmt.Errorf("%w: its tests run in process, and min_verifier of the run demands %s", ErrSeparation, c.MinVerifier)
-	}
-	return nil
-}
 
 // ErrNoTask means that a run knows no task of that name.
 var ErrNoTask = errors.New("unknown task")
@@ -384,10 +366,9 @@ func (c *RunConfig) validateTasks() (errs []error) {
 			check(err == nil, "tests: %v", err)
 		}
 		check(t.Verifier == "" || slices.Contains(Verifiers, t.Verifier), "verifier %q: must be one of %v", t.Verifier, Verifiers)
-		err = c.RequireVerifier(t.Verifier)
-		check(err == nil || !t.HasVerifier() && len(t.Steps) == 0, "%v", err)
 		seen[t.Name] = true
 	}
+	errs = append(errs, c.validateSeparation()...)
 	if n := len(c.DifferentNeeds()); n > maxNeeds {
 		errs = append(errs, fmt.Errorf("tasks: they have %d different needs (toolchains, memory, labels and so on), the limit is %d", n, maxNeeds))
 	}

@@ -17,7 +17,7 @@ import (
 func validTask(name string) TaskSpec {
 	digest := strings.Repeat("ab", 32)
 	ref := storage.Ref{Key: "blobs/sha256/ab/" + digest, SHA256: digest, Size: 1}
-	return TaskSpec{Name: name, Workdir: "/app", Snapshot: ref, Tests: ref}
+	return TaskSpec{Name: name, Workdir: "/app", Snapshot: ref, Tests: ref, Verifier: VerifierSeparate}
 }
 
 func validConfig() RunConfig {
@@ -65,9 +65,15 @@ func TestValidate(t *testing.T) {
 		"a broken one with a key":  {func(c *RunConfig) { c.Endpoint = "http://user:secret%zz@host/v1" }, "endpoint"},
 		"no groups":                {func(c *RunConfig) { c.GroupSize = 0 }, "group_size 0: must be 1 to 1024"},
 		"a huge group":             {func(c *RunConfig) { c.GroupSize = 1025 }, "group_size 1025"},
-		"an unknown verifier":      {func(c *RunConfig) { c.MinVerifier = "far" }, `min_verifier "far": must be one of [separate in-process]`},
-		"a verifier in process":    {func(c *RunConfig) { c.MinVerifier = VerifierSeparate }, `the verifier is not apart from the code under test: its tests run in process, and min_verifier of the run demands separate`},
-		"a task's verifier":        {func(c *RunConfig) { c.Tasks[0].Verifier = "far" }, `verifier "far": must be one of [separate in-process]`},
+		"an unknown verifier":      {func(c *RunConfig) { c.MinVerifier = "far" }, `min_verifier "far": must be one of [separate in-process in-process-without-canaries]`},
+		"tests in process":         {func(c *RunConfig) { c.Tasks[0].Verifier = "" }, `tasks ["a"]: the verifier is not apart from the code under test: tests that run in-process-without-canaries`},
+		"tests with canaries":      {func(c *RunConfig) { c.Tasks[0].Verifier = VerifierInProcess }, "say min_verifier: in-process in the run file (it is separate now)"},
+		"taken with canaries":      {func(c *RunConfig) { c.Tasks[0].Verifier, c.MinVerifier = VerifierInProcess, VerifierInProcess }, ""},
+		"taken with them alone":    {func(c *RunConfig) { c.Tasks[0].Verifier, c.MinVerifier = VerifierUnguarded, VerifierInProcess }, "say min_verifier: in-process-without-canaries"},
+		"taken without canaries":   {func(c *RunConfig) { c.Tasks[0].Verifier, c.MinVerifier = "", VerifierUnguarded }, ""},
+		"an evaluation takes all":  {func(c *RunConfig) { evaluation(c); c.Tasks[0].Verifier = "" }, ""},
+		"unless it says otherwise": {func(c *RunConfig) { evaluation(c); c.Tasks[0].Verifier, c.MinVerifier = "", VerifierSeparate }, "it is separate now"},
+		"a task's verifier":        {func(c *RunConfig) { c.Tasks[0].Verifier = "far" }, `verifier "far": must be one of [separate in-process in-process-without-canaries]`},
 		"an unknown isolation":     {func(c *RunConfig) { c.MinIsolation = "vm" }, `min_isolation "vm": must be one of [namespaces landlock none]`},
 		"negative steps":           {func(c *RunConfig) { c.Steps = -1 }, "steps -1"},
 		"negative staleness":       {func(c *RunConfig) { c.Staleness.Max = -1 }, "staleness.max -1"},

@@ -6,14 +6,10 @@ import (
 	"crypto/rand"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"slices"
 	"strings"
-	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
@@ -50,28 +46,10 @@ var reporters embed.FS
 // reportersFolder is where they are inside.
 const reportersFolder = "/verifier"
 
-// packReporters packs them with the list of the files that a change leaves in the workspace: what a test of the task is, is not of these.
-func packReporters(change sandbox.Source, workdir string) ([]byte, error) {
-	entries, err := sandbox.Contents(change)
+func packReporters() ([]byte, error) {
+	folder, err := fs.Sub(reporters, "reporters")
 	if err != nil {
 		return nil, err
-	}
-	changed := []string{}
-	for name := range entries {
-		changed = append(changed, path.Join(workdir, name))
-	}
-	slices.Sort(changed)
-	list, err := json.Marshal(changed)
-	if err != nil {
-		return nil, err
-	}
-	folder := fstest.MapFS{"changed.json": {Data: list}}
-	for _, name := range []string{"sitecustomize.py", "gotest"} {
-		data, err := reporters.ReadFile("reporters/" + name)
-		if err != nil {
-			return nil, err
-		}
-		folder[name] = &fstest.MapFile{Data: data}
 	}
 	return sandbox.Pack(folder)
 }
@@ -124,25 +102,30 @@ func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Gra
 }
 
 // graded grades what the tests reported. That a process got away from them does not matter here: the report is one of processes that came to their end,
-// and a second mark in the log is refused. The note is for the log: which tests were asked for and are not in the report.
-func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (components map[string]float64, note string, err error) {
+// and a second mark in the log is refused.
+func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (components map[string]float64, report grade.Report, err error) {
 	if dropped := cmp.Or(result.DroppedBytes, result.SentDropped); dropped > 0 {
-		return nil, "", fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
+		return nil, report, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
 	}
-	report, err := r.report(ctx, sb, g, result)
-	if err != nil {
-		return nil, "", err
+	if report, err = r.report(ctx, sb, g, result); err != nil {
+		return nil, report, err
 	}
 	components, err = g.Grade(result.Stdout, report)
 	if errors.Is(err, grade.ErrNoEvidence) {
 		err = fmt.Errorf("%w; exit %d", err, result.ExitCode)
 	}
-	if names := g.Missing(report); len(names) > 0 {
-		note = fmt.Sprintf("\n%d of the %d graded tests are not in the report of %s: %.400s\n",
-			len(names), len(g.FailToPass)+len(g.PassToPass), g.Parser, strings.Join(names[:min(len(names), namedMissing)], ", "))
-	}
-	return components, note, err
+	return components, report, err
 }
 
-// namedMissing is how many tests a log names that were not reported.
-const namedMissing = 5
+// missingNote says in a log which tests were asked for and are not in the report.
+func missingNote(g *grade.Grading, report grade.Report) string {
+	names := g.Missing(report)
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n%d of the %d graded tests are not in the report of %s: %.400s\n",
+		len(names), len(g.FailToPass)+len(g.PassToPass), g.Parser, strings.Join(names[:min(len(names), namedTests)], ", "))
+}
+
+// namedTests is how many tests a log or an error names.
+const namedTests = 5

@@ -13,7 +13,8 @@ import (
 // may change what a commit changes. A task that needs one of them takes it back with "!".
 var Protected = slices.Concat([]string{
 	"**/conftest.py", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc",
-	"**/pytest.ini", "**/.pytest.ini", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
+	"**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
+	"**/*.dist-info/**", "**/*.egg-info/**", "**/*.egg-link",
 	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD", "!**/.git/index", "!**/.git/packed-refs",
 	"!**/.git/COMMIT_EDITMSG", "**/.git/objects/info/**",
 }, shadows("pytest", "_pytest", "pluggy", "unittest"))
@@ -40,7 +41,7 @@ func CheckPatterns(patterns []string) error {
 		return fmt.Errorf("%d patterns, the limit is %d", len(patterns), maxPatterns)
 	}
 	for _, pattern := range patterns {
-		if err := checkPattern(strings.TrimPrefix(pattern, "!")); err != nil {
+		if err := checkPattern(strings.TrimLeft(pattern[:min(len(pattern), 1)], "!+") + pattern[min(len(pattern), 1):]); err != nil {
 			return fmt.Errorf("%.100q: %w", pattern, err)
 		}
 	}
@@ -59,18 +60,18 @@ func checkPattern(pattern string) error {
 }
 
 // Protects reports whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
-// of which each part is one of path.Match, or "**" for any number of them; a folder's pattern is for all below it.
+// of which each part is one of path.Match, or "**" for any number of them; a folder's pattern is for all below it. With "!" before it it takes paths back.
+// Patterns with "+" before them are what is an agent's to change: where there is one, all else is protected. What such a pattern names in full, without
+// a wildcard, is the agent's whatever else protects it.
 func Protects(patterns []string) func(name string) bool {
 	type rule struct {
 		parts []string
 		free  bool
 	}
 	var rules []rule
-	for _, list := range [][]string{Protected, patterns} {
-		for _, pattern := range list {
-			pattern, free := strings.CutPrefix(pattern, "!")
-			rules = append(rules, rule{strings.Split(pattern, "/"), free})
-		}
+	for _, pattern := range ordered(patterns) {
+		pattern, free := strings.CutPrefix(pattern, "!")
+		rules = append(rules, rule{strings.Split(pattern, "/"), free})
 	}
 	return func(name string) bool {
 		parts := strings.Split(name, "/")
@@ -81,6 +82,26 @@ func Protects(patterns []string) func(name string) bool {
 		}
 		return false
 	}
+}
+
+// ordered are Protected and a task's own patterns, without "+", in the order in which they count.
+func ordered(patterns []string) []string {
+	var begin, own, full []string
+	for _, pattern := range patterns {
+		changed, ok := strings.CutPrefix(pattern, "+")
+		if !ok {
+			own = append(own, pattern)
+			continue
+		}
+		if begin == nil {
+			begin = []string{"**"}
+		}
+		begin = append(begin, "!"+changed)
+		if !strings.ContainsAny(changed, `*?[\`) {
+			full = append(full, "!"+changed)
+		}
+	}
+	return slices.Concat(begin, Protected, own, full)
 }
 
 // matches reports whether a pattern matches a path or a folder above it. Like a shell it tries "**" for as few parts as possible first, and goes

@@ -21,6 +21,10 @@ func TestProtects(t *testing.T) {
 		{"!**/conftest.py", "m.pyc", "conftest.py a/conftest.py"},
 		{"tests/** !tests/data/**", "tests/a", "tests/data/a"},
 		{"!tests/data/** tests/**", "tests/data/a", ""},
+		{"", "evil.dist-info/entry_points.txt a/x.egg-info pytest.toml a/.pytest.toml", "pytest.tom dist-info/x"},
+		{"+**/*.py", "conftest.py a.txt src/x.cfg evil-1.dist-info/METADATA .git/config unittest/__init__.py", "a.py src/a.py"},
+		{"+src/** tests/** +setup.cfg", "tests/a.py a.py src/conftest.py pyproject.toml", "src/a.py src/data/x setup.cfg"},
+		{"tests/** +tests/new.py +**/conftest.py", "tests/old.py conftest.py a.py", "tests/new.py"},
 	} {
 		protected := Protects(strings.Fields(c.patterns))
 		for _, name := range strings.Fields(c.yes) {

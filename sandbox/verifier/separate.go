@@ -18,8 +18,10 @@ import (
 const (
 	// Separate: the code under test ran in another sandbox than the tests.
 	Separate = "separate"
-	// InProcess: the tests could see and run the workspace, as the same user.
+	// InProcess: the tests could see and run the workspace, as the same user, and a reward above 0 stands for code that fails canaries of them.
 	InProcess = "in-process"
+	// Unguarded is the same without canaries: code of the workspace that the tests ran could decide its reward.
+	Unguarded = "in-process-without-canaries"
 )
 
 var (
@@ -36,8 +38,11 @@ func judge(ctx context.Context, spec Spec) (Outcome, error) {
 		spec.standIn = true
 	}
 	outcome, err := run(ctx, spec)
-	outcome.Verifier = InProcess
-	return outcome, err
+	outcome.Verifier = Unguarded
+	if err != nil || outcome.grading == nil {
+		return outcome, err
+	}
+	return guarded(ctx, spec, outcome)
 }
 
 // separate scores with the tests in one sandbox and the workspace in another. The tests reach it by the command under-test alone, and nothing of

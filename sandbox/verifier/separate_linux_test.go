@@ -84,7 +84,7 @@ echo 1 >/logs/verifier/reward.txt
 `, map[string]string{"sub/x": ""})
 	spec.Env = map[string]string{"A": "1"}
 	outcome, err := verifier.Run(t.Context(), verifier.RunInProcess(spec))
-	if err != nil || outcome.Reward != 1 || outcome.Verifier != verifier.InProcess {
+	if err != nil || outcome.Reward != 1 || outcome.Verifier != verifier.Unguarded {
 		t.Errorf("%+v, %v; log: %s", outcome, err, outcome.Log)
 	}
 }

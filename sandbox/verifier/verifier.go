@@ -61,6 +61,10 @@ type Spec struct {
 	// Transcript is what was said in the rollout, as JSON: the tests find it at TranscriptFile, which nobody inside can change. nil: there is no such file.
 	Transcript []byte
 
+	// Baselines remember what the tests come to over the snapshot, by Key, which says what snapshot and sandbox are; nil runs them again each time.
+	Baselines *Baselines
+	Key       string
+
 	standIn bool // the tests expect the command under-test, and run in process
 }
 
@@ -89,8 +93,11 @@ type Outcome struct {
 	LeftBehind bool
 	// Isolation, Filesystem and User are those of the sandbox. With sandbox.UserOwn the tests were another user of the host than agents' processes.
 	Isolation, Filesystem, User string
-	// Verifier is the separation that there was: Separate or InProcess.
+	// Verifier is the separation that there was: Separate, InProcess or Unguarded.
 	Verifier string
+
+	grading *grade.Grading // nil where the tests wrote a reward
+	report  grade.Report
 }
 
 // Classes of Error.
@@ -101,6 +108,7 @@ const (
 	ClassTampered  = "tampered"   // a process that the tests left behind could have written the reward
 	ClassMemory    = "oom"        // the tests ran out of memory and wrote no reward
 	ClassApply     = "apply"      // the changes do not fit over the snapshot
+	ClassControl   = "control"    // the tests pass over the untouched snapshot, so that they show nothing
 	ClassSetup     = "setup"      // what a stage brings along does not fit over the workspace, or its setup.sh failed
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
@@ -166,10 +174,10 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	env := maps.Clone(environment)
 	maps.Copy(env, spec.Env)
 	readOnly, err := readOnlyFolders(spec, env)
-	var report reporting
+	var channel reporting
 	if grading != nil && err == nil {
-		spec.Limits.OutputBytes, report = gradedOutput, newReporting()
-		readOnly[reportersFolder], err = packReporters(filtered.Change, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir))
+		spec.Limits.OutputBytes, channel = gradedOutput, newReporting()
+		readOnly[reportersFolder], err = packReporters()
 	}
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
@@ -192,25 +200,27 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	run := script
 	if grading != nil {
 		run = together + script
-		report.environment(env)
+		channel.environment(env)
 	}
 	logs, err := makeLogs(ctx, sb)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout, Channel: report.channel})
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout, Channel: channel.channel})
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	note := ""
+	var report grade.Report
 	outcome, err := score(ctx, sb, spec, result, func() (components map[string]float64, err error) {
 		if grading != nil {
-			components, note, err = graded(ctx, sb, grading, report, result)
+			components, report, err = graded(ctx, sb, grading, channel, result)
 			return components, err
 		}
 		return readReward(ctx, sb, logs, result)
 	})
-	outcome.Log = append(outcome.Log, note...)
+	if outcome.grading, outcome.report = grading, report; grading != nil {
+		outcome.Log = append(outcome.Log, missingNote(grading, report)...)
+	}
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = filtered.Protected, filtered.Links

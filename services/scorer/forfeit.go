@@ -138,7 +138,7 @@ func (c *controls) of(key string) *controlled {
 
 // control runs the tests over the task's snapshot, once, or anew. It is nil where they give a verdict there.
 func (s *Service) control(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, spec verifier.Spec, anew bool) error {
-	c := s.controls.of(fmt.Sprint(task.Digest, task.Snapshot.SHA256, task.Tests.SHA256, task.ImageID, task.VerifierImageID, task.VerifierTimeout))
+	c := s.controls.of(testsKey(task))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.done || anew {

@@ -19,15 +19,15 @@ func TestSeparation(t *testing.T) {
 	separate := func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
 		task.Verifier, task.Env, task.VerifierEnv = runfile.VerifierSeparate, map[string]string{"SHARED": "yes"}, map[string]string{"SECRET": "tests"}
 	}
-	open(t, log, "in-process", passes, nil)
+	open(t, log, runfile.VerifierUnguarded, passes, nil)
 	open(t, log, "separate", "[ \"$(under-test sh -c 'cat a.txt; echo $SHARED$SECRET')\" = \"$(printf 'one\\nyes')\" ] && [ $SECRET = tests ] || exit 1\n"+passes, separate)
-	for run, want := range map[string]float64{runfile.VerifierInProcess: 0.5, runfile.VerifierSeparate: 1} {
+	for run, want := range map[string]float64{runfile.VerifierUnguarded: 0.5, runfile.VerifierSeparate: 1} {
 		if s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout); s.Reward != want || s.Verifier != run {
 			t.Errorf("%s: scored %+v", run, s)
 		}
 	}
 	demanding := func(run string, change func(*runfile.TaskSpec, *events.RolloutFinished)) {
-		openWith(t, log, run, passes, func(cfg *runfile.RunConfig) { cfg.MinVerifier = runfile.VerifierSeparate }, change)
+		openWith(t, log, run, passes, func(cfg *runfile.RunConfig) { cfg.MinVerifier = "" }, change)
 	}
 	demanding("too-little", nil)
 	demanding("enough", separate)

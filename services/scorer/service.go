@@ -49,6 +49,8 @@ type Service struct {
 	opts     Options
 	parts    *parts.Cache // nil for none
 	controls controls
+
+	baselines verifier.Baselines
 }
 
 // Run is the service.
@@ -246,7 +248,7 @@ func stated(task runfile.TaskSpec, r *events.Rollout, outcome verifier.Outcome, 
 	}
 }
 
-// errTaskInProcess says that no machine would do: it is the task itself that the run's min_verifier does not allow.
+// errTaskInProcess says that no machine would do: it is the task itself that the run does not take.
 var errTaskInProcess = errors.New(`the task does not say verifier = "separate"`)
 
 // runTests runs a task's tests, over the snapshot that other verifiers use, too. The run's min_verifier holds for what the task says, and for what became of
@@ -264,10 +266,16 @@ func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runf
 		return outcome, fmt.Errorf("task %s: %w", task.Name, err)
 	}
 	defer spec.From.Release()
-	if outcome, err = verifier.Run(ctx, spec); err == nil {
+	spec.Baselines, spec.Key = &s.baselines, testsKey(task)
+	if outcome, err = verifier.Run(ctx, spec); err == nil && cfg.MinVerifier != "" {
 		err = cfg.RequireVerifier(outcome.Verifier)
 	}
 	return outcome, err
+}
+
+// testsKey says what a task's tests are run over and in.
+func testsKey(task runfile.TaskSpec) string {
+	return fmt.Sprint(task.Digest, task.Snapshot.SHA256, task.Tests.SHA256, task.ImageID, task.VerifierImageID, task.VerifierTimeout)
 }
 
 // build is the version of this program.

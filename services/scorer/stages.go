@@ -94,7 +94,7 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 	var flags []string
 	outcome.Verifier = last.Verifier
 	for _, stage := range r.Steps {
-		if stage.Verdict.Verifier != runfile.VerifierSeparate {
+		if slices.Index(runfile.Verifiers, stage.Verdict.Verifier) > slices.Index(runfile.Verifiers, outcome.Verifier) {
 			outcome.Verifier = stage.Verdict.Verifier
 		}
 		outcome.Duration += time.Duration(float64(stage.Verdict.DurationMS * float64(time.Millisecond)))

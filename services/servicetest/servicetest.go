@@ -54,7 +54,7 @@ func Start(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 // Config is a valid run on the named tasks, whose files are not there.
 func Config(tasks ...string) runfile.RunConfig {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize = "small", runfile.BuiltinEndpoint, 2
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "small", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
 	missing := storage.Ref{Key: storage.BlobKey(fmt.Sprintf("%064d", 0)), SHA256: fmt.Sprintf("%064d", 0), Size: 1}
 	for _, name := range tasks {
 		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{

@@ -83,7 +83,11 @@ func (i Instance) files(repository bool) (map[string]string, error) {
 }
 
 func (i Instance) settings(parser string, repository bool) (string, error) {
-	rondo := map[string]any{"repository": true, "protected": i.protected(parser)}
+	protected := i.protected(parser)
+	rondo := map[string]any{"repository": true, "protected": protected}
+	if changes := i.changes(protected); len(changes) > 0 {
+		rondo["changes"] = changes
+	}
 	environment := map[string]any{"workdir": workdir, "network_mode": "no-network"}
 	if repository {
 		rondo["snapshot"] = "environment/repo"
@@ -152,6 +156,29 @@ func (i Instance) protected(parser string) []string {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+// prose are files that no test program runs or reads by itself.
+var prose = []string{"**/*.md", "**/*.rst", "**/*.txt"}
+
+// changes are what is an agent's to change: files of the kinds that the instance's own fix changes, and those files whatever they are but for protected
+// ones; none where no fix is known.
+func (i Instance) changes(protected []string) (patterns []string) {
+	for _, m := range patchedFile.FindAllStringSubmatch(i.Patch, -1) {
+		name := path.Clean(m[1])
+		if !slices.Contains(protected, escaped(name)) {
+			patterns = append(patterns, escaped(name))
+		}
+		if ext := path.Ext(name); ext != "" && ext != path.Base(name) {
+			patterns = append(patterns, "**/*"+escaped(ext))
+		}
+	}
+	if len(patterns) == 0 {
+		return nil
+	}
+	patterns = append(patterns, prose...)
+	slices.Sort(patterns)
+	return slices.Compact(patterns)
 }
 
 // dottedFile is the file of a test that unittest names, tests.test_x.TestCase.test_method or without the method: classes begin with a capital.

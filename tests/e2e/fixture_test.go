@@ -43,6 +43,7 @@ endpoint: builtin
 seed: 3
 steps: %d
 group_size: 3
+min_verifier: in-process-without-canaries
 feeds:
   - name: trainer
     groups_per_batch: 2

@@ -225,7 +225,7 @@ func Open(ctx context.Context, log *eventlog.Log, run string, steps int64) error
 // OpenWith is Open of a run whose configuration differs. change may be called again.
 func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, change func(*runfile.RunConfig)) error {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps = policy, runfile.BuiltinEndpoint, members, steps
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = policy, runfile.BuiltinEndpoint, members, steps, runfile.VerifierUnguarded
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups, Ranks: 1}}
 	cfg.Staleness = runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
 	return again.Keep(ctx, func() (bool, error) {

@@ -252,7 +252,7 @@ func (p *plane) open(ctx context.Context, run string) error {
 		return err
 	}
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize = "policy", runfile.BuiltinEndpoint, 2
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "policy", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
 	cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 1}
 	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2, Ranks: 1}}
 	cfg.Staleness = runfile.Staleness{Max: 20, Policy: runfile.StaleKeep}

@@ -104,10 +104,11 @@ var guarantees = []struct {
 	{"Tasks and verifiers", []guarantee{
 		{"A task that asks for what Rondo does not have is refused by the field's name. No field is ignored in silence.", names("TestHarborTasks TestNoFieldIsIgnored")},
 		{"With separate tests, code under test decides no reward, and a score says whether its tests were separate.", names("TestAttacks TestAttacksOnEveryTask TestUnderTest TestSeparation")},
-		{"A run with `min_verifier: separate` takes no reward of tests in process.", names("TestValidate TestSeparation")},
+		{"A run trains on tests in process only if its file says so, and lint never says `ok` of them.", names("TestValidate TestSeparation TestLintOfTestsInProcess")},
 		{"Files and processes that an agent leaves (planted rewards, edited tests, hooks, compiled code, links, daemons) win nothing that its work does not. Code that tests in process run can.", names("TestCheats TestAgentCodeCannotChangeTheVerdict TestAttacksOnPython TestSift TestLinksLikeTheKernel")},
 		{"Tests that end by a signal, that fail, or whose reward file was replaced, linked or locked give no reward above 0.", names("TestAgentCodeCannotChangeTheVerdict TestRewardFiles TestFailedTestsGiveNoReward")},
 		{"Graded tests give a reward only by what the test program reported over its own channel.", names("TestAttacksOnPython TestAttacksOnGo TestReadReport TestGrade FuzzGrade TestInstances")},
+		{"Where canaries guard graded tests, code that passes a test whose expectation is wrong gets no reward, unless it guesses in which run it is. Tests that pass over the untouched snapshot give none.", names("TestGuarded TestPlant TestPython TestGolang TestAttacksOnPython TestAttacksOnGo")},
 		{"A process in an agent's own sandbox takes no kernel resources from its tests where root owns the sandboxes. Elsewhere the score says so.", names("TestAgentsAreAnotherUser TestRoles")},
 		{"A snapshot's repository contains no other commit than its own.", names("TestHistoryIsScrubbed TestInnerRepositories")},
 		{"A task's stage is scored by its own tests before the next instruction, and the reward follows from the verdicts.", names("TestSteps TestPlantedFaults")},

@@ -81,7 +81,7 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 	cfg.Limits.HopelessGroups = 0 // groups of two fail often enough here to look hopeless
 	cfg.Staleness = runfile.Staleness{Max: rng.Int64N(3), Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
 	cfg.Filters.ZeroVariance = rng.IntN(4) == 0
-	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob}}
+	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob, Verifier: runfile.VerifierSeparate}}
 	if err := p.open(ctx, run, cfg); err != nil {
 		return nil, err
 	}

@@ -147,7 +147,8 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
     (task / "task.toml").write_text('version = "1.0"\n')
     for name, features in [("own", "user_traffic, user_repositories"), ("plain", "user_traffic")]:
         (tmp_path / "run.yaml").write_text(
-            f"policy: own-code\nendpoint: http://127.0.0.1:1/v1\nfeatures: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n"
+            "policy: own-code\nendpoint: http://127.0.0.1:1/v1\nmin_verifier: in-process-without-canaries\n"
+            f"features: [{features}]\ntraffic: {{rate: 1, consent: optional}}\n"
         )
         plane.command("run", "open", name, "--file", str(tmp_path / "run.yaml"), "--tasks", str(tmp_path / "pack"))
     with pytest.raises(rondo.NotTaken, match="user_repositories"):

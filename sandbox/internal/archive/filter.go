@@ -141,9 +141,12 @@ func joined(folder, name string) string {
 func (s *filtering) dropProtected() {
 	for i, e := range s.entries {
 		before := s.tree.find(e.name)
+		folder := e.mode.IsDir() && !e.deleted
 		switch {
+		case folder && (before == nil || before.kind == fs.ModeDir):
+			continue // what is in it is looked at for itself
 		case s.protected(e.name):
-		case before == nil || !before.guarded || e.mode.IsDir() && !e.deleted:
+		case before == nil || !before.guarded || folder:
 			continue
 		case e.deleted:
 			s.thin(before, e.name)

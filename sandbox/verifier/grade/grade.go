@@ -20,7 +20,8 @@ const File = "grading.json"
 type Grading struct {
 	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or sympy, or SWE-bench's name of one of these, or junit for a file.
 	Parser string `json:"parser"`
-	// FailToPass fail before the fix and must pass; a skipped one has not. PassToPass must not fail; one that is skipped has not.
+	// FailToPass fail before the fix and must pass. PassToPass must pass, too, but for those that are skipped or expected to fail: see Unkept. A test
+	// that is skipped, or fails as it is expected to, has not passed.
 	FailToPass []string `json:"fail_to_pass"`
 	PassToPass []string `json:"pass_to_pass"`
 	// FailOnly is for test programs that name only what fails: what is not named has passed.
@@ -98,7 +99,7 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 	}
 	fixed, kept := 0, 0
 	for _, name := range g.FailToPass {
-		if status := g.status(report, name); status == Passed || status == XFailed {
+		if g.status(report, name) == Passed {
 			fixed++
 		}
 	}
@@ -112,6 +113,27 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 		components["reward"] = 1
 	}
 	return components, nil
+}
+
+// Unkept are the tests of PassToPass that a report has as skipped or expected to fail, though the untouched workspace's results have them otherwise. Grade
+// takes them for kept.
+func (g *Grading) Unkept(report Report, untouched Results) (names []string) {
+	for _, name := range g.PassToPass {
+		if status := g.status(report, name); (status == Skipped || status == XFailed) && untouched[name] != Skipped && untouched[name] != XFailed {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PassedOf are the tests of names that a report has as passed.
+func (g *Grading) PassedOf(report Report, names []string) (passed []string) {
+	for _, name := range names {
+		if g.status(report, name) == Passed {
+			passed = append(passed, name)
+		}
+	}
+	return passed
 }
 
 // Missing are the tests of both lists that a report does not name.

@@ -43,7 +43,6 @@ func TestReadReport(t *testing.T) {
 		"records before a begin": {one + ` {"test": "a", "status": "PASSED"}` + "\n", "", false, ErrImitated},
 		"records after the end":  {reported(one) + one + ` {"test": "a", "status": "PASSED"}` + "\n", "", false, ErrImitated},
 		"two begins":             {one + ` {"begin": "x"}` + "\n" + reported(one, "a PASSED"), "", false, ErrImitated},
-		"a changed test program": {one + ` {"begin": "x"}` + "\n" + one + ` {"tampered": "assertEqual"}` + "\n", "", false, ErrImitated},
 		"another status":         {reported(one, "a FINE"), "", false, ErrImitated},
 		"a long name":            {reported(one, strings.Repeat("x", maxName+1)+" PASSED"), "", false, ErrImitated},
 	} {
@@ -83,7 +82,7 @@ func TestGrade(t *testing.T) {
 	}{
 		"resolved":                        {marked("", 0), reported(one, all...), 1, 1, 1, nil},
 		"another test fails as before":    {marked("", 1), reported(one, append(all, "t.py::old FAILED")...), 1, 1, 1, nil},
-		"expected to fail":                {marked("", 0), reported(one, "t.py::fix XFAIL", "t.py::a XFAIL", "t.py::b PASSED"), 1, 1, 1, nil},
+		"expected to fail":                {marked("", 0), reported(one, "t.py::fix XFAIL", "t.py::a XFAIL", "t.py::b PASSED"), 0, 0, 1, nil},
 		"not fixed":                       {marked("", 1), reported(one, "t.py::fix FAILED", "t.py::a PASSED", "t.py::b PASSED"), 0, 0, 1, nil},
 		"a regression":                    {marked("", 1), reported(one, "t.py::fix PASSED", "t.py::a ERROR", "t.py::b PASSED"), 0, 1, 0.5, nil},
 		"the fix's test is skipped":       {marked("", 0), reported(one, "t.py::fix SKIPPED", "t.py::a PASSED", "t.py::b PASSED"), 0, 0, 1, nil},
@@ -167,4 +166,13 @@ func FuzzGrade(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestUnkept: a test that must go on passing may be skipped, or fail as expected, only where it did so before.
+func TestUnkept(t *testing.T) {
+	g := Grading{PassToPass: []string{"a", "b", "c", "d", "e"}}
+	report := Report{Results: Results{"a": Skipped, "b": XFailed, "c": Skipped, "d": Passed, "e": XFailed}}
+	if got := g.Unkept(report, Results{"a": Skipped, "b": Skipped, "c": Passed, "d": Passed}); !slices.Equal(got, []string{"c", "e"}) {
+		t.Errorf("%v", got)
+	}
 }

@@ -1,0 +1,167 @@
+package verifier
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"testing/fstest"
+
+	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier/canary"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
+)
+
+var (
+	errCanary  = errors.New("the code under test passes a test whose expectation was made wrong: it decides its own verdict")
+	errControl = errors.New("the tests pass over the task's untouched snapshot: they do not show whether the work is done")
+)
+
+// canaryRuns is how often the tests run with wrong expectations before a reward above 0 counts. Code that guesses in which run it is has to
+// guess each: that which decides its verdict in a share p of all runs gets away in p(1-p)³ of them, one in ten at most.
+const canaryRuns = 3
+
+// Baselines remember what graded tests come to over snapshots that nobody has touched. The zero value is ready.
+type Baselines struct {
+	mu    sync.Mutex
+	known map[string]*baseline
+}
+
+// maxBaselines bounds how many are remembered.
+const maxBaselines = 1000
+
+// baseline is one of them: who wants it waits for who makes it.
+type baseline struct {
+	mu        sync.Mutex
+	looked    bool
+	sites     []canary.Site
+	ran       bool
+	untouched grade.Results
+	err       error // of tests that pass
+}
+
+func (b *Baselines) of(spec Spec) *baseline {
+	if b == nil || spec.Key == "" {
+		return &baseline{}
+	}
+	key := fmt.Sprintf("%s %x", spec.Key, sha256.Sum256(spec.Tests))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known == nil || len(b.known) >= maxBaselines {
+		b.known = map[string]*baseline{}
+	}
+	if b.known[key] == nil {
+		b.known[key] = &baseline{}
+	}
+	return b.known[key]
+}
+
+// guarded lets a reward of graded tests count if three things hold: the tests fail over the untouched snapshot, what they skip they skip there, too, and the
+// code under test fails copies of them whose expectations are wrong. The last is left out where no expectation can be made wrong; the outcome says so.
+func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
+	b := spec.Baselines.of(spec)
+	sites, err := b.canaries(spec, outcome.grading)
+	if err != nil {
+		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("look for canaries: %w", err), Log: outcome.Log}
+	}
+	if len(sites) > 0 {
+		outcome.Verifier = InProcess
+	}
+	if outcome.Reward > 0 && spec.Changes != nil {
+		if err := b.control(ctx, spec, &outcome); err != nil {
+			return outcome, err
+		}
+	}
+	for n := 0; n < canaryRuns && outcome.Reward > 0 && len(sites) > 0; n++ {
+		if err := planted(ctx, spec, sites, &outcome); err != nil {
+			return Outcome{Verifier: InProcess}, err
+		}
+	}
+	return outcome, nil
+}
+
+// canaries are the sites of the task's tests.
+func (b *baseline) canaries(spec Spec, g *grade.Grading) ([]canary.Site, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.looked {
+		return b.sites, nil
+	}
+	tests, err := sandbox.Tree(sandbox.MaxBytes, sandbox.Bytes(spec.Tests), nil)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := sandbox.Tree(maxTestFile, spec.Snapshot, nil)
+	if errors.Is(err, sandbox.ErrTooLarge) {
+		snapshot, err = fstest.MapFS{}, nil // new files alone
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.sites, b.looked = canary.Find(g, tests, snapshot), true
+	return b.sites, nil
+}
+
+// maxTestFile is the largest file of a snapshot in which canaries are looked for, in bytes.
+const maxTestFile = 4 << 20
+
+// control compares an outcome with what the tests come to over the snapshot, where they run once. They may give no verdict there.
+func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ran {
+		spec.Changes = nil
+		untouched, err := run(ctx, spec)
+		var failed *Error
+		switch {
+		case err == nil && untouched.Reward > 0:
+			b.err = &Error{Class: ClassControl, Err: errControl, Log: untouched.Log}
+		case err != nil && (!errors.As(err, &failed) || failed.Class == ClassSandbox || ctx.Err() != nil):
+			return err
+		}
+		b.untouched, b.ran = untouched.report.Results, true
+	}
+	if b.err != nil {
+		return b.err
+	}
+	if names := outcome.grading.Unkept(outcome.report, b.untouched); len(names) > 0 {
+		all := float64(len(outcome.grading.PassToPass))
+		outcome.Reward, outcome.Components[rewardKey] = 0, 0
+		outcome.Components["pass_to_pass"] -= float64(len(names)) / all
+		outcome.Log = fmt.Appendf(outcome.Log, "\n%d tests are skipped, or expected to fail, that are not so over the untouched snapshot: %.400s\n",
+			len(names), strings.Join(names[:min(len(names), namedTests)], ", "))
+	}
+	return nil
+}
+
+// planted runs the tests with wrong expectations over the same workspace.
+func planted(ctx context.Context, spec Spec, sites []canary.Site, outcome *Outcome) error {
+	tests, err := sandbox.Tree(sandbox.MaxBytes, sandbox.Bytes(spec.Tests), nil)
+	if err != nil {
+		return &Error{Class: ClassSandbox, Err: fmt.Errorf("plant canaries: %w", err)}
+	}
+	var seed [32]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	var folder fs.FS
+	folder, wrong, err := canary.Plant(tests, sites, mathrand.New(mathrand.NewChaCha8(seed)))
+	if err == nil {
+		spec.Tests, err = sandbox.Pack(folder)
+	}
+	if err != nil {
+		return &Error{Class: ClassSandbox, Err: fmt.Errorf("plant canaries: %w", err)}
+	}
+	got, err := run(ctx, spec)
+	if err != nil {
+		return err
+	}
+	outcome.Duration += got.Duration
+	if passed := got.grading.PassedOf(got.report, wrong); len(passed) > 0 {
+		return &Error{Class: ClassTampered, Err: fmt.Errorf("%w: %.400s", errCanary, strings.Join(passed[:min(len(passed), namedTests)], ", ")), Log: got.Log}
+	}
+	return nil
+}
