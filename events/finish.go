@@ -17,14 +17,16 @@ const (
 // Finishes are the values of TurnSampled.FinishReason.
 var Finishes = []string{FinishStop, FinishToolCalls, FinishLength, FinishRepetition, FinishFiltered, FinishUnknown}
 
+// KnownFinish reports whether a turn's finish reason is one of them, or none: that of a turn that ran elsewhere, whose end nobody states.
+func KnownFinish(reason string) bool { return reason == "" || slices.Contains(Finishes, reason) }
+
 // Cut reports whether the turn did not end where the model ended it, so that a call in it may be half of one. What has no reason counts as ended.
 func (t *TurnSampled) Cut() bool {
 	return t.FinishReason != "" && t.FinishReason != FinishStop && t.FinishReason != FinishToolCalls
 }
 
-// Unoffered takes the calls out of a turn that was offered no tools: nobody would answer them, and text that looks like one is text.
+// Unoffered notes that the turn was offered no tools: text that looks like a call is text.
 func (t *TurnSampled) Unoffered() {
-	t.ToolCalls = nil
 	t.Lacks = slices.DeleteFunc(t.Lacks, func(lack string) bool { return lack == LackTools })
 }
 

@@ -297,6 +297,10 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
 	}
+	f.metrics.sampled(at.url, &a.Turn)
+	if a.Turn.FinishReason == events.FinishUnknown {
+		f.opts.Logger.WarnContext(asking, "finish reason unknown", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "word", a.Turn.FinishWord)
+	}
 	if at.named != nil { // the server's own label is that of its base
 		a.Turn.SetVersions([]events.VersionSpan{{Version: at.named.version}})
 	}
@@ -349,7 +353,7 @@ func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failur
 		f.look()
 	}
 	f.mu.Unlock()
-	f.metrics.observe(at.url, what, now.Sub(started))
+	f.metrics.observe(at.url, what, now.Sub(started), failure)
 	switch {
 	case isOpen && !wasOpen:
 		f.opts.Logger.Warn("inference server unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)

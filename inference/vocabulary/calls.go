@@ -13,7 +13,7 @@ var callMarks = regexp.MustCompile(strings.Join([]string{
 	`<[^<>\s"'=]{0,24}(function|invoke)\s*(=|\sname\s*=)`, // Qwen-Coder, Llama, MiniMax, Step, DSML
 	`\[TOOL_CALLS?\]`,          // Mistral
 	`<\|python_(tag|start)\|>`, // Llama
-	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                                                     // Command, InternLM, Apertus
+	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                            // Command, InternLM, Apertus
 	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|call\|>`, // harmony
 	`functools\[\{`, // Phi
 }, "|"))
