@@ -144,7 +144,7 @@ func TestTokensOfOlderServers(t *testing.T) {
 		s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "I read.", "a"), "" }
 		k := newTalk(t, s)
 		k.turn()
-		if turn := k.last; turn.Content != "I read." || turn.Reasoning == nil || turn.Reasoning.Text != "Hm." || len(turn.ToolCalls) != 1 || turn.FinishReason != "stop" || s.Requests("/v1/chat/completions/derender") != 1 {
+		if turn := k.last; turn.Content != "I read." || turn.Reasoning == nil || turn.Reasoning.Text != "Hm." || len(turn.ToolCalls) != 1 || turn.FinishReason != "tool_calls" || s.Requests("/v1/chat/completions/derender") != 1 {
 			t.Errorf("the turn is %+v", turn)
 		}
 		for i, p := range k.last.Logprobs {

@@ -59,6 +59,8 @@ type turnStory struct {
 	Manifest     string               `json:"weights,omitempty"` // digest of the version's manifest
 	Sampled      int                  `json:"sampled"`
 	FinishReason string               `json:"finish_reason"`
+	FinishWord   string               `json:"finish_word,omitempty"` // the server's own, where that says more
+	Lacks        []string             `json:"lacks,omitempty"`
 	Summary      bool                 `json:"summary,omitempty"` // of what was said before, as the context was full
 	Runner       string               `json:"runner,omitempty"`
 	Isolation    string               `json:"isolation,omitempty"`
@@ -175,7 +177,7 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 func (s *scene) turn(r events.Rollout, t events.TurnSampled) turnStory {
 	story := turnStory{
 		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans, Manifest: s.weights[t.PolicyVersion].SHA256,
-		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, Summary: t.Summary != nil,
+		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, FinishWord: t.FinishWord, Lacks: t.Lacks, Summary: t.Summary != nil,
 	}
 	tools := r.Tools.Of(t.Turn)
 	story.Runner, story.Isolation = tools.Runner, tools.Isolation

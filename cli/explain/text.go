@@ -101,6 +101,12 @@ func printTurns(w io.Writer, m memberStory) {
 			version = fmt.Sprintf("versions %d to %d in %d spans", t.VersionSpans[0].Version, t.VersionSpans[n-1].Version, n)
 		}
 		fmt.Fprintf(w, "    turn %d  %s  %d sampled  %s", t.Turn, version, t.Sampled, app.Line(t.FinishReason, 20))
+		if t.FinishWord != "" {
+			fmt.Fprintf(w, " (%s)", app.Line(t.FinishWord, 60))
+		}
+		if len(t.Lacks) > 0 {
+			fmt.Fprintf(w, "  lacks %s", app.Line(strings.Join(t.Lacks, ", "), 120))
+		}
 		if t.Summary {
 			fmt.Fprint(w, "  summary")
 		}

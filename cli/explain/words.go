@@ -109,7 +109,9 @@ func (s *source) keep(e events.Event) error {
 var stopped = map[string]string{
 	events.StopFinished: "because the model was done", events.StopMaxTurns: "because it had all its turns", events.StopMaxTokens: "because it had sampled all its tokens",
 	events.StopLength: "because an answer reached the model's own limit of output", events.StopContext: "because the next prompt did not fit into the server's context",
-	events.StopTimeout: "because its time was over",
+	events.StopTimeout: "because its time was over", events.StopFiltered: "because the server cut its last turn for what it says",
+	events.StopUnread:  "because its last turn has a call that the server did not read, so that it is not trained on",
+	events.StopUnknown: "because nobody knows why its last turn ended, so that it is not trained on",
 }
 
 // holder is who has a rollout that is in flight.

@@ -271,8 +271,11 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 			cut.response.Done()
 		}
 	}()
-	if failure == nil && cut.response.Aborted() {
-		failure = &inference.Failure{Class: events.ClassEndpoint, Throttled: true, Aborted: true, After: abortRest, Err: fmt.Errorf("%s aborted the turn", at.url)}
+	if failure == nil {
+		failure = cut.response.GaveUp(at.url)
+	}
+	if failure != nil && failure.Aborted {
+		failure.After = abortRest
 	}
 	if failure != nil && at.gone(failure) {
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
@@ -293,6 +296,10 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	}
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
+	}
+	f.metrics.sampled(at.url, &a.Turn)
+	if a.Turn.FinishReason == events.FinishUnknown {
+		f.opts.Logger.WarnContext(asking, "finish reason unknown", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "word", a.Turn.FinishWord)
 	}
 	if at.named != nil { // the server's own label is that of its base
 		a.Turn.SetVersions([]events.VersionSpan{{Version: at.named.version}})
@@ -346,7 +353,7 @@ func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failur
 		f.look()
 	}
 	f.mu.Unlock()
-	f.metrics.observe(at.url, what, now.Sub(started))
+	f.metrics.observe(at.url, what, now.Sub(started), failure)
 	switch {
 	case isOpen && !wasOpen:
 		f.opts.Logger.Warn("inference server unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)

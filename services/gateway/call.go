@@ -203,6 +203,8 @@ func failed(ctx context.Context, err error) error {
 		return err
 	case f.Overflow != nil:
 		return problem(http.StatusBadRequest, "context_length_exceeded", "%v", f)
+	case f.Refusal == inference.RefusalFiltered:
+		return problem(http.StatusBadRequest, contentFilter, "%v", f)
 	case f.Permanent:
 		return problem(http.StatusBadRequest, "invalid_request_error", "%v", f)
 	case f.Status == http.StatusTooManyRequests:

@@ -242,15 +242,19 @@ func usageOf(n *answer) *chatUsage {
 	return &chatUsage{n.turn.PromptTokens, n.turn.CompletionTokens, n.turn.Used()}
 }
 
-// finishReason is the turn's as OpenAI has it: a turn with calls ends for them, whatever the server says.
+// What a chat's finish_reason says of a turn that a filter cut.
+const contentFilter = "content_filter"
+
+// finishReason is the turn's as OpenAI has it. What nobody knows is told as it is: a harness must not take it for the model's end.
 func finishReason(n *answer) string {
-	switch reason := n.turn.FinishReason; {
-	case reason == "length" || reason == "content_filter":
+	switch reason := n.turn.FinishReason; reason {
+	case events.FinishFiltered:
+		return contentFilter
+	case events.FinishRepetition: // it would have gone on
+		return events.FinishLength
+	default:
 		return reason
-	case len(n.turn.ToolCalls) > 0:
-		return "tool_calls"
 	}
-	return "stop"
 }
 
 func logprobsOf(a *ask, n *answer) *chatLogprobs {

@@ -206,13 +206,15 @@ func messagesHead(n *answer) messagesAnswer {
 }
 
 func stopReason(n *answer) *string {
-	reason := "end_turn"
-	switch finishReason(n) {
-	case "length":
+	reason := finishReason(n)
+	switch reason {
+	case events.FinishStop:
+		reason = "end_turn"
+	case events.FinishLength:
 		reason = "max_tokens"
-	case "tool_calls":
+	case events.FinishToolCalls:
 		reason = "tool_use"
-	case "content_filter":
+	case contentFilter:
 		reason = "refusal"
 	}
 	return &reason

@@ -31,6 +31,9 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err != nil && !errors.Is(err, inference.ErrTokens) {
 			return nil, err
 		}
+		if len(a.forward["tools"]) == 0 {
+			turn.Unoffered()
+		}
 		a.noteSampling(&turn, sampled.Plain)
 		if err := g.place(ctx, now, a, sampled, prompt, &turn); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
 )
 
@@ -275,8 +276,12 @@ func callItem(n *answer, i int, arguments, status string) responsesCall {
 
 func (responsesDialect) whole(_ *ask, n *answer) any {
 	r := responsesHead(n, completed)
-	if finishReason(n) == "length" {
-		r.Status, r.IncompleteDetails = "incomplete", map[string]string{"reason": "max_output_tokens"}
+	if n.turn.Cut() {
+		reason := finishReason(n)
+		if reason == events.FinishLength {
+			reason = "max_output_tokens"
+		}
+		r.Status, r.IncompleteDetails = "incomplete", map[string]string{"reason": reason}
 	}
 	if n.reasoning != "" {
 		r.Output = append(r.Output, reasoningItem(n))

@@ -100,7 +100,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	start(t, log, nil)
 	closed := serve(t, text(final))
 	closed.URL = "http://127.0.0.1:1" // nobody is there; a port that is given back is soon another server's
-	manyCalls := `{"choices":[{"message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
+	manyCalls := `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
 	abort := text(`{"choices":[{"finish_reason":"abort","message":{"content":"half"}}]}`)
 	logprob := func(value string) string { return strings.Replace(final, "-0.5", value, 1) }
 	cases := map[string]struct {
@@ -120,7 +120,7 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		"json-that-ends-early": {[]answer{text(final[:80])}, tries - 1, events.ClassBadResponse, "unexpected end"},
 		"no-choices":           {[]answer{text(`{"choices":[]}`)}, tries - 1, events.ClassBadResponse, "0 choices instead of 1"},
 		"two-choices":          {[]answer{text(`{"choices":[{},{}]}`)}, tries - 1, events.ClassBadResponse, "2 choices instead of 1"},
-		"calls-of-no-shape":    {[]answer{text(`{"choices":[{"message":{"tool_calls":"read it"}}]}`), text(final)}, 1, "", ""},
+		"calls-of-no-shape":    {[]answer{text(`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":"read it"}}]}`), text(final)}, 1, "", ""},
 		"too-many-calls":       {[]answer{text(manyCalls)}, tries - 1, events.ClassBadResponse, "65 tool calls"},
 		"aborts":               {[]answer{abort, text(final)}, 0, "", ""},
 		"aborts-again":         {[]answer{abort, abort, abort, abort, text(final)}, 0, "", ""}, // more often than a stage is tried
@@ -250,11 +250,11 @@ func TestTurnsWithoutTokens(t *testing.T) {
 	const plain = `{"choices":[{"finish_reason":"stop","message":{"content":"Done."}}],"usage":{"prompt_tokens":30,"completion_tokens":2}}`
 	for name, answers := range map[string][]answer{
 		"none":                {text(plain)},
-		"ids-only":            {text(`{"prompt_token_ids":[1],"choices":[{"token_ids":[4,5],"logprobs":null,"message":{"content":"Done."}}]}`)},
-		"logprobs-only":       {text(`{"choices":[{"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
-		"no-prompt":           {text(`{"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
+		"ids-only":            {text(`{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","token_ids":[4,5],"logprobs":null,"message":{"content":"Done."}}]}`)},
+		"logprobs-only":       {text(`{"choices":[{"finish_reason":"stop","logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
+		"no-prompt":           {text(`{"choices":[{"finish_reason":"stop","token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
 		"on-the-second-turn":  {asking("[1,2]", "[3,4]", `"{}"`), text(plain)},
-		"on-the-first-turn":   {text(`{"choices":[{"message":{"tool_calls":[{"function":{"name":"list_dir","arguments":"{}"}}]}}]}`), ending("[1,2]", "[3,4]")},
+		"on-the-first-turn":   {text(`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[{"function":{"name":"list_dir","arguments":"{}"}}]}}]}`), ending("[1,2]", "[3,4]")},
 		"with-a-new-segment":  {asking("[1,2]", "[3,4]", `"{}"`), asking("[9]", "[3,4]", `"{}"`), text(plain)},
 		"sampled-nothing-yet": {text(`{"prompt_token_ids":[1,2],"choices":[{"finish_reason":"stop","token_ids":[],"logprobs":null,"message":{"content":""}}]}`)},
 	} {

@@ -32,8 +32,10 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 		return refuse("room_told: the prompts of turns that were sampled elsewhere say what their models were told")
 	case len(p.ToolCalls) > maxToolCalls:
 		return refuse("tool_calls: %d, at most %d", len(p.ToolCalls), maxToolCalls)
-	case len(p.FinishReason) > maxName:
-		return refuse("finish_reason: %d bytes, at most %d", len(p.FinishReason), maxName)
+	case !events.KnownFinish(p.FinishReason):
+		return refuse("finish_reason %.80q: must be one of %v, or empty", p.FinishReason, events.Finishes)
+	case len(p.FinishWord) > maxName:
+		return refuse("finish_word: %d bytes, at most %d", len(p.FinishWord), maxName)
 	case p.PromptTokens < 0 || p.CompletionTokens < 0 || p.LatencyMS < 0:
 		return refuse("prompt_tokens %d, completion_tokens %d, latency_ms %g: must not be negative", p.PromptTokens, p.CompletionTokens, p.LatencyMS)
 	}

@@ -54,6 +54,9 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 		return err
 	}
 	for _, m := range t.Messages {
+		if !events.KnownFinish(m.FinishReason) {
+			return refuse("trajectory: finish_reason %.80q of message %d: must be one of %v, or empty", m.FinishReason, m.Index, events.Finishes)
+		}
 		if m.Workspace != "" && !topology.IsBlob(m.Workspace) {
 			return refuse("trajectory: a workspace of its messages is no key of a blob")
 		}

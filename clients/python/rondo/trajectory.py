@@ -35,7 +35,7 @@ class Message:
     #: The tool's name and the call that it answers.
     name: str = ""
     tool_call_id: str = ""
-    #: Why the generation ended: stop, tool_calls or length.
+    #: Why the generation ended: stop, tool_calls, length, repetition, filtered or unknown; OpenAI's words are read, and any other one is recorded as unknown.
     finish_reason: str = ""
     #: Policy version that sampled the message; None: that of the dispatch, -1: nobody knows.
     policy_version: int | None = None
@@ -61,6 +61,10 @@ class Trajectory:
     #: What kind of failure it is, a word that the books count by.
     failure_class: str = "internal"
 
+
+#: Why a generation ended, by OpenAI's words and Rondo's own.
+_FINISHES = {word: word for word in ("", "stop", "tool_calls", "length", "repetition", "filtered", "unknown")}
+_FINISHES |= {"function_call": "tool_calls", "content_filter": "filtered"}
 
 #: Bytes of columns up to which they are not compressed.
 SMALL = 32 << 10
@@ -171,5 +175,5 @@ def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
         "logprobs": np.where(sampled, logprobs, np.float32(0)),
         "loss_mask": sampled,
         "policy_version": version if m.role == "assistant" or sampled.any() else -1,
-        "finish_reason": m.finish_reason,
+        "finish_reason": _FINISHES.get(m.finish_reason, "unknown"),
     }
