@@ -33,7 +33,7 @@ func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts boo
 		body["chat_template_kwargs"] = t.request.TemplateKwargs
 	}
 	var answer struct {
-		Tokens []int32 `json:"tokens"`
+		Tokens tokenIDs `json:"tokens"`
 	}
 	if err := t.native(ctx, t.base+"/tokenize", body, &answer); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (t *sglangTurn) end(ctx context.Context, messages []Message, whole, _ []int
 
 // generated is an answer of /generate.
 type generated struct {
-	Text     string  `json:"text"`
-	IDs      []int32 `json:"output_ids"`
+	Text     string   `json:"text"`
+	IDs      tokenIDs `json:"output_ids"`
 	MetaInfo struct {
 		FinishReason struct {
 			Type    string          `json:"type"`

@@ -194,7 +194,7 @@ func (s *Sample) validateHints(hinter string) error {
 		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || slices.Contains(s.LossMask[h.Start:h.Start+h.Length], false) {
 			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it", i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
 		}
-		if err := checkTokens(h.Tokens); err != nil {
+		if err := CheckTokenIDs(h.Tokens); err != nil {
 			return fmt.Errorf("hint %d: %w", i, err)
 		}
 	}

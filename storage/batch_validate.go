@@ -82,7 +82,7 @@ func (s *Sample) validate(microBatches int) error {
 	if err := checkColumns(s.Columns, n); err != nil {
 		return err
 	}
-	if err := checkTokens(s.Tokens); err != nil {
+	if err := CheckTokenIDs(s.Tokens); err != nil {
 		return err
 	}
 	if err := checkFinite("sampler logprobs", s.SamplerLogprobs); err != nil {
@@ -133,23 +133,6 @@ func checkAnnotations(annotations []Annotation, tokens int) error {
 			if !finite(value) {
 				return fmt.Errorf("value %q of annotation %d is %v", name, i, value)
 			}
-		}
-	}
-	return nil
-}
-
-// checkTokens looks for the one bad id only when there is one: it runs over every token that is written or read.
-func checkTokens(tokens []int32) error {
-	all := int32(0)
-	for _, token := range tokens {
-		all |= token
-	}
-	if all >= 0 {
-		return nil
-	}
-	for i, token := range tokens {
-		if token < 0 {
-			return fmt.Errorf("token %d has the id %d", i, token)
 		}
 	}
 	return nil

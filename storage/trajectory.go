@@ -74,7 +74,7 @@ func (m *Message) validate(textOnly bool) error {
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
 	}
-	if err := checkTokens(m.TokenIDs); err != nil {
+	if err := CheckTokenIDs(m.TokenIDs); err != nil {
 		return err
 	}
 	return checkFinite("logprobs", m.Logprobs)

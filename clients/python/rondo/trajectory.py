@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .tokens import logprobs_of, mask_of, token_ids_of
+
 __all__ = ["Message", "Trajectory", "encode"]
 
 
@@ -144,19 +146,16 @@ def _rows(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
-    tokens = np.asarray(m.token_ids, np.int64)
-    sampled = np.full(len(tokens), m.role == "assistant") if m.loss_mask is None else np.asarray(m.loss_mask, np.bool_)
-    logprobs = np.zeros(len(tokens), np.float32) if m.logprobs is None else np.asarray(m.logprobs, np.float32)
+    try:
+        tokens = token_ids_of(m.token_ids)
+        sampled = np.full(len(tokens), m.role == "assistant") if m.loss_mask is None else mask_of(m.loss_mask)
+        logprobs = np.zeros(len(tokens), np.float32) if m.logprobs is None else logprobs_of(m.logprobs, sampled)
+    except ValueError as error:
+        raise ValueError(f"message {i}: {error}") from None
     if len(sampled) != len(tokens) or len(logprobs) != len(tokens):
         raise ValueError(f"message {i}: {len(tokens)} token ids, {len(logprobs)} logprobs, {len(sampled)} entries of the loss mask")
     if m.logprobs is None and sampled.any():
         raise ValueError(f"message {i} was sampled, but has no logprobs")
-    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < 1 << 31:
-        raise ValueError(f"message {i}: a token id is not within 0 and 2^31")
-    if not np.isfinite(logprobs).all():
-        raise ValueError(f"message {i}: a logprob is not finite")
-    if (logprobs[sampled] > 0).any():
-        raise ValueError(f"message {i}: a logprob is above 0")
     version = dispatched if m.policy_version is None else m.policy_version
     return {
         "index": i,
@@ -167,7 +166,7 @@ def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
         "name": m.name,
         "tool_call_id": m.tool_call_id,
         "tool_calls": json.dumps(list(m.tool_calls)) if m.tool_calls else "",
-        "token_ids": tokens.astype(np.int32),
+        "token_ids": tokens,
         "logprobs": np.where(sampled, logprobs, np.float32(0)),
         "loss_mask": sampled,
         "policy_version": version if m.role == "assistant" or sampled.any() else -1,
