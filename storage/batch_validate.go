@@ -50,6 +50,8 @@ func (s *Sample) validate(microBatches int) error {
 	case len(s.LossMask) != n || len(s.SamplerLogprobs) != n || len(s.Advantages) != n:
 		return fmt.Errorf("%d tokens, %d entries of the loss mask, %d sampler logprobs and %d advantages; all must be as many",
 			n, len(s.LossMask), len(s.SamplerLogprobs), len(s.Advantages))
+	case s.Constrained != nil && len(s.Constrained) != n:
+		return fmt.Errorf("%d tokens, and marks of %d that are constrained", n, len(s.Constrained))
 	case s.TextOnly && n > 0:
 		return fmt.Errorf("%d tokens in a sample marked text only", n)
 	case s.PromptLength < 0 || int(s.PromptLength) > n:

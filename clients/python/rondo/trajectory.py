@@ -43,6 +43,9 @@ class Message:
     policy_version: int | None = None
     #: Counts up where the prompt stopped extending the tokens before it exactly (a summary, an edited history).
     segment: int = 0
+    #: The server sampled from another distribution than the policy's: under a grammar, a forced tool call, a bias of tokens and the like.
+    #: Such tokens are marked in batches, and not trained on unless the run says so (`filters.train_constrained`).
+    constrained: bool = False
 
 
 @dataclass
@@ -69,6 +72,9 @@ SMALL = 32 << 10
 
 _INT32S, _FLOAT32S, _BOOLS = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.bool_())
 
+_SPAN = [pa.field(name, kind, nullable=False) for name, kind in (("start", pa.int32()), ("length", pa.int32()), ("version", pa.int64()))]
+_VERSION_SPANS = pa.list_(pa.struct(_SPAN))
+
 _SCHEMA = pa.schema(
     [
         *[pa.field(name, pa.string(), nullable=False) for name in ("run_id", "group_id", "rollout_id", "task")],
@@ -84,15 +90,29 @@ _SCHEMA = pa.schema(
     ]
 )
 
+#: The columns of a file that has constrained messages: those of all versions of the form before it, too.
+_CONSTRAINED_SCHEMA = pa.schema(
+    [
+        *_SCHEMA,
+        pa.field("reasoning", pa.string(), nullable=False),
+        pa.field("version_spans", _VERSION_SPANS, nullable=False),
+        pa.field("token_columns", pa.string(), nullable=False),
+        pa.field("constrained", pa.bool_(), nullable=False),
+    ]
+)
+
 
 def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> tuple[bytes, dict[str, Any]]:
     """The trajectory file of a rollout, and what the fact rollout.finished says of it. ValueError names the message that is wrong."""
     rows = _rows(trajectory)
     named = {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
-    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in _SCHEMA]
+    named |= {"reasoning": "", "version_spans": [], "token_columns": ""}
+    constrained = any(row["constrained"] for row in rows)
+    schema = _CONSTRAINED_SCHEMA if constrained else _SCHEMA
+    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in schema]
     metadata = {
         "kind": "trajectory",
-        "schema_version": "1",
+        "schema_version": "5" if constrained else "1",
         "run_id": run,
         "group_id": group,
         "rollout_id": rollout,
@@ -101,8 +121,8 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
         "dispatch_version": str(trajectory.policy_version),
         "text_only": "true" if _text_only(rows) else "false",
     }
-    arrays = [pa.array(values, f.type) for values, f in zip(columns, _SCHEMA, strict=True)]
-    record = pa.record_batch(arrays, schema=_SCHEMA.with_metadata(metadata))
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+    record = pa.record_batch(arrays, schema=schema.with_metadata(metadata))
     sink = pa.BufferOutputStream()
     # Of a small file most is the schema, and compression would take more time than all else.
     options = pa.ipc.IpcWriteOptions(compression="zstd" if record.nbytes > SMALL else None, use_threads=record.nbytes > SMALL)
@@ -114,6 +134,7 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
 
 def _figures(trajectory: Trajectory, rows: list[dict[str, Any]]) -> dict[str, Any]:
     versions = [trajectory.policy_version, *(r["policy_version"] for r in rows if r["policy_version"] >= 0)]
+    constrained = sum(int(r["loss_mask"].sum()) for r in rows if r["constrained"])
     unknown = sum(int(r["loss_mask"].sum()) for r in rows if r["policy_version"] < 0)
     return {
         "stop_reason": trajectory.stop_reason,
@@ -125,6 +146,7 @@ def _figures(trajectory: Trajectory, rows: list[dict[str, Any]]) -> dict[str, An
         "min_version": min(versions),
         "max_version": max(versions),
         **({"unknown_versions": unknown} if unknown else {}),
+        **({"constrained": constrained} if constrained else {}),
     }
 
 
@@ -171,4 +193,5 @@ def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
         "loss_mask": sampled,
         "policy_version": version if m.role == "assistant" or sampled.any() else -1,
         "finish_reason": m.finish_reason,
+        "constrained": bool(m.constrained),
     }
