@@ -44,6 +44,9 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		return nil
 	}
 	samples := trajectory.Samples()
+	if !c.ledger.Config.FiltersOf(feed).TrainConstrained {
+		storage.MaskConstrained(samples)
+	}
 	if len(samples) != len(rows) {
 		c.find(RuleBatch, e, "rollout %s has %d samples in the files, %d in its trajectory", rows[0].Rollout, len(rows), len(samples))
 		return nil
@@ -58,6 +61,7 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 			return err
 		}
 		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
+			!slices.Equal(s.Constrained, row.Constrained) ||
 			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || !slices.Equal(s.Columns, row.Columns) ||
 			s.RolloutSampled != row.RolloutSampled || s.SampleIndex != row.SampleIndex {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)
@@ -144,8 +148,9 @@ func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rollou
 	if weight := c.ledger.Config.Advantage.SpanWeight; weight != 0 && !feed.Export() {
 		for turn, list := range spans {
 			for k, value := range advantage.Tokens(base, len(turns[turn]), list, weight) {
-				at := turns[turn][k]
-				want[at.sample][at.token] = number32(value)
+				if at := turns[turn][k]; rows[at.sample].LossMask[at.token] {
+					want[at.sample][at.token] = number32(value)
+				}
 			}
 		}
 	}

@@ -195,7 +195,10 @@ type TurnSampled struct {
 	// Sampling is how the turn was sampled, as the server was asked; absent where only the run's configuration says so. Requested is what a
 	// harness asked for, by its own names, and did not get where Sampling says otherwise.
 	Sampling  *runfile.Sampling `json:"sampling,omitempty"`
-	Requested map[string]any    `json:"requested,omitempty" jsonschema:"maxProperties=32"`
+	Requested map[string]any    `json:"requested,omitempty" jsonschema:"maxProperties=64"`
+	// Constrained names what of the request made the server sample from another distribution than the policy's, as a grammar does: log-probabilities of the
+	// turn's tokens are not the policy's.
+	Constrained []string `json:"constrained,omitempty" jsonschema:"maxItems=64"`
 	// ContextLimit is how many tokens the server's context has for prompt and answer together, where that left the turn fewer than the run's
 	// max_tokens: Sampling says how many.
 	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
@@ -304,17 +307,19 @@ const (
 
 // RolloutFinished ends an episode and names its trajectory file.
 type RolloutFinished struct {
-	Task       string       `json:"task"`
-	StopReason string       `json:"stop_reason"`
-	Turns      int          `json:"turns"`
-	Tokens     int          `json:"tokens"`  // over all samples
-	Sampled    int          `json:"sampled"` // those of them that the model sampled
-	Samples    int          `json:"samples"`
-	TextOnly   bool         `json:"text_only,omitempty"`
-	Trajectory storage.Ref  `json:"trajectory"`
-	Workspace  *storage.Ref `json:"workspace,omitempty"`
-	MinVersion int64        `json:"min_version"`
-	MaxVersion int64        `json:"max_version"`
+	Task       string `json:"task"`
+	StopReason string `json:"stop_reason"`
+	Turns      int    `json:"turns"`
+	Tokens     int    `json:"tokens"`  // over all samples
+	Sampled    int    `json:"sampled"` // those of them that the model sampled
+	// Constrained is how many of the sampled tokens are of turns that were constrained.
+	Constrained int          `json:"constrained,omitempty" jsonschema:"minimum=0"`
+	Samples     int          `json:"samples"`
+	TextOnly    bool         `json:"text_only,omitempty"`
+	Trajectory  storage.Ref  `json:"trajectory"`
+	Workspace   *storage.Ref `json:"workspace,omitempty"`
+	MinVersion  int64        `json:"min_version"`
+	MaxVersion  int64        `json:"max_version"`
 	// UnknownVersions is how many of the sampled tokens are of a version that nobody reported.
 	UnknownVersions int `json:"unknown_versions,omitempty" jsonschema:"minimum=0"`
 	// Steps is how many steps of its task the agent was in, of a task that has several.

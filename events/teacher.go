@@ -166,11 +166,11 @@ func unpack(data []byte, lengths []int, list string) ([][]float32, error) {
 	for i, n := range lengths {
 		lists[i] = make([]float32, n)
 		for k := range lists[i] {
-			v := math.Float32frombits(binary.LittleEndian.Uint32(data))
-			if !(v <= 0) || v-v != 0 {
-				return nil, fmt.Errorf("token %d of %s %d has the log-probability %g: want a finite number of at most 0", k, list, i, v)
-			}
-			lists[i][k], data = v, data[bytesOfLogprob:]
+			lists[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(data))
+			data = data[bytesOfLogprob:]
+		}
+		if err := storage.CheckScored(lists[i]); err != nil {
+			return nil, fmt.Errorf("%s %d: %w", list, i, err)
 		}
 	}
 	return lists, nil

@@ -26,7 +26,7 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 	return storage.Message{
 		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
 		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask, Columns: t.Columns,
-		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), FinishReason: t.FinishReason,
+		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), Constrained: len(t.Constrained) > 0, FinishReason: t.FinishReason,
 		StartedAt: t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
 	}, err
 }
@@ -59,6 +59,7 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 				f.Sampled++
 			}
 		}
+		f.Constrained += m.ConstrainedTokens()
 		if m.Role == "assistant" {
 			f.Turns = max(f.Turns, int(m.Turn)+1)
 		}

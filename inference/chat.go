@@ -126,6 +126,8 @@ type Description struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
+	// Strict: the server is to hold the arguments to the schema while it samples; nil leaves that to it.
+	Strict *bool `json:"strict,omitempty"`
 }
 
 // Response is an answer.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // TestLacks: each way in which a server gives no tokens that can be trained on has its name.
@@ -22,6 +23,10 @@ func TestLacks(t *testing.T) {
 		"plain":            {`{"choices":[{"message":{"content":"Done."}}]}`, []string{events.LackPromptIDs, events.LackIDs, events.LackLogprobs}},
 		"no logprobs":      {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":null,"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
 		"no prompt":        {`{"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`, []string{events.LackPromptIDs}},
+		"a word for none":  {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-9999}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"another for it":   {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1e30}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"null in a list":   {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4,5],"logprobs":{"content":[{"logprob":-1},{"logprob":null}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"none in a triple": {`{"choices":[{"prompt_token_ids":[1],"meta_info":{"output_token_logprobs":[[-10000,4,null]]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
 		"nothing sampled":  {`{"prompt_token_ids":[1],"choices":[{"token_ids":[],"message":{"content":""}}]}`, nil},
 		"calls not parsed": {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"<tool_call>\n{\"name\":\"grep\"}\n</tool_call>"}}]}`, []string{events.LackTools}},
 		"usage counts another prompt": {`{"prompt_token_ids":[1,2],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
@@ -40,7 +45,7 @@ func TestLacks(t *testing.T) {
 				t.Errorf("%s: lacks %v, want %v", name, turn.Lacks, c.lacks)
 			}
 			disagrees, usable := slices.Contains(c.lacks, events.LackAgreement), len(c.lacks) == 0 || slices.Equal(c.lacks, []string{events.LackTools})
-			if errors.Is(err, ErrTokens) != disagrees || turn.TextOnly == usable || (prompt != nil) != usable {
+			if none := errors.Is(err, storage.ErrNoLogprob); errors.Is(err, ErrTokens) != (disagrees || none) || none && !slices.Contains(turn.Lacks, events.LackLogprobs) || turn.TextOnly == usable || (prompt != nil) != usable {
 				t.Errorf("%s: text only %v, prompt %v: %v", name, turn.TextOnly, prompt, err)
 			}
 		})

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Lists of an answer that are read no further than it takes to say that they are too long: a list of empty objects is 3 bytes each on its
@@ -71,19 +73,13 @@ func (t *sampledToken) UnmarshalJSON(data []byte) error {
 type tokenIDs []int32
 
 // UnmarshalJSON reads a list of whole numbers, or null.
-func (t *tokenIDs) UnmarshalJSON(data []byte) error {
-	plain := func() error {
-		var list []int32
-		err := json.Unmarshal(data, &list)
-		*t = list
-		return err
-	}
+func (t *tokenIDs) UnmarshalJSON(data []byte) (err error) {
 	list, ok := digits(data)
 	if !ok {
-		return plain() // the decoder knows what to say of it
+		list, err = storage.ReadTokenIDs(data)
 	}
 	*t = list
-	return nil
+	return err
 }
 
 // digits reads a list of whole numbers without white space; ok is false for anything else.

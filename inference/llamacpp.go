@@ -29,7 +29,7 @@ func (t *llamaTurn) render(ctx context.Context, messages []Message, prompts bool
 		return nil, err
 	}
 	var answer struct {
-		Tokens []int32 `json:"tokens"`
+		Tokens tokenIDs `json:"tokens"`
 	}
 	// As the server cuts the prompts of chats: the template's text lacks the token that begins every prompt.
 	if err := t.native(ctx, "/tokenize", map[string]any{"content": text, "add_special": true, "parse_special": true}, &answer); err != nil {
@@ -88,7 +88,7 @@ const (
 
 // completion is an answer of /completion.
 type completion struct {
-	Tokens    []int32    `json:"tokens"`
+	Tokens    tokenIDs   `json:"tokens"`
 	Content   string     `json:"content"`
 	Evaluated int        `json:"tokens_evaluated"`
 	Predicted int        `json:"tokens_predicted"`
@@ -169,12 +169,9 @@ func (m completion) response() *Response {
 	return r
 }
 
-// logOf is a probability's logarithm; that of none is missing.
+// logOf is a probability's logarithm; that of none is no log-probability.
 func logOf(p float64) *float32 {
 	logprob := float32(math.Log(p))
-	if math.IsInf(float64(logprob), 0) || logprob != logprob {
-		logprob = missing
-	}
 	return &logprob
 }
 

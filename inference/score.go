@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Score is how likely a model finds given tokens.
@@ -86,17 +86,12 @@ func (c *Client) Tokenize(ctx context.Context, t runfile.Teacher, text string) (
 	defer share.End()
 	url := strings.TrimSuffix(strings.TrimSuffix(t.URL, "/"), "/v1") + "/tokenize"
 	var answer struct {
-		Tokens []int32 `json:"tokens"`
+		Tokens tokenIDs `json:"tokens"`
 	}
 	if err := c.ask(ctx, url, map[string]any{"model": t.Model, "prompt": text, "add_special_tokens": false}, &answer, share); err != nil {
 		return nil, err
 	}
-	for _, id := range answer.Tokens {
-		if id < 0 {
-			return nil, misread(url, fmt.Errorf("token id %d", id))
-		}
-	}
-	return answer.Tokens, nil
+	return answer.Tokens, misread(url, storage.CheckTokenIDs(answer.Tokens))
 }
 
 // promptToken is what vLLM says of one place: the log-probabilities of the token there, and of likelier ones where it was asked for them, by id.
@@ -136,13 +131,6 @@ func (s *scoredToken) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-const (
-	// missingLogprob is what vLLM writes for minus infinity.
-	missingLogprob = -9999
-	// roundedAbove is how far above 0 a sum of rounded numbers may end.
-	roundedAbove = 1e-3
-)
-
 // scored checks that a list says of each token, in its place, how likely it is.
 func scored(tokens []int32, list []scoredToken) ([]float32, error) {
 	if len(list) != len(tokens) {
@@ -155,11 +143,15 @@ func scored(tokens []int32, list []scoredToken) ([]float32, error) {
 			continue // nothing is before it, and servers say null
 		case entry.id != tokens[i]:
 			return nil, fmt.Errorf("entry %d is of token %d, the token there is %d", i, entry.id, tokens[i])
-		case v == nil || !(*v <= roundedAbove) || *v <= missingLogprob || math.IsInf(*v, 0):
+		case v == nil:
 			return nil, fmt.Errorf("entry %d has no log-probability of token %d", i, tokens[i])
 		default:
-			logprobs[i] = float32(min(*v, 0))
+			logprobs[i] = float32(*v)
 		}
+	}
+	storage.RoundLogprobs(logprobs)
+	if err := storage.CheckScored(logprobs); err != nil {
+		return nil, err
 	}
 	return logprobs, nil
 }

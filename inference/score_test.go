@@ -35,8 +35,8 @@ func TestScore(t *testing.T) {
 			"one too few":    {func(l []any) []any { return l[1:] }, "4 entries for 5 tokens"},
 			"one too many":   {func(l []any) []any { return append(l, l[1]) }, "6 entries for 5 tokens"},
 			"no probability": {func(l []any) []any { l[2] = value(l[2], nil); return l }, "entry 2 has no log-probability of token 902"},
-			"minus infinity": {func(l []any) []any { l[2] = value(l[2], -9999.0); return l }, "entry 2 has no log-probability"},
-			"above 0":        {func(l []any) []any { l[4] = value(l[4], 0.5); return l }, "entry 4 has no log-probability of token 44"},
+			"minus infinity": {func(l []any) []any { l[2] = value(l[2], -9999.0); return l }, "token 2 has -9999"},
+			"above 0":        {func(l []any) []any { l[4] = value(l[4], 0.5); return l }, "token 4 has 0.5"},
 			"nothing":        {func(l []any) []any { return nil }, "0 entries for 5 tokens"},
 		} {
 			t.Run(api+" "+name, func(t *testing.T) {

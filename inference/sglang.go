@@ -33,7 +33,7 @@ func (t *sglangTurn) render(ctx context.Context, messages []Message, prompts boo
 		body["chat_template_kwargs"] = t.request.TemplateKwargs
 	}
 	var answer struct {
-		Tokens []int32 `json:"tokens"`
+		Tokens tokenIDs `json:"tokens"`
 	}
 	if err := t.native(ctx, t.base+"/tokenize", body, &answer); err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func (t *sglangTurn) end(ctx context.Context, messages []Message, whole, _ []int
 
 // generated is an answer of /generate.
 type generated struct {
-	Text     string  `json:"text"`
-	IDs      []int32 `json:"output_ids"`
+	Text     string   `json:"text"`
+	IDs      tokenIDs `json:"output_ids"`
 	MetaInfo struct {
 		FinishReason     finishWord `json:"finish_reason"`
 		PromptTokens     int        `json:"prompt_tokens"`
@@ -62,6 +62,13 @@ func (g *generated) UnmarshalJSON(data []byte) error {
 	type plain generated
 	g.all = slices.Clone(data)
 	return json.Unmarshal(data, (*plain)(g))
+}
+
+// samplingParams are the fields of a chat that /generate takes among its sampling_params, by their names there: it drops what it does not know.
+var samplingParams = map[string]string{
+	"min_tokens": "min_new_tokens", "min_new_tokens": "min_new_tokens", "ignore_eos": "ignore_eos", "logit_bias": "logit_bias", "regex": "regex", "ebnf": "ebnf",
+	"json_schema": "json_schema", "structural_tag": "structural_tag", "custom_params": "custom_params", "stop_token_ids": "stop_token_ids", "stop_regex": "stop_regex",
+	"no_stop_trim": "no_stop_trim",
 }
 
 func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
@@ -81,7 +88,11 @@ func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int)
 	}
 	fields := map[string]any{}
 	for name, value := range t.request.Extra {
-		fields[name] = value
+		if own, is := samplingParams[name]; is {
+			params[own] = value
+		} else {
+			fields[name] = value
+		}
 	}
 	for name, value := range map[string]any{"input_ids": prompt, "sampling_params": params, "return_logprob": true, "logprob_start_len": -1, "stream": false} {
 		fields[name] = value

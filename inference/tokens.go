@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
 )
 
-// ErrTokens means that the server's token ids and log-probabilities contradict each other or are none.
+// ErrTokens means that the server's token ids and log-probabilities contradict each other or are none; where the latter is so of log-probabilities, it
+// comes with storage.ErrNoLogprob.
 var ErrTokens = errors.New("token ids and log-probabilities cannot be used")
 
 // lacks names what training needs and the answer does not have. Token ids, log-probabilities and usage that contradict each other are an
@@ -67,41 +69,25 @@ func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error)
 	return prompt, ids, logprobs, r.agrees(prompt, ids)
 }
 
-// rounding is how far above 0 the log-probability of a certain token may come out in half precision.
-const rounding = 1e-3
-
 // check refuses what is no token and no log-probability, and rounds those that came out just above 0.
 func check(prompt, ids []int32, logprobs []float32) error {
-	if len(ids) != len(logprobs) {
-		return fmt.Errorf("%w: %d ids, %d log-probabilities", ErrTokens, len(ids), len(logprobs))
+	if err := storage.CheckTokenIDs(prompt); err != nil {
+		return fmt.Errorf("%w: prompt: %w", ErrTokens, err)
 	}
-	var signs int32
-	for _, id := range prompt {
-		signs |= id
-	}
-	if signs < 0 {
-		i := slices.IndexFunc(prompt, func(id int32) bool { return id < 0 })
-		return fmt.Errorf("%w: prompt token %d is %d", ErrTokens, i, prompt[i])
-	}
-	for i, id := range ids {
-		if p := logprobs[i]; id < 0 || !(p <= rounding) || p-p != 0 { // also NaN and -Inf
-			return fmt.Errorf("%w: token %d is %d with log-probability %g", ErrTokens, i, id, p)
-		}
-		logprobs[i] = min(logprobs[i], 0)
+	storage.RoundLogprobs(logprobs)
+	if err := storage.CheckSampled(ids, logprobs); err != nil {
+		return fmt.Errorf("%w: %w", ErrTokens, err)
 	}
 	return nil
 }
-
-// missing is what vLLM writes for a log-probability that is none, and no sampled token has.
-const missing = -9999
 
 // sampled reads ids and log-probabilities from where a server puts them; nil where it gave none.
 func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 	if triples := choice.MetaInfo.OutputTokenLogprobs; triples != nil {
 		ids = []int32{}
-		for _, triple := range triples {
+		for i, triple := range triples {
 			if !triple.there {
-				return nil, nil, fmt.Errorf("%w: meta_info.output_token_logprobs is malformed", ErrTokens)
+				return nil, nil, fmt.Errorf("%w: meta_info.output_token_logprobs: token %d has no log-probability, or no id", ErrTokens, i)
 			}
 			ids, logprobs = append(ids, triple.id), append(logprobs, triple.logprob)
 		}
@@ -111,8 +97,8 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 		return ids, logprobs, nil
 	}
 	for i, t := range choice.Logprobs.Content {
-		if t.Logprob == nil || *t.Logprob <= missing {
-			return nil, nil, fmt.Errorf("%w: token %d has none", ErrTokens, i)
+		if t.Logprob == nil {
+			return nil, nil, fmt.Errorf("%w: token %d has null, %w", ErrTokens, i, storage.ErrNoLogprob)
 		}
 		logprobs = append(logprobs, *t.Logprob)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Turn is the answer as the turn with a number, sampled with the version `otherwise` unless the server says with which one. Where
@@ -33,7 +34,10 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	t.Lacks = r.lacks()
 	prompt, ids, logprobs, err := r.tokens()
-	if err != nil {
+	switch {
+	case errors.Is(err, storage.ErrNoLogprob):
+		t.Lacks = append(t.Lacks, events.LackLogprobs)
+	case err != nil:
 		t.Lacks = append(t.Lacks, events.LackAgreement)
 	}
 	if err != nil || prompt == nil {

@@ -55,7 +55,7 @@ func (t *vllmTurn) sample(ctx context.Context, prompt []int32, most, from int) (
 
 // rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.
 type rendering struct {
-	tokens []int32
+	tokens tokenIDs
 	fields map[string]json.RawMessage
 }
 

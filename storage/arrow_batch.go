@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,7 @@ const batchKind = "batch"
 // sampleRow is a Sample with the JSON texts of the file.
 type sampleRow struct {
 	components, annotations, columns, hints string
+	constrained                             []bool // as long as the tokens, where the file has a column of it
 	*Sample
 }
 
@@ -64,6 +66,9 @@ func encodeBatch(b *Batch) ([]byte, error) {
 	size := 0
 	for i := range rows {
 		rows[i].Sample = &b.Samples[i]
+		if rows[i].constrained = b.Samples[i].Constrained; rows[i].constrained == nil {
+			rows[i].constrained = make([]bool, len(b.Samples[i].Tokens))
+		}
 		if err := rows[i].encodeTexts(); err != nil {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
@@ -107,6 +112,9 @@ func (b *Batch) metadata() (*metadata, error) {
 	meta.addInt("batch_samples", b.Whole.Samples)
 	meta.addInt("batch_sampled_tokens", b.Whole.SampledTokens)
 	meta.addInt("batch_rollouts", b.Whole.Rollouts)
+	if n := b.constrained(); n > 0 {
+		meta.addInt(constrainedKey, int64(n))
+	}
 	if len(b.Roles) > 0 {
 		meta.add(rolesKey, strings.Join(b.Roles, ","))
 	}
@@ -168,6 +176,12 @@ func decodeBatch(file []byte) (*Batch, error) {
 		}
 		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
+		}
+		if f.constrained && len(rows[i].constrained) != len(b.Samples[i].Tokens) {
+			return nil, fmt.Errorf("%w: sample %d: marks of %d constrained tokens of %d", ErrCorrupt, i, len(rows[i].constrained), len(b.Samples[i].Tokens))
+		}
+		if slices.Contains(rows[i].constrained, true) {
+			b.Samples[i].Constrained = rows[i].constrained
 		}
 	}
 	if err := b.validate(); err != nil {

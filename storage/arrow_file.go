@@ -18,7 +18,9 @@ const (
 	ReasonedSchema   = "2"
 	VersionedSchema  = "3"
 	ColumnedSchema   = "4"
-	BatchSchema      = "2"
+	// ConstrainedSchema is the version of those with constrained messages.
+	ConstrainedSchema = "5"
+	BatchSchema       = "2"
 	// MaxArrowFile is the largest file in bytes.
 	MaxArrowFile = 256 << 20
 	// MaxArrowTokens is the largest number of tokens in a file.

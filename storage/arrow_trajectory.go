@@ -41,16 +41,19 @@ var messageColumns = []column[messageRow]{
 }
 
 // reasonedColumns are those of a trajectory in which a message has reasoning, and versionedColumns of one with tokens of several versions in a
-// message, and columnedColumns of one with token columns. Others are written as they were before there was any.
+// message, columnedColumns of one with token columns, and constrainedColumns of one with constrained messages. Others are written as they were before there was any.
 var (
-	reasonedColumns  = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
-	versionedColumns = append(slices.Clip(reasonedColumns), messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }))
-	columnedColumns  = append(slices.Clip(versionedColumns), stringColumn("token_columns", func(r *messageRow) *string { return &r.columns }))
+	reasonedColumns    = append(slices.Clip(messageColumns), stringColumn("reasoning", func(r *messageRow) *string { return &r.Reasoning }))
+	versionedColumns   = append(slices.Clip(reasonedColumns), messageVersionsColumn("version_spans", func(r *messageRow) *[]VersionSegment { return &r.Versions }))
+	columnedColumns    = append(slices.Clip(versionedColumns), stringColumn("token_columns", func(r *messageRow) *string { return &r.columns }))
+	constrainedColumns = append(slices.Clip(columnedColumns), boolColumn("constrained", func(r *messageRow) *bool { return &r.Constrained }))
 )
 
 // form is the version and the columns of the trajectory's file.
 func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
 	switch {
+	case slices.ContainsFunc(t.Messages, func(m Message) bool { return m.Constrained }):
+		return ConstrainedSchema, constrainedColumns
 	case t.HasColumns():
 		return ColumnedSchema, columnedColumns
 	case t.hasVersions():
@@ -64,6 +67,8 @@ func (t *Trajectory) form() (schema string, columns []column[messageRow]) {
 // formOf reads a file's form from its metadata. A file that is broken has the oldest form: reading it then gives the error.
 func formOf(file []byte) (schema string, columns []column[messageRow]) {
 	switch schema = schemaVersion(file); schema {
+	case ConstrainedSchema:
+		return schema, constrainedColumns
 	case ColumnedSchema:
 		return schema, columnedColumns
 	case VersionedSchema:

@@ -49,6 +49,9 @@ type Sample struct {
 	LossMask        []bool    // true where the model sampled the token
 	SamplerLogprobs []float32 // natural logarithm; 0 where not sampled
 	Advantages      []float32 // 0 where not sampled
+	// Constrained is true where the model sampled the token from another distribution than the policy's, as under a grammar; nil where that is so of none. A feed
+	// takes such tokens out of LossMask, unless the run trains on them.
+	Constrained []bool
 
 	PolicyVersions   []VersionSegment // ascending, not overlapping; sampled tokens only
 	Reward           float32

@@ -19,6 +19,8 @@ const (
 	ColumnedBatchSchema = "4"
 	// RolesSchema is that of one with roles, whatever else it has.
 	RolesSchema = "6"
+	// ConstrainedBatchSchema is that of one with tokens that were sampled under a constraint, whatever else it has.
+	ConstrainedBatchSchema = "7"
 	// teacherColumn begins the names of their columns.
 	teacherColumn = "logprobs_"
 	// teachersKey is the metadata that names them, with commas between.
@@ -26,6 +28,8 @@ const (
 	maxTeachers = 8
 	// columnsKey is the metadata that names token columns, and the name of the column of all of them.
 	columnsKey = "token_columns"
+	// constrainedKey is the metadata that counts constrained tokens, and the name of their column.
+	constrainedKey = "constrained"
 	// rolesKey is the metadata that names the roles of the run's episodes, with commas between.
 	rolesKey = "roles"
 	maxRoles = 16
@@ -79,15 +83,26 @@ type form struct {
 	tokenColumns bool
 	hints        bool
 	roles        bool
+	constrained  bool
 }
 
 func (b *Batch) form() form {
-	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0}
+	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0, b.constrained() > 0}
+}
+
+// constrained counts the tokens that were sampled under a constraint.
+func (b *Batch) constrained() (n int) {
+	for i := range b.Samples {
+		n += countTrue(b.Samples[i].Constrained)
+	}
+	return n
 }
 
 // schema is the version of the file. Without anything it is what it was before there were these.
 func (f form) schema() string {
 	switch {
+	case f.constrained:
+		return ConstrainedBatchSchema
 	case f.roles:
 		return RolesSchema
 	case f.hints:
@@ -112,6 +127,9 @@ func (f form) columns() []column[sampleRow] {
 	if f.hints {
 		columns = append(columns, stringColumn(hintsKey, func(r *sampleRow) *string { return &r.hints }))
 	}
+	if f.constrained {
+		columns = append(columns, boolListColumn(constrainedKey, func(r *sampleRow) *[]bool { return &r.constrained }))
+	}
 	for i, name := range f.teachers {
 		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
 	}
@@ -133,6 +151,7 @@ func formOfBatch(file []byte) (f form, err error) {
 	}
 	defer reader.Close()
 	_, f.tokenColumns = reader.Schema().Metadata().GetValue(columnsKey)
+	_, f.constrained = reader.Schema().Metadata().GetValue(constrainedKey)
 	_, f.roles = reader.Schema().Metadata().GetValue(rolesKey)
 	_, f.hints = reader.Schema().Metadata().GetValue(hintsKey)
 	names, there := reader.Schema().Metadata().GetValue(teachersKey)
@@ -191,14 +210,24 @@ func (s *Sample) validateHints(hinter string) error {
 	}
 	end := int64(0)
 	for i, h := range s.Hints {
-		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || slices.Contains(s.LossMask[h.Start:h.Start+h.Length], false) {
+		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || !s.sampledAll(h) {
 			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it", i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
 		}
-		if err := checkTokens(h.Tokens); err != nil {
+		if err := CheckTokenIDs(h.Tokens); err != nil {
 			return fmt.Errorf("hint %d: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// sampledAll reports whether the tokens of a hint's span were all sampled, if only under a constraint.
+func (s *Sample) sampledAll(h Hint) bool {
+	for k := h.Start; k < h.Start+h.Length; k++ {
+		if !s.LossMask[k] && (s.Constrained == nil || !s.Constrained[k]) {
+			return false
+		}
+	}
+	return true
 }
 
 // hinted says which tokens are in the span of a hint.

@@ -50,6 +50,8 @@ func (s *Sample) validate(microBatches int) error {
 	case len(s.LossMask) != n || len(s.SamplerLogprobs) != n || len(s.Advantages) != n:
 		return fmt.Errorf("%d tokens, %d entries of the loss mask, %d sampler logprobs and %d advantages; all must be as many",
 			n, len(s.LossMask), len(s.SamplerLogprobs), len(s.Advantages))
+	case s.Constrained != nil && len(s.Constrained) != n:
+		return fmt.Errorf("%d tokens, and marks of %d that are constrained", n, len(s.Constrained))
 	case s.TextOnly && n > 0:
 		return fmt.Errorf("%d tokens in a sample marked text only", n)
 	case s.PromptLength < 0 || int(s.PromptLength) > n:
@@ -82,7 +84,7 @@ func (s *Sample) validate(microBatches int) error {
 	if err := checkColumns(s.Columns, n); err != nil {
 		return err
 	}
-	if err := checkTokens(s.Tokens); err != nil {
+	if err := CheckTokenIDs(s.Tokens); err != nil {
 		return err
 	}
 	if err := checkFinite("sampler logprobs", s.SamplerLogprobs); err != nil {
@@ -133,23 +135,6 @@ func checkAnnotations(annotations []Annotation, tokens int) error {
 			if !finite(value) {
 				return fmt.Errorf("value %q of annotation %d is %v", name, i, value)
 			}
-		}
-	}
-	return nil
-}
-
-// checkTokens looks for the one bad id only when there is one: it runs over every token that is written or read.
-func checkTokens(tokens []int32) error {
-	all := int32(0)
-	for _, token := range tokens {
-		all |= token
-	}
-	if all >= 0 {
-		return nil
-	}
-	for i, token := range tokens {
-		if token < 0 {
-			return fmt.Errorf("token %d has the id %d", i, token)
 		}
 	}
 	return nil

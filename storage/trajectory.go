@@ -29,7 +29,9 @@ type Message struct {
 	// Versions are those of the message's tokens where they are several; PolicyVersion is the oldest of them then. Stale is not kept.
 	Versions []VersionSegment
 	// Columns are further numbers of tokens up to the end of the message. Positions are those of the segment's sample.
-	Columns      []TokenColumn
+	Columns []TokenColumn
+	// Constrained: the message was sampled from another distribution than the policy's, as under a grammar.
+	Constrained  bool
 	FinishReason string
 	Workspace    string    // key of the workspace's changes after the turn, or ""
 	StartedAt    time.Time // zero when unknown; nanoseconds are kept
@@ -74,10 +76,18 @@ func (m *Message) validate(textOnly bool) error {
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
 	}
-	if err := checkTokens(m.TokenIDs); err != nil {
+	if err := CheckTokenIDs(m.TokenIDs); err != nil {
 		return err
 	}
 	return checkFinite("logprobs", m.Logprobs)
+}
+
+// ConstrainedTokens counts the message's tokens that were sampled under a constraint.
+func (m *Message) ConstrainedTokens() int {
+	if !m.Constrained {
+		return 0
+	}
+	return countTrue(m.LossMask)
 }
 
 func isArray(text []byte) bool {

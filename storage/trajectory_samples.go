@@ -27,8 +27,28 @@ func (t *Trajectory) Samples() []Sample {
 		samples[i].SamplesInRollout, samples[i].RolloutSampled = int32(len(samples)), sampled
 		samples[i].PromptLength = promptLength(samples[i].LossMask)
 		sortColumns(samples[i].Columns)
+		if s := &samples[i]; s.Constrained != nil {
+			s.Constrained = append(s.Constrained, make([]bool, len(s.Tokens)-len(s.Constrained))...)
+		}
 	}
 	return samples
+}
+
+// MaskConstrained takes the tokens of a rollout's samples that were sampled under a constraint out of the loss. They stay marked.
+func MaskConstrained(samples []Sample) {
+	sampled := int32(0)
+	for i := range samples {
+		s := &samples[i]
+		for k, constrained := range s.Constrained {
+			if constrained {
+				s.LossMask[k], s.SamplerLogprobs[k] = false, 0
+			}
+		}
+		sampled += int32(countTrue(s.LossMask))
+	}
+	for i := range samples {
+		samples[i].RolloutSampled = sampled
+	}
 }
 
 // sample makes an empty sample with room for some tokens.
@@ -48,6 +68,9 @@ func (s *Sample) add(m *Message) {
 		}
 	}
 	s.Columns = addColumns(s.Columns, m.Columns)
+	if m.ConstrainedTokens() > 0 {
+		s.Constrained = append(append(s.Constrained, make([]bool, len(s.Tokens)-len(s.Constrained))...), m.LossMask...)
+	}
 	s.Tokens = append(s.Tokens, m.TokenIDs...)
 	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
 	s.LossMask = append(s.LossMask, m.LossMask...)

@@ -37,13 +37,16 @@ func importInto(dir string, only, repos []string) (*imported, error) {
 	return &imported{dir: dir, only: only, repos: found}, err
 }
 
-// add writes an instance, if it is one of those that are wanted.
-func (im *imported) add(ctx context.Context, instance swebench.Instance) {
-	if len(im.only) > 0 && !slices.Contains(im.only, instance.ID) {
+// add writes an instance, if it is one of those that are wanted, or notes what was wrong with its row. A row that does not say which one it is may be of any.
+func (im *imported) add(ctx context.Context, instance swebench.Instance, wrong error) {
+	if len(im.only) > 0 && !slices.Contains(im.only, instance.ID) && (wrong == nil || instance.ID != "") {
 		return
 	}
-	if err := instance.Write(ctx, im.dir, im.repos); err != nil {
-		im.errs = append(im.errs, err)
+	if wrong == nil {
+		wrong = instance.Write(ctx, im.dir, im.repos)
+	}
+	if wrong != nil {
+		im.errs = append(im.errs, wrong)
 		return
 	}
 	im.written = append(im.written, instance.ID)
@@ -89,11 +92,7 @@ passes with it on this machine.`,
 			}
 			defer file.Close()
 			err = swebench.ReadR2E(file, command, func(instance swebench.Instance, wrong error) {
-				if wrong != nil {
-					im.errs = append(im.errs, wrong)
-					return
-				}
-				im.add(cmd.Context(), instance)
+				im.add(cmd.Context(), instance, wrong)
 			})
 			if err != nil {
 				return errors.Join(append(im.errs, fmt.Errorf("%s: %w", args[0], err))...)
@@ -181,16 +180,15 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
 			if err != nil {
 				return err
 			}
-			list, err := swebench.Read(args[0])
-			if err != nil {
-				return err
-			}
 			specs, err := specsOf(specsFile, given)
 			if err != nil {
 				return err
 			}
-			for _, instance := range list {
-				im.add(cmd.Context(), instance.Complete(specs))
+			err = swebench.Read(args[0], func(instance swebench.Instance, wrong error) {
+				im.add(cmd.Context(), instance.Complete(specs), wrong)
+			})
+			if err != nil {
+				return errors.Join(append(im.errs, err)...)
 			}
 			return im.print(g, args[0], cmd.OutOrStdout())
 		},

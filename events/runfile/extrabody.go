@@ -21,16 +21,25 @@ var ownFields = []string{
 	"prompt", "stream", "stream_options", "n", "best_of", "echo", "use_beam_search",
 }
 
-// reshapingFields are those by which servers sample from another distribution than the model's own.
+// reshapingFields are those by which servers sample from another distribution than the model's own: bounds and biases of tokens, rules for the end, other samplers,
+// grammars in the words of each server, and processors of logits.
 var reshapingFields = []string{
-	"logit_bias", "min_tokens", "bad_words", "allowed_token_ids", "ignore_eos", "typical_p", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range",
-	"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "json_schema", "regex", "ebnf", "custom_logit_processor", "samplers",
+	"logit_bias", "min_tokens", "min_new_tokens", "bad_words", "bad_words_ids", "banned_tokens", "banned_strings", "allowed_token_ids", "force_words_ids", "ignore_eos",
+	"thinking_token_budget", "thinking_budget", "no_repeat_ngram_size", "length_penalty",
+	"typical_p", "typical", "tfs_z", "top_a", "eta_cutoff", "epsilon_cutoff", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range", "dynatemp_exponent",
+	"adaptive_target", "smoothing_factor", "samplers",
+	"response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding", "guided_decoding_params", "structural_tag", "grammar",
+	"json_schema", "json_object", "regex", "regex_schema", "ebnf",
+	"custom_logit_processor", "custom_params", "logits_processors", "logits_processors_args", "vllm_xargs",
 }
 
-// extraReshapes names the fields of extra_body for which log-probabilities of the raw model are wrong.
-func (s Sampling) extraReshapes() (names []string) {
+// Constraining reports whether a field of a request makes the server sample from another distribution than the model's own.
+func Constraining(field string) bool { return slices.Contains(reshapingFields, field) }
+
+// Constraints names the fields of extra_body by which tokens are sampled from another distribution than the model's own.
+func (s Sampling) Constraints() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.ExtraBody)) {
-		if slices.Contains(reshapingFields, name) {
+		if Constraining(name) {
 			names = append(names, "extra_body."+name)
 		}
 	}

@@ -84,7 +84,7 @@ func (s Sampling) Truncated() (names []string) {
 	if s.TopK != nil && *s.TopK != -1 {
 		names = append(names, "top_k")
 	}
-	return append(names, s.extraReshapes()...)
+	return append(names, s.Constraints()...)
 }
 
 // Explicit reports whether the run says more than temperature and max_tokens, as all runs do that are not from before these keys.

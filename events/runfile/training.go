@@ -144,6 +144,9 @@ type Filters struct {
 	MaxTokens int `json:"max_tokens,omitempty" yaml:"max_tokens"`
 	// Truncated masks rollouts that ran into a limit instead of finishing.
 	Truncated bool `json:"truncated,omitempty" yaml:"truncated"`
+	// TrainConstrained trains on tokens that were sampled under a constraint, as a grammar or a forced tool call. Without it they are masked: their
+	// log-probabilities are not the policy's.
+	TrainConstrained bool `json:"train_constrained,omitempty" yaml:"train_constrained"`
 	// WholeEpisodes masks all rollouts of an episode of several roles where one of them has failed or is masked.
 	WholeEpisodes bool `json:"whole_episodes,omitempty" yaml:"whole_episodes"`
 }

@@ -63,6 +63,9 @@ func decode(ctx context.Context, share *memory.Share, d dialect, text []byte) (*
 		return nil, unread(err)
 	}
 	a, err := d.read(text)
+	if err == nil {
+		err = refuseFields(d, text)
+	}
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}

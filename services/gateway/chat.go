@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
@@ -25,7 +27,6 @@ type chatAsk struct {
 	Tools               []json.RawMessage `json:"tools"`
 	ToolChoice          json.RawMessage   `json:"tool_choice"`
 	ParallelToolCalls   json.RawMessage   `json:"parallel_tool_calls"`
-	ResponseFormat      json.RawMessage   `json:"response_format"`
 	Stop                json.RawMessage   `json:"stop"`
 	ReasoningEffort     json.RawMessage   `json:"reasoning_effort"`
 	ChatTemplateKwargs  json.RawMessage   `json:"chat_template_kwargs"`
@@ -82,10 +83,16 @@ func (chatDialect) read(body []byte) (*ask, error) {
 	if len(c.Tools) > 0 {
 		tools = array(c.Tools)
 	}
+	var constraints map[string]json.RawMessage
+	if err := json.Unmarshal(body, &constraints); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(constraintFields, field) })
 	a.forward = forwarded(map[string]json.RawMessage{
-		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls, "response_format": c.ResponseFormat,
+		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls,
 		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,
 	})
+	maps.Copy(a.forward, forwarded(constraints))
 	return a, nil
 }
 

@@ -14,6 +14,8 @@ import (
 type dialect interface {
 	// read reads a request; its error says what is wrong with it.
 	read(body []byte) (*ask, error)
+	// fields are those of a request that it takes up, and those that have no effect here.
+	fields() (taken, harmless []string)
 	// whole is the answer as one JSON value.
 	whole(a *ask, n *answer) any
 	// pieces is the answer as a stream's events.

@@ -26,14 +26,19 @@ type messagesAsk struct {
 		Name        string          `json:"name"`
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"input_schema"`
+		Strict      *bool           `json:"strict"`
 	} `json:"tools"`
 	ToolChoice *struct {
 		Type            string `json:"type"`
 		Name            string `json:"name"`
 		DisableParallel bool   `json:"disable_parallel_tool_use"`
 	} `json:"tool_choice"`
-	StopSequences []string `json:"stop_sequences"`
-	Stream        bool     `json:"stream"`
+	OutputConfig struct {
+		Format json.RawMessage `json:"format"`
+	} `json:"output_config"`
+	OutputFormat  json.RawMessage `json:"output_format"`
+	StopSequences []string        `json:"stop_sequences"`
+	Stream        bool            `json:"stream"`
 }
 
 // messagesBlock is a part of a message.
@@ -83,7 +88,7 @@ func (messagesDialect) read(body []byte) (*ask, error) {
 		if t.Type != "" && t.Type != "custom" {
 			return nil, fmt.Errorf("tools[%d]: type %.40q: only tools that the client runs itself", i, t.Type)
 		}
-		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.InputSchema)}})
+		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.InputSchema), Strict: t.Strict}})
 	}
 	extra := map[string]any{}
 	if len(m.StopSequences) > 0 {
@@ -95,6 +100,15 @@ func (messagesDialect) read(body []byte) (*ask, error) {
 		}
 		if extra["tool_choice"], err = messagesChoice(c.Type, c.Name); err != nil {
 			return nil, err
+		}
+	}
+	for name, raw := range map[string]json.RawMessage{"output_config.format": m.OutputConfig.Format, "output_format": m.OutputFormat} {
+		format, err := responseFormat(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if format != nil {
+			extra["response_format"] = format
 		}
 	}
 	a, err := spokenAsk(conversation, tools, extra)

@@ -37,6 +37,7 @@ type responsesTool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
+	Strict      *bool           `json:"strict"`
 }
 
 // responsesItem is a part of the input.
@@ -84,7 +85,7 @@ func (responsesDialect) read(body []byte) (*ask, error) {
 		if t.Type != "function" {
 			return nil, fmt.Errorf("tools[%d]: type %.40q: only functions, which the client runs itself", i, t.Type)
 		}
-		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.Parameters)}})
+		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.Parameters), Strict: t.Strict}})
 	}
 	extra, err := r.extra()
 	if err != nil {
@@ -120,23 +121,42 @@ func (r *responsesAsk) extra() (map[string]any, error) {
 	default:
 		return nil, errors.New("tool_choice: want auto, none, required or a function")
 	}
-	var format struct {
-		Type   string
-		Name   string
-		Schema json.RawMessage
-		Strict *bool
+	format, err := responseFormat(r.Text.Format)
+	if err != nil {
+		return nil, fmt.Errorf("text.format: %w", err)
 	}
-	if len(r.Text.Format) == 0 || json.Unmarshal(r.Text.Format, &format) != nil {
-		return extra, nil
-	}
-	switch kind := format.Type; kind {
-	case "", "text":
-	case "json_schema":
-		extra["response_format"] = map[string]any{"type": kind, kind: map[string]any{"name": format.Name, "schema": format.Schema, "strict": format.Strict}}
-	default:
-		extra["response_format"] = map[string]string{"type": kind}
+	if format != nil {
+		extra["response_format"] = format
 	}
 	return extra, nil
+}
+
+// responseFormat is what other dialects say of an answer's form, as chat completions have it; nil where the answer is to be text.
+func responseFormat(raw json.RawMessage) (any, error) {
+	var format struct {
+		Type   string          `json:"type"`
+		Name   string          `json:"name"`
+		Schema json.RawMessage `json:"schema"`
+		Strict *bool           `json:"strict"`
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if err := json.Unmarshal(raw, &format); err != nil {
+		return nil, errors.New("want an object")
+	}
+	if format.Name == "" {
+		format.Name = "answer" // which Anthropic's clients do not give
+	}
+	switch kind := format.Type; kind {
+	case "text":
+		return nil, nil
+	case "json_object":
+		return map[string]string{"type": kind}, nil
+	case "json_schema":
+		return map[string]any{"type": kind, kind: map[string]any{"name": format.Name, "schema": format.Schema, "strict": format.Strict}}, nil
+	}
+	return nil, fmt.Errorf("type %.40q, want text, json_object or json_schema", format.Type)
 }
 
 func responsesItems(raw json.RawMessage) ([]responsesItem, error) {

@@ -12,11 +12,11 @@ import (
 )
 
 // parameterNames are those by which harnesses say, in one dialect or another, how to sample.
-var parameterNames = []string{
-	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences", "seed", "logit_bias",
-	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "response_format", "text",
-	"tool_choice", "parallel_tool_calls",
-}
+var parameterNames = append([]string{
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences",
+	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "text",
+	"tool_choice", "parallel_tool_calls", "output_config", "output_format",
+}, constraintFields...)
 
 // maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
 const maxParameter = 1 << 10
@@ -122,5 +122,5 @@ func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
 	if plain {
 		s = inference.OnlyOpenAI(s)
 	}
-	turn.Sampling, turn.Requested = &s, a.requested
+	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, a.constraints()
 }

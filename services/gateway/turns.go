@@ -20,7 +20,8 @@ type turnTokens struct {
 	PromptDelta   []int32              `json:"prompt_delta,omitempty"`
 	TokenIDs      []int32              `json:"token_ids,omitempty"`
 	Logprobs      []float32            `json:"logprobs,omitempty"`
-	TextOnly      bool                 `json:"text_only,omitempty"` // the server gave no token ids
+	TextOnly      bool                 `json:"text_only,omitempty"`   // the server gave no token ids
+	Constrained   []string             `json:"constrained,omitempty"` // what made the server sample from another distribution than the policy's
 	FinishReason  string               `json:"finish_reason"`
 	PolicyVersion int64                `json:"policy_version"` // the oldest of its tokens; -1 for not known
 	VersionSpans  []events.VersionSpan `json:"version_spans,omitempty"`
@@ -43,7 +44,7 @@ func (g *Gateway) turns(w *stream, r *http.Request, t *tenant) error {
 	for i, segment := range newTree(ro.Turns).of {
 		turn := ro.Turns[i]
 		body, err := json.Marshal(turnTokens{
-			Turn: i, Segment: segment, PromptDelta: turn.PromptDelta, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs, TextOnly: turn.TextOnly,
+			Turn: i, Segment: segment, PromptDelta: turn.PromptDelta, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs, TextOnly: turn.TextOnly, Constrained: turn.Constrained,
 			FinishReason: turn.FinishReason, PolicyVersion: turn.PolicyVersion, VersionSpans: turn.VersionSpans,
 		})
 		if err != nil {

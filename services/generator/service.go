@@ -216,6 +216,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		t.RoomTold = roomTold(cfg.Limits, &t, answer.Context)
 	}
 	t.Sampling = sampledWith(cfg.Sampling, answer.Plain)
+	t.Constrained = cfg.Sampling.Constraints()
 	if !t.TextOnly {
 		t.PromptDelta, t.NewSegment = delta(r, answer.Prompt)
 		if t.NewSegment {

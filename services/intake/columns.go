@@ -58,13 +58,18 @@ func (s *Service) admitColumn(ctx context.Context, cfg runfile.RunConfig, r *eve
 	return nil
 }
 
-// sameColumns refuses a trajectory whose messages name other token columns than the rollout's turns: no event would name their objects.
+// sameColumns refuses a trajectory whose messages name other token columns than the rollout's turns, since no event would name their objects, or do not say that a
+// turn was constrained.
 func sameColumns(t *storage.Trajectory, r *events.Rollout) error {
 	for i, m := range t.Messages {
+		turn := int(m.Turn)
+		free := m.Role == "assistant" && !m.Constrained && turn >= 0 && turn < len(r.Turns)
+		if free && slices.Contains(m.LossMask, true) && len(r.Turns[turn].Constrained) > 0 {
+			return refuse("trajectory: message %d does not say that turn %d was constrained", i, turn)
+		}
 		if len(m.Columns) == 0 {
 			continue
 		}
-		turn := int(m.Turn)
 		if m.Role != "assistant" || turn < 0 || turn >= len(r.Turns) || !slices.Equal(m.Columns, r.Turns[turn].Columns) {
 			return refuse("trajectory: message %d has other token columns than the rollout's turns", i)
 		}

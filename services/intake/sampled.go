@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Bounds of a turn that was sampled elsewhere.
@@ -94,18 +95,14 @@ func admitTokens(p *events.TurnSampled) error {
 	switch {
 	case p.TextOnly && len(p.TokenIDs)+len(p.Logprobs)+len(p.PromptDelta) > 0:
 		return refuse("text_only: the turn has tokens")
-	case len(p.TokenIDs) != len(p.Logprobs):
-		return refuse("token_ids: %d, but %d logprobs", len(p.TokenIDs), len(p.Logprobs))
 	case !p.TextOnly && p.NewSegment && len(p.PromptDelta) == 0:
 		return refuse("prompt_delta: a segment begins with the tokens of its prompt")
 	}
-	for field, ids := range map[string][]int32{"prompt_delta": p.PromptDelta, "token_ids": p.TokenIDs} {
-		if i := slices.IndexFunc(ids, func(id int32) bool { return id < 0 }); i >= 0 {
-			return refuse("%s: token %d is %d", field, i, ids[i])
-		}
+	if err := storage.CheckTokenIDs(p.PromptDelta); err != nil {
+		return refuse("prompt_delta: %v", err)
 	}
-	if i := slices.IndexFunc(p.Logprobs, func(l float32) bool { return !(l <= 0) || l-l != 0 }); i >= 0 {
-		return refuse("logprobs: token %d has %g, which is above 0 or not finite", i, p.Logprobs[i])
+	if err := storage.CheckSampled(p.TokenIDs, p.Logprobs); err != nil {
+		return refuse("token_ids and logprobs: %v", err)
 	}
 	return nil
 }

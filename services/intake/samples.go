@@ -61,8 +61,8 @@ func admitSamples(t *storage.Trajectory) error {
 	segments := map[int32]*segment{}
 	for i := range t.Messages {
 		m := &t.Messages[i]
-		if slices.ContainsFunc(m.Logprobs, func(l float32) bool { return !(l <= 0) || l-l != 0 }) {
-			return refuse("trajectory: a log-probability of message %d is above 0 or not finite", i)
+		if err := storage.CheckSampled(m.TokenIDs, m.Logprobs); err != nil {
+			return refuse("trajectory: token_ids and logprobs of message %d: %v", i, err)
 		}
 		s := segments[m.Segment]
 		if s == nil {

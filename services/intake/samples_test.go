@@ -56,11 +56,14 @@ func TestSamplesWithHoles(t *testing.T) {
 		"no tokens of the prompt":            {func(m []storage.Message) { without(&m[0]) }, "message 1: its sample begins"},
 		"no tokens of the tool":              {func(m []storage.Message) { without(&m[2]) }, "message 3: messages between"},
 		"no tokens of the second answer":     {func(m []storage.Message) { without(&m[3]) }, "message 3: it was sampled"},
-		"a log-probability above 0":          {func(m []storage.Message) { m[1].Logprobs[1] = 0.001 }, "log-probability of message 1"},
-		"above 0 where nothing was sampled":  {func(m []storage.Message) { m[2].Logprobs[0] = 3 }, "log-probability of message 2"},
-		"infinite":                           {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.Inf(1)) }, "log-probability of message 1"},
-		"infinitely unlikely":                {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.Inf(-1)) }, "log-probability of message 1"},
-		"no number":                          {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.NaN()) }, "log-probability of message 1"},
+		"a log-probability above 0":          {func(m []storage.Message) { m[1].Logprobs[1] = 0.001 }, "logprobs of message 1"},
+		"above 0 where nothing was sampled":  {func(m []storage.Message) { m[2].Logprobs[0] = 3 }, "logprobs of message 2"},
+		"vLLM's word for none":               {func(m []storage.Message) { m[1].Logprobs[1] = -9999 }, "logprobs of message 1: token 1 has -9999"},
+		"lower than any that is sampled":     {func(m []storage.Message) { m[1].Logprobs[1] = -1e30 }, "logprobs of message 1"},
+		"none where nothing was sampled":     {func(m []storage.Message) { m[2].Logprobs[0] = -9999 }, "logprobs of message 2"},
+		"infinite":                           {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.Inf(1)) }, "logprobs of message 1"},
+		"infinitely unlikely":                {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.Inf(-1)) }, "logprobs of message 1"},
+		"no number":                          {func(m []storage.Message) { m[1].Logprobs[1] = float32(math.NaN()) }, "logprobs of message 1"},
 	} {
 		err := admitSamples(twoTurns(c.change))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

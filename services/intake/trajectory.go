@@ -114,6 +114,7 @@ func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout
 			is.MinVersion, is.MaxVersion = min(is.MinVersion, low), max(is.MaxVersion, high)
 		}
 		is.UnknownVersions += m.UnknownVersions()
+		is.Constrained += m.ConstrainedTokens()
 	}
 	if p.UnknownVersions == 0 && !cfg.RequiresVersions() {
 		is.UnknownVersions = 0 // older harnesses do not state it, and nothing follows from it
@@ -128,6 +129,7 @@ func sameFigures(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout
 		{"tokens", p.Tokens, is.Tokens},
 		{"sampled", p.Sampled, is.Sampled},
 		{"turns", p.Turns, is.Turns},
+		{"constrained", p.Constrained, is.Constrained},
 		{"min_version", p.MinVersion, is.MinVersion},
 		{"max_version", p.MaxVersion, is.MaxVersion},
 		{"unknown_versions", p.UnknownVersions, is.UnknownVersions},

@@ -109,7 +109,9 @@ func (d *Decider) advantages(t *trained, base float64, turns map[int32]*turn, sp
 		values := advantage.Tokens(base, turns[at].length, list, weight)
 		turns[at].pieces(0, turns[at].length, func(sample int, start, length int32) {
 			for k := range length {
-				t.samples[sample].Advantages[start+k] = number32(values[k])
+				if t.samples[sample].LossMask[start+k] {
+					t.samples[sample].Advantages[start+k] = number32(values[k])
+				}
 			}
 			values = values[length:]
 		})

@@ -45,6 +45,8 @@ type ending struct {
 	stop   string // finished
 	prompt int    // tokens more than three
 	split  bool   // into two samples
+	// constrained is how many of the three sampled tokens were sampled under a constraint: none, the first two, or all.
+	constrained int
 }
 
 // tokens of the rollout's trajectory, three of which are sampled.
@@ -81,7 +83,7 @@ func (k *desk) end(n, version int64, endings ...ending) string {
 		} else {
 			stop := cmp.Or(e.stop, events.StopFinished)
 			ref := k.trajectory(id, rollout, version, e, stop)
-			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: 3, TextOnly: e.textOnly, Trajectory: ref})
+			k.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: 3, Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref})
 			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref, Components: map[string]float64{"tests": e.reward}})
 			m.Reward, m.Shaped, m.Advantage = e.reward, e.reward, e.reward-0.5
 			if e.shaped != nil {
@@ -114,6 +116,7 @@ func (k *desk) trajectory(group, rollout string, version int64, e ending, stop s
 		{Role: "assistant", Turn: 1, TokenIDs: []int32{7}, LossMask: []bool{true}, Logprobs: []float32{-0.3}, PolicyVersion: version + 1},
 	} {
 		m.Index = int32(i)
+		m.Constrained = m.LossMask != nil && e.constrained >= 2+int(m.Turn)
 		if m.LossMask == nil {
 			m.LossMask, m.Logprobs = make([]bool, len(m.TokenIDs)), make([]float32, len(m.TokenIDs))
 		}

@@ -170,5 +170,11 @@ func (d *Decider) samples(ctx context.Context, m member, said *events.RolloutHin
 	if err := hint(said, samples); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.Rollout, err)
 	}
-	return samples, d.teach(ctx, m, said, samples)
+	if err := d.teach(ctx, m, said, samples); err != nil {
+		return nil, err
+	}
+	if !d.filters.TrainConstrained {
+		storage.MaskConstrained(samples)
+	}
+	return samples, nil
 }

@@ -15,6 +15,7 @@ import (
 const (
 	maskInvalidated = "invalidated"
 	maskTextOnly    = "no token ids"
+	maskConstrained = "constrained"
 	maskUnknown     = "unknown version"
 	maskReward      = "min_reward"
 	maskTruncated   = "truncated"
@@ -67,6 +68,8 @@ func (d *Decider) maskSampled(m member) string {
 		return maskInvalidated
 	case m.TextOnly:
 		return maskTextOnly
+	case m.Constrained && !d.filters.TrainConstrained:
+		return maskConstrained
 	case d.staleness.RequireVersions && m.Unknown:
 		return maskUnknown
 	case d.feed.MinReward != nil && m.Reward < *d.feed.MinReward:

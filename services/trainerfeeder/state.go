@@ -28,9 +28,11 @@ type outcome struct {
 	Trajectory storage.Ref        `json:"trajectory"`
 	Components map[string]float64 `json:"components,omitempty"`
 	TextOnly   bool               `json:"text_only,omitempty"`
-	Invalid    bool               `json:"invalid,omitempty"`
-	Unasked    bool               `json:"unasked,omitempty"` // its environment never gave it the word
-	Misfit     bool               `json:"misfit,omitempty"`  // not even its first prompt fitted into the server's context
+	// Constrained: all of its sampled tokens were sampled under a constraint.
+	Constrained bool `json:"constrained,omitempty"`
+	Invalid     bool `json:"invalid,omitempty"`
+	Unasked     bool `json:"unasked,omitempty"` // its environment never gave it the word
+	Misfit      bool `json:"misfit,omitempty"`  // not even its first prompt fitted into the server's context
 	// Hints is how many hints the feed's hinter has stated of it, nil as long as it has said nothing.
 	Hints *int `json:"hints,omitempty"`
 	// Teachers are what the feed's teachers have said of it, by name: where their log-probabilities are, nil for one that has failed.

@@ -23,7 +23,7 @@ type instance struct {
 // prepare imports an instance after change, and packs it.
 func prepare(t *testing.T, source, repo string, change func(*Instance)) instance {
 	t.Helper()
-	list, err := Read(source)
+	list, err := readAll(source)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d instances, %v", len(list), err)
 	}

@@ -70,51 +70,36 @@ const (
 	maxSource    = 512 << 20 // bytes of all lines
 )
 
-// Read reads instances from a .json or .jsonl file, or from a folder with tasks/<id>/.
-func Read(source string) ([]Instance, error) {
+// Read reads instances from a .json or .jsonl file, or from a folder with tasks/<id>/, and gives each one, or what is wrong with it: others are read all the same.
+func Read(source string, each func(one Instance, wrong error)) error {
 	info, err := os.Stat(source)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if info.IsDir() {
-		return readFolder(os.DirFS(source))
+		return readFolder(os.DirFS(source), each)
 	}
 	file, err := os.Open(source)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 	if info.Size() > maxSource {
-		return nil, fmt.Errorf("%s: %d bytes, the limit is %d", source, info.Size(), maxSource)
+		return fmt.Errorf("%s: %d bytes, the limit is %d", source, info.Size(), maxSource)
 	}
-	list, err := readLines(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source, err)
+	if err := readLines(file, each); err != nil {
+		return fmt.Errorf("%s: %w", source, err)
 	}
-	return list, nil
+	return nil
 }
 
 // readLines reads a JSON array, or objects one after the other.
-func readLines(from io.Reader) (list []Instance, err error) {
-	buffered := bufio.NewReader(from)
-	decoder := json.NewDecoder(buffered)
-	if first, err := firstByte(buffered); err == nil && first == '[' {
-		err := decoder.Decode(&list)
-		return list, errors.Join(err, tooMany(len(list)))
-	}
-	for {
-		var one Instance
-		err := decoder.Decode(&one)
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("instance %d: %w", len(list)+1, err)
-		}
-		if list = append(list, one); tooMany(len(list)) != nil {
-			return nil, tooMany(len(list))
-		}
-	}
+func readLines(from io.Reader, each func(Instance, error)) error {
+	number := 0
+	return readRows(from, maxFile, func(row json.RawMessage, wrong error) {
+		number++
+		each(instanceOf(number, row, wrong))
+	})
 }
 
 func tooMany(n int) error {
@@ -137,27 +122,26 @@ func firstByte(r *bufio.Reader) (byte, error) {
 	}
 }
 
-func readFolder(fsys fs.FS) (list []Instance, err error) {
+func readFolder(fsys fs.FS, each func(Instance, error)) error {
 	entries, err := fs.ReadDir(fsys, "tasks")
 	if err != nil {
-		return nil, fmt.Errorf("%w: want a folder with tasks/<instance>/task.yaml", err)
+		return fmt.Errorf("%w: want a folder with tasks/<instance>/task.yaml", err)
 	}
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !e.IsDir() })
+	for i, entry := range entries {
+		if err := tooMany(i + 1); err != nil {
+			return err
 		}
 		one, err := readInstance(fsys, path.Join("tasks", entry.Name()))
 		if err != nil {
-			return nil, fmt.Errorf("tasks/%s: %w", entry.Name(), err)
+			err = fmt.Errorf("tasks/%s: %w", entry.Name(), err)
 		}
 		if one.ID == "" {
 			one.ID = entry.Name()
 		}
-		if list = append(list, one); tooMany(len(list)) != nil {
-			return nil, tooMany(len(list))
-		}
+		each(one, err)
 	}
-	return list, nil
+	return nil
 }
 
 // readInstance reads one folder: task.yaml, tests.json, problem_statement.md, gold.patch, test.patch, and eval.sh if it is there.

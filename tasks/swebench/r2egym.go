@@ -1,7 +1,6 @@
 package swebench
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,30 +51,26 @@ const (
 // ReadR2E reads rows of R2E-Gym's data sets, a JSON object on each line, and gives each one as an instance, or with what is wrong with it. It keeps one row
 // at a time. command runs the tests; "" is the script of the row's image.
 func ReadR2E(from io.Reader, command string, each func(Instance, error)) error {
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, maxRow)
-	rows := 0
-	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		if rows++; rows > maxInstances {
-			return tooMany(rows)
-		}
+	number := 0
+	return readRows(from, maxRow, func(text json.RawMessage, wrong error) {
+		number++
 		var row r2eRow
-		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-			return fmt.Errorf("row %d: want one JSON object a line: %w", rows, err)
+		var one Instance
+		if wrong == nil {
+			wrong = json.Unmarshal(text, &row)
 		}
-		one, err := row.instance(command)
-		if err != nil {
-			err = fmt.Errorf("row %d, %.40s %.40s: %w", rows, row.Repo, row.Commit, err)
+		var field *json.UnmarshalTypeError
+		if errors.As(wrong, &field) {
+			wrong = fmt.Errorf("%s: want text, not a %s", field.Field, field.Value)
 		}
-		each(one, err)
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return fmt.Errorf("row %d: more than %d bytes", rows+1, maxRow)
-	}
-	return lines.Err()
+		if wrong == nil {
+			one, wrong = row.instance(command)
+		}
+		if wrong != nil {
+			wrong = fmt.Errorf("row %d, %.40s %.40s: %w", number, row.Repo, row.Commit, wrong)
+		}
+		each(one, wrong)
+	})
 }
 
 // instance turns a row into an instance of SWE-bench's form: its tests become the patch of the tests, and those that expected_output_json has as passed are graded.

@@ -15,7 +15,7 @@ import (
 // published reads the sample row with the fields of SWE-bench's data set alone.
 func published(t *testing.T) Instance {
 	t.Helper()
-	list, err := Read("testdata/published.jsonl")
+	list, err := readAll("testdata/published.jsonl")
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d instances, %v", len(list), err)
 	}

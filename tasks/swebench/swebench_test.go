@@ -43,10 +43,19 @@ func cacheDir(t *testing.T) string {
 	return dir
 }
 
+// readAll reads all instances of a source.
+func readAll(source string) (list []Instance, err error) {
+	var wrong []error
+	err = Read(source, func(one Instance, bad error) {
+		list, wrong = append(list, one), append(wrong, bad)
+	})
+	return list, errors.Join(append(wrong, err)...)
+}
+
 // imported imports a sample as the command does.
 func imported(t *testing.T, source, repo string) *tasks.Task {
 	t.Helper()
-	list, err := Read(source)
+	list, err := readAll(source)
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d instances, %v", len(list), err)
 	}
@@ -169,14 +178,74 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestRows: a row that cannot be read is refused with its number, its instance and its field, and takes no other with it.
+func TestRows(t *testing.T) {
+	row := func(field, value string) string {
+		fields := []string{`"instance_id": "a"`, `"version": "1"`, `"FAIL_TO_PASS": "[\"t\"]"`}
+		for i, f := range fields {
+			if strings.HasPrefix(f, `"`+field+`"`) {
+				fields[i] = ""
+			}
+		}
+		fields = slices.DeleteFunc(append(fields, `"`+field+`": `+value), func(f string) bool { return f == "" })
+		return "{" + strings.Join(fields, ", ") + "}"
+	}
+	good := row("instance_id", `"b"`)
+	for name, c := range map[string]struct{ text, version, want string }{
+		"a number as version":    {row("version", "1.0"), "1.0", ""},
+		"no number":              {row("hints_text", "NaN"), "1", ""},
+		"less than any number":   {row("created_at", "-Infinity"), "1", ""},
+		"NaN in a text":          {row("version", `"is \"NaN, NaN"`), `is "NaN, NaN`, ""},
+		"null":                   {row("version", "null"), "", ""},
+		"over several lines":     {"{\n\"instance_id\": \"a\",\n \"x\": {\n  \"y\": 1\n }, \"version\":\n\"1\"\n}", "1", ""},
+		"a list in Python":       {row("FAIL_TO_PASS", `"['t']"`), "", "row 1 a: FAIL_TO_PASS"},
+		"a list of numbers":      {row("FAIL_TO_PASS", `[1]`), "", "row 1 a: FAIL_TO_PASS"},
+		"a number as statement":  {row("problem_statement", `7`), "", "row 1 a: problem_statement"},
+		"a list as patch":        {row("patch", `[]`), "", "row 1 a: patch"},
+		"a list":                 {`{"x": [}`, "", "row 1"},
+		"half a row":             {`{"instance_id": "a", `, "", "row 1"},
+		"a text":                 {`"a"`, "", "row 1"},
+		"a row that names no id": {row("instance_id", "5"), "", "row 1 : instance_id"},
+	} {
+		for form, text := range map[string]string{"lines": c.text + "\n" + good + "\n", "a mark before them": string(byteOrderMark) + c.text + "\r\n" + good, "an array": "[" + c.text + ",\n" + good + "]"} {
+			if form == "an array" && (name == "a list" || name == "half a row") {
+				continue // it is no JSON
+			}
+			t.Run(name+"/"+form, func(t *testing.T) {
+				var list []Instance
+				var wrong []error
+				if err := readLines(strings.NewReader(text), func(one Instance, err error) {
+					if err != nil {
+						wrong = append(wrong, err)
+					} else {
+						list = append(list, one)
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if len(list) == 0 || list[len(list)-1].ID != "b" {
+					t.Fatalf("the good row is lost: %v, %v", list, wrong)
+				}
+				switch {
+				case c.want == "" && (len(wrong) > 0 || len(list) != 2 || list[0].Version != c.version || list[0].ID != "a"):
+					t.Errorf("%+v, %v", list, wrong)
+				case c.want != "" && (len(wrong) != 1 || len(list) != 1 || !strings.Contains(wrong[0].Error(), c.want) || strings.Contains(wrong[0].Error(), "Go ")):
+					t.Errorf("%+v, %v", list, wrong)
+				}
+			})
+		}
+	}
+}
+
 // FuzzRead: no file makes the reader fail otherwise than with an error.
 func FuzzRead(f *testing.F) {
 	f.Add(`{"instance_id": "a", "FAIL_TO_PASS": "[\"x\"]"}`)
 	f.Add(`[{"FAIL_TO_PASS": ["x"]}]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := readLines(strings.NewReader(text))
-		if err == nil && len(list) > maxInstances {
-			t.Error(len(list))
+		given := 0
+		err := readLines(strings.NewReader(text), func(Instance, error) { given++ })
+		if err == nil && given > maxInstances {
+			t.Error(given)
 		}
 	})
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "open_batch"]
 
 #: Versions of the file's columns that this package reads.
-SCHEMA_VERSIONS = ("2", "3", "4", "5", "6")
+SCHEMA_VERSIONS = ("2", "3", "4", "5", "6", "7")
 
 _TOKEN_COLUMNS = {"tokens": pa.int32(), "loss_mask": pa.bool_(), "sampler_logprobs": pa.float32(), "advantages": pa.float32()}
 
@@ -104,6 +104,16 @@ class Batch:
     def advantages(self) -> Ragged:
         """Advantage of each token, 0 where not sampled: float32."""
         return self._ragged("advantages")
+
+    @property
+    def constrained(self) -> Ragged:
+        """True where the model sampled the token from another distribution than the policy's, as under a grammar: bool.
+
+        Such tokens are not in `loss_mask`, unless the run trains on them (`filters.train_constrained`).
+        """
+        if "constrained" in self.names:
+            return self._ragged("constrained")
+        return Ragged(np.zeros(self.token_count, np.bool_), self.offsets)
 
     @property
     def roles(self) -> list[str]:
@@ -338,7 +348,8 @@ def open_batch(data: bytes, ready: Mapping[str, Any] | None = None, *, store: St
             raise Damaged("column token_columns is missing")
         if metadata.get("hints") and "hints" not in record.schema.names:
             raise Damaged("column hints is missing")
-        _check(record, {**_TOKEN_COLUMNS, **{f"logprobs_{name}": pa.float32() for name in teachers}})
+        marks = {"constrained": pa.bool_()} if "constrained" in metadata else {}
+        _check(record, {**_TOKEN_COLUMNS, **marks, **{f"logprobs_{name}": pa.float32() for name in teachers}})
         return Batch(record, metadata, ready or {}, store)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
         raise Damaged(f"not a batch file: {error}") from None

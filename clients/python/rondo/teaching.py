@@ -13,6 +13,7 @@ from . import hints
 from .intake import Answer
 from .objects import put_blob
 from .plane import Plane
+from .tokens import LEAST_SCORED, logprobs_of
 
 __all__ = ["Score", "packed", "packed_spans", "teach"]
 
@@ -22,16 +23,16 @@ Score = Callable[[npt.NDArray[np.int32]], Any]
 
 def values_of(number: int, ids: npt.NDArray[np.int32], score: Score) -> npt.NDArray[np.float32]:
     """What `score` says of one sample. ValueError when it is no log-probabilities."""
-    values = np.asarray(score(ids) if len(ids) else [], np.float32).reshape(-1)
+    values = np.asarray(score(ids) if len(ids) else [], np.float64).reshape(-1)
     if len(ids) and len(values) == len(ids) - 1:
-        values = np.concatenate([[np.float32(0)], values])
+        values = np.concatenate([[0.0], values])
     if len(values) != len(ids):
         raise ValueError(f"sample {number}: {len(values)} log-probabilities for {len(ids)} tokens")
-    values = values.astype("<f4")
     values[:1] = 0  # nothing is before the first token
-    if not np.all(np.isfinite(values)) or np.any(values > 0):
-        raise ValueError(f"sample {number}: a log-probability is a finite number of at most 0")
-    return values
+    try:
+        return logprobs_of(values, least=LEAST_SCORED).astype("<f4")
+    except ValueError as error:
+        raise ValueError(f"sample {number}: {error}") from None
 
 
 def packed(tokens: list[npt.NDArray[np.int32]], score: Score) -> bytes:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from .tokens import logprobs_of, mask_of, token_ids_of
+
 __all__ = ["Message", "Trajectory", "encode"]
 
 
@@ -41,6 +43,9 @@ class Message:
     policy_version: int | None = None
     #: Counts up where the prompt stopped extending the tokens before it exactly (a summary, an edited history).
     segment: int = 0
+    #: The server sampled from another distribution than the policy's: under a grammar, a forced tool call, a bias of tokens and the like.
+    #: Such tokens are marked in batches, and not trained on unless the run says so (`filters.train_constrained`).
+    constrained: bool = False
 
 
 @dataclass
@@ -71,6 +76,9 @@ SMALL = 32 << 10
 
 _INT32S, _FLOAT32S, _BOOLS = pa.list_(pa.int32()), pa.list_(pa.float32()), pa.list_(pa.bool_())
 
+_SPAN = [pa.field(name, kind, nullable=False) for name, kind in (("start", pa.int32()), ("length", pa.int32()), ("version", pa.int64()))]
+_VERSION_SPANS = pa.list_(pa.struct(_SPAN))
+
 _SCHEMA = pa.schema(
     [
         *[pa.field(name, pa.string(), nullable=False) for name in ("run_id", "group_id", "rollout_id", "task")],
@@ -86,15 +94,29 @@ _SCHEMA = pa.schema(
     ]
 )
 
+#: The columns of a file that has constrained messages: those of all versions of the form before it, too.
+_CONSTRAINED_SCHEMA = pa.schema(
+    [
+        *_SCHEMA,
+        pa.field("reasoning", pa.string(), nullable=False),
+        pa.field("version_spans", _VERSION_SPANS, nullable=False),
+        pa.field("token_columns", pa.string(), nullable=False),
+        pa.field("constrained", pa.bool_(), nullable=False),
+    ]
+)
+
 
 def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> tuple[bytes, dict[str, Any]]:
     """The trajectory file of a rollout, and what the fact rollout.finished says of it. ValueError names the message that is wrong."""
     rows = _rows(trajectory)
     named = {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
-    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in _SCHEMA]
+    named |= {"reasoning": "", "version_spans": [], "token_columns": ""}
+    constrained = any(row["constrained"] for row in rows)
+    schema = _CONSTRAINED_SCHEMA if constrained else _SCHEMA
+    columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in schema]
     metadata = {
         "kind": "trajectory",
-        "schema_version": "1",
+        "schema_version": "5" if constrained else "1",
         "run_id": run,
         "group_id": group,
         "rollout_id": rollout,
@@ -103,8 +125,8 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
         "dispatch_version": str(trajectory.policy_version),
         "text_only": "true" if _text_only(rows) else "false",
     }
-    arrays = [pa.array(values, f.type) for values, f in zip(columns, _SCHEMA, strict=True)]
-    record = pa.record_batch(arrays, schema=_SCHEMA.with_metadata(metadata))
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
+    record = pa.record_batch(arrays, schema=schema.with_metadata(metadata))
     sink = pa.BufferOutputStream()
     # Of a small file most is the schema, and compression would take more time than all else.
     options = pa.ipc.IpcWriteOptions(compression="zstd" if record.nbytes > SMALL else None, use_threads=record.nbytes > SMALL)
@@ -116,6 +138,7 @@ def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory
 
 def _figures(trajectory: Trajectory, rows: list[dict[str, Any]]) -> dict[str, Any]:
     versions = [trajectory.policy_version, *(r["policy_version"] for r in rows if r["policy_version"] >= 0)]
+    constrained = sum(int(r["loss_mask"].sum()) for r in rows if r["constrained"])
     unknown = sum(int(r["loss_mask"].sum()) for r in rows if r["policy_version"] < 0)
     return {
         "stop_reason": trajectory.stop_reason,
@@ -127,6 +150,7 @@ def _figures(trajectory: Trajectory, rows: list[dict[str, Any]]) -> dict[str, An
         "min_version": min(versions),
         "max_version": max(versions),
         **({"unknown_versions": unknown} if unknown else {}),
+        **({"constrained": constrained} if constrained else {}),
     }
 
 
@@ -148,19 +172,16 @@ def _rows(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
-    tokens = np.asarray(m.token_ids, np.int64)
-    sampled = np.full(len(tokens), m.role == "assistant") if m.loss_mask is None else np.asarray(m.loss_mask, np.bool_)
-    logprobs = np.zeros(len(tokens), np.float32) if m.logprobs is None else np.asarray(m.logprobs, np.float32)
+    try:
+        tokens = token_ids_of(m.token_ids)
+        sampled = np.full(len(tokens), m.role == "assistant") if m.loss_mask is None else mask_of(m.loss_mask)
+        logprobs = np.zeros(len(tokens), np.float32) if m.logprobs is None else logprobs_of(m.logprobs, sampled)
+    except ValueError as error:
+        raise ValueError(f"message {i}: {error}") from None
     if len(sampled) != len(tokens) or len(logprobs) != len(tokens):
         raise ValueError(f"message {i}: {len(tokens)} token ids, {len(logprobs)} logprobs, {len(sampled)} entries of the loss mask")
     if m.logprobs is None and sampled.any():
         raise ValueError(f"message {i} was sampled, but has no logprobs")
-    if len(tokens) and not 0 <= tokens.min() <= tokens.max() < 1 << 31:
-        raise ValueError(f"message {i}: a token id is not within 0 and 2^31")
-    if not np.isfinite(logprobs).all():
-        raise ValueError(f"message {i}: a logprob is not finite")
-    if (logprobs[sampled] > 0).any():
-        raise ValueError(f"message {i}: a logprob is above 0")
     version = dispatched if m.policy_version is None else m.policy_version
     return {
         "index": i,
@@ -171,9 +192,10 @@ def _row(i: int, turn: int, m: Message, dispatched: int) -> dict[str, Any]:
         "name": m.name,
         "tool_call_id": m.tool_call_id,
         "tool_calls": json.dumps(list(m.tool_calls)) if m.tool_calls else "",
-        "token_ids": tokens.astype(np.int32),
+        "token_ids": tokens,
         "logprobs": np.where(sampled, logprobs, np.float32(0)),
         "loss_mask": sampled,
         "policy_version": version if m.role == "assistant" or sampled.any() else -1,
         "finish_reason": _FINISHES.get(m.finish_reason, "unknown"),
+        "constrained": bool(m.constrained),
     }

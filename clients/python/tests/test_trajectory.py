@@ -45,9 +45,15 @@ def test_tokens_of_no_known_version_are_counted() -> None:
         ({"role": "assistant", "token_ids": [1]}, "message 0 was sampled, but has no logprobs"),
         ({"role": "assistant", "token_ids": [1], "logprobs": [-1, -2]}, "1 token ids, 2 logprobs"),
         ({"role": "user", "token_ids": [1], "loss_mask": [True, False]}, "2 entries of the loss mask"),
-        ({"role": "user", "token_ids": [-1]}, "a token id is not within"),
-        ({"role": "user", "token_ids": [1 << 31]}, "a token id is not within"),
-        ({"role": "assistant", "token_ids": [1], "logprobs": [float("nan")]}, "a logprob is not finite"),
+        ({"role": "user", "token_ids": [-1]}, "message 0: token 0 has the id -1"),
+        ({"role": "user", "token_ids": [1 << 31]}, "message 0: token 0 has the id 2147483648"),
+        ({"role": "user", "token_ids": [4, 5.9]}, "message 0: token 1 has the id 5.9"),
+        ({"role": "user", "token_ids": np.array([4.0])}, "message 0: token 0 has the id 4.0"),
+        ({"role": "user", "token_ids": np.array([True])}, "message 0: token 0 has the id True"),
+        ({"role": "user", "token_ids": [1], "loss_mask": ["False"]}, "message 0: token 0 has the mask 'False'"),
+        ({"role": "assistant", "token_ids": [1], "logprobs": [float("nan")]}, "message 0: token 0 has nan"),
+        ({"role": "assistant", "token_ids": [1, 2], "logprobs": [-1, -9999.0]}, "message 0: token 1 has -9999"),
+        ({"role": "assistant", "token_ids": [1], "logprobs": ["-1"]}, "message 0: token 0 has the log-probability '-1'"),
     ],
 )
 def test_what_is_wrong_is_named(message: dict[str, Any], why: str) -> None:

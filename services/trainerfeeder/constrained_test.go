@@ -1,0 +1,53 @@
+package trainerfeeder
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/runfile"
+)
+
+// TestConstrainedTokens: tokens that were sampled under a constraint are marked, and not trained on, unless the run says so. A rollout of nothing else is masked, and a
+// group of such rollouts is dropped.
+func TestConstrainedTokens(t *testing.T) {
+	some := []ending{{reward: 1, constrained: 2}, {reward: 0, constrained: 3}}
+	bonus := func(k *desk) { // of the constrained turn
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), 0), events.RolloutAnnotated{Turn: new(0), Reward: new(1.0)})
+	}
+	one := func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch, c.Advantage.SpanWeight = 1, 1 }
+
+	k := newDesk(t, one)
+	k.open(1, 0, 2)
+	bonus(k)
+	k.end(1, 0, some...)
+	ready := k.batch()
+	if want := events.RolloutID(events.GroupID(1), 1); ready.Masked[want] != maskConstrained || len(ready.Rollouts) != 1 || ready.Sampled != 1 {
+		t.Errorf("masked %v, rollouts %v, %d tokens sampled", ready.Masked, ready.Rollouts, ready.Sampled)
+	}
+	s := k.files(ready)[0].Samples[0]
+	if !slices.Equal(s.LossMask, []bool{false, false, false, false, false, false, true}) ||
+		!slices.Equal(s.Constrained, []bool{false, false, false, true, true, false, false}) ||
+		!slices.Equal(s.SamplerLogprobs, []float32{0, 0, 0, 0, 0, 0, -0.3}) || !slices.Equal(s.Advantages, []float32{0, 0, 0, 0, 0, 0, 0.5}) || s.RolloutSampled != 1 {
+		t.Errorf("a sample of which two tokens are constrained: %+v", s)
+	}
+
+	k = newDesk(t, one, func(c *runfile.RunConfig) { c.Filters.TrainConstrained = true })
+	k.group(1, 0, some...)
+	ready = k.batch()
+	files := k.files(ready)[0].Samples
+	if len(ready.Masked) > 0 || ready.Sampled != 6 || !slices.Equal(files[1].Constrained, files[1].LossMask) {
+		t.Errorf("a run that trains on them: %v, %d tokens, %+v", ready.Masked, ready.Sampled, files[1])
+	}
+
+	k = newDesk(t, one)
+	k.group(1, 0, ending{reward: 1, constrained: 3}, ending{constrained: 3})
+	facts := k.Settle()
+	if len(facts) != 1 || facts[0].Type != events.GroupDroppedType {
+		t.Fatalf("a group of constrained rollouts: %v", facts)
+	}
+	dropped, err := events.Data[events.GroupDropped](facts[0])
+	if err != nil || dropped.Detail != "no member can be trained on: constrained" {
+		t.Errorf("%+v, %v", dropped, err)
+	}
+}
