@@ -30,6 +30,8 @@ const (
 // Call is one tool call of a model. Arguments is the JSON text exactly as the model wrote it, which may be malformed.
 type Call struct {
 	ID, Name, Arguments string
+
+	refused string // why the arguments are none of the tool's
 }
 
 // Result is the observation that answers a call.
@@ -134,7 +136,7 @@ func orEmpty(arguments string) string {
 // are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
 	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), until: shared.Until, wall: s.wall}
-	results := make([]Result, len(calls))
+	calls, results := s.meant(calls), make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
 		for s.readOnly(calls[start]) && end < len(calls) && s.readOnly(calls[end]) && end-start < maxParallel {
@@ -203,6 +205,8 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil
 	case len(call.Arguments) > MaxArguments:
 		return refusal("arguments of %d bytes (limit %d)", len(call.Arguments), MaxArguments), nil
+	case call.refused != "":
+		return refusal("%s", call.refused), nil
 	}
 	seen, err := t.run(ctx, w, call.Arguments)
 	if err == nil {
