@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
@@ -206,7 +207,7 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
 	}
 	if err := decode(text, rest, list, answer); err != nil {
-		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
+		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, wording.Plain(err))}
 	}
 	share.Shrink(int64(cap(text)))
 	return nil

@@ -225,7 +225,7 @@ func TestHostileTokens(t *testing.T) {
 		"more ids":                {choice(func(c map[string]any) { c["token_ids"] = append(c["token_ids"].([]int32), 1) }), false, "log-probabilities"},
 		"no ids":                  {choice(func(c map[string]any) { delete(c, "token_ids") }), false, "no token_ids"},
 		"a negative id":           {choice(func(c map[string]any) { c["token_ids"].([]int32)[0] = -1 }), false, "token 0 is -1"},
-		"an id out of range":      {choice(func(c map[string]any) { c["token_ids"] = []int64{1 << 31} }), false, "cannot unmarshal"},
+		"an id out of range":      {choice(func(c map[string]any) { c["token_ids"] = []int64{1 << 31} }), false, "must be an integer of its range, got 2147483648"},
 		"a missing one":           {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["logprob"] = -9999.0 }), false, "token 0 has none"},
 		"of another token":        {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["token_id"] = 7777 }), true, "is of another one"},
 		"of another, as text":     {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["token"] = "token_id:7777" }), true, "is of another one"},

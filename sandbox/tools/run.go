@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 )
@@ -114,7 +115,7 @@ func parse[T any](arguments string) (parsed T, refused *observation) {
 	decoder.DisallowUnknownFields()
 	var why observation
 	if err := decoder.Decode(&parsed); err != nil {
-		why = refusal("the arguments are not the JSON object that this tool takes: %v", err)
+		why = refusal("the arguments are not the JSON object that this tool takes: %v", wording.Plain(err))
 		return parsed, &why
 	}
 	if _, err := decoder.Token(); err != io.EOF {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
@@ -99,7 +100,7 @@ func readLines(from io.Reader) (list []Instance, err error) {
 	buffered := bufio.NewReader(from)
 	decoder := json.NewDecoder(buffered)
 	if first, err := firstByte(buffered); err == nil && first == '[' {
-		err := decoder.Decode(&list)
+		err := wording.Plain(decoder.Decode(&list))
 		return list, errors.Join(err, tooMany(len(list)))
 	}
 	for {
@@ -109,7 +110,7 @@ func readLines(from io.Reader) (list []Instance, err error) {
 			return list, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("instance %d: %w", len(list)+1, err)
+			return nil, fmt.Errorf("instance %d: %w", len(list)+1, wording.Plain(err))
 		}
 		if list = append(list, one); tooMany(len(list)) != nil {
 			return nil, tooMany(len(list))
@@ -174,7 +175,7 @@ func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 		return one, err
 	}
 	if err := json.Unmarshal([]byte(tests), &one); err != nil {
-		return one, fmt.Errorf("tests.json: %w", err)
+		return one, fmt.Errorf("tests.json: %w", wording.Plain(err))
 	}
 	for name, into := range map[string]*string{"problem_statement.md": &one.Problem, "gold.patch": &one.Patch, "test.patch": &one.TestPatch, "eval.sh": &one.EvalScript} {
 		text, err := readText(fsys, path.Join(dir, name))
