@@ -116,6 +116,8 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 		return "unknown version"
 	case feed.MinReward != nil && r.reward < *feed.MinReward:
 		return "min_reward"
+	case events.Untold(r.episode.StopReason):
+		return r.episode.StopReason
 	case filters.Truncated && r.episode.StopReason != events.StopFinished:
 		return "truncated"
 	case filters.MaxTokens > 0 && r.episode.Tokens > filters.MaxTokens:

@@ -196,13 +196,15 @@ type TurnSampled struct {
 	Columns []storage.TokenColumn `json:"columns,omitempty" jsonschema:"maxItems=4096"`
 	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it. It
 	// is the oldest one of VersionSpans, which are there where tokens of the turn are of several versions.
-	PolicyVersion    int64         `json:"policy_version"`
-	VersionSpans     []VersionSpan `json:"version_spans,omitempty" jsonschema:"maxItems=256"`
-	FinishReason     string        `json:"finish_reason"`
-	PromptTokens     int           `json:"prompt_tokens"`
-	CompletionTokens int           `json:"completion_tokens"`
-	StartedAt        time.Time     `json:"started_at"`
-	LatencyMS        float64       `json:"latency_ms"`
+	PolicyVersion int64         `json:"policy_version"`
+	VersionSpans  []VersionSpan `json:"version_spans,omitempty" jsonschema:"maxItems=256"`
+	// FinishReason is why the turn ended, one of the Finish constants, and FinishWord the server's own word, where that says more.
+	FinishReason     string    `json:"finish_reason"`
+	FinishWord       string    `json:"finish_word,omitempty" jsonschema:"maxLength=64"`
+	PromptTokens     int       `json:"prompt_tokens"`
+	CompletionTokens int       `json:"completion_tokens"`
+	StartedAt        time.Time `json:"started_at"`
+	LatencyMS        float64   `json:"latency_ms"`
 }
 
 // What TurnSampled.Lacks may name.
@@ -212,7 +214,7 @@ const (
 	LackLogprobs  = "logprobs"
 	// LackProcessed: the log-probabilities are those of the raw model, not of the distribution that was sampled.
 	LackProcessed = "processed_logprobs"
-	// LackTools: the answer holds a tool call as text, which the server did not parse.
+	// LackTools: the answer holds a tool call as text, or the server says that it has one, and there is none that was read.
 	LackTools = "parsed_tool_calls"
 	// LackVersions: the server's spans of versions are no spans of the tokens.
 	LackVersions = "weight_versions"
@@ -279,9 +281,12 @@ const (
 	StopFinished  = "finished"
 	StopMaxTurns  = "max_turns"
 	StopMaxTokens = "max_tokens"
-	StopLength    = "length"  // the model ran into its own output limit
-	StopContext   = "context" // the next prompt, or the whole of the last turn, did not fit into the server's context
-	StopTimeout   = "timeout" // the task's time for its agent was over, or that of the run for its tools
+	StopLength    = "length"         // the model ran into its own output limit, or repeated itself
+	StopContext   = "context"        // the next prompt, or the whole of the last turn, did not fit into the server's context
+	StopTimeout   = "timeout"        // the task's time for its agent was over, or that of the run for its tools
+	StopFiltered  = "filtered"       // the server cut the last turn for what it says
+	StopUnread    = "unread_call"    // the last turn has a call that the server did not read: not trained on
+	StopUnknown   = "unknown_finish" // nobody knows why the last turn ended: not trained on
 )
 
 // RolloutFinished ends an episode and names its trajectory file.
@@ -353,6 +358,8 @@ const (
 	ClassSeparation  = "separation" // less separation than the run's min_verifier
 	ClassObject      = "object"
 	ClassInternal    = "internal"
+	// ClassUnknownFinish: the server ended a turn without a word, or with one that nobody knows.
+	ClassUnknownFinish = "unknown_finish"
 	// ClassWorker is what a user's worker says of itself.
 	ClassWorker = "worker"
 )

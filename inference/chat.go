@@ -158,7 +158,7 @@ func (r *Response) Done() {
 
 // Choice is what was sampled.
 type Choice struct {
-	FinishReason   string          `json:"finish_reason"`
+	FinishReason   finishWord      `json:"finish_reason"`
 	StopReason     json.RawMessage `json:"stop_reason"` // a text, the id of a token, or null
 	Message        saidMessage     `json:"message"`
 	TokenIDs       tokenIDs        `json:"token_ids"`

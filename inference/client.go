@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
+	"github.com/rondo-rl/rondo/inference/vocabulary"
 )
 
 // Bounds of an answer, in bytes.
@@ -62,10 +63,20 @@ type Failure struct {
 	Aborted bool
 	// Overflow is set where prompt and answer are longer together than the server's context.
 	Overflow *Overflow
+	// Refusal is why the server refuses what it was asked, one of the Refusal constants; "" where it does not say that the request is wrong.
+	Refusal string
 	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.
 	OnlyOpenAI bool
 	Err        error
 }
+
+// Why a server refuses a request: it is Permanent.
+const (
+	RefusalOverflow = "overflow" // Overflow
+	RefusalFields   = "fields"   // OnlyOpenAI
+	RefusalFiltered = "filtered" // a filter refuses what the prompt holds
+	RefusalUnknown  = "unknown"  // in words that nobody knows
+)
 
 func (f *Failure) Error() string { return f.Err.Error() }
 func (f *Failure) Unwrap() error { return f.Err }
@@ -206,6 +217,9 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	case err != nil:
 		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
 	}
+	if status, said := vocabulary.ErrorBody(text); status > 0 {
+		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, c.APIKey)
+	}
 	if err := decode(text, rest, list, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, wording.Plain(err))}
 	}
@@ -242,23 +256,37 @@ func (t *timed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refused reads an error answer. A request that is wrong will not become right. Everything else may: a key is
-// corrected, a model loaded, a server comes back.
+// refused reads an error answer.
 func refused(ctx context.Context, resp *http.Response, url, key string) *Failure {
-	said, body := fmt.Sprintf("%s answered %d %s", url, resp.StatusCode, http.StatusText(resp.StatusCode)), errorBody(resp)
+	f := refusedAs(ctx, resp.StatusCode, fmt.Sprintf("%s answered %d %s", url, resp.StatusCode, http.StatusText(resp.StatusCode)), errorBody(resp), key)
+	if !f.Permanent {
+		f.After = min(max(0, retryAfter(resp.Header.Get("Retry-After"), time.Now())), mostRetryAfter)
+		f.Throttled = resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
+	}
+	return f
+}
+
+// refusedAs reads what a server says with a status, or in place of one. A request that is wrong will not become right. Everything else may: a key is
+// corrected, a model loaded, a server comes back.
+func refusedAs(ctx context.Context, status int, said string, body []byte, key string) *Failure {
 	if reason := reasonOf(ctx, body, key); reason != "" {
 		said += ": " + reason
 	}
-	f := &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: errors.New(said)}
-	f.OnlyOpenAI, f.Overflow = refusesExtras(resp.StatusCode, string(body)), overflowOf(resp.StatusCode, body)
-	switch resp.StatusCode {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		f.Permanent = true
-	default:
-		f.After = min(max(0, retryAfter(resp.Header.Get("Retry-After"), time.Now())), mostRetryAfter)
-		f.Throttled = resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
-		f.Away = resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusGatewayTimeout
+	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said)}
+	f.Overflow = vocabulary.OverflowOf(status, body)
+	wrong := status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
+	switch {
+	case f.Overflow != nil:
+		f.Refusal = RefusalOverflow
+	case refusesExtras(status, string(body)):
+		f.OnlyOpenAI, f.Refusal = true, RefusalFields
+	case vocabulary.Filtered(status, body):
+		f.Refusal = RefusalFiltered
+	case wrong:
+		f.Refusal = RefusalUnknown
 	}
+	f.Permanent = f.Refusal != ""
+	f.Away = status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 	return f
 }
 

@@ -80,20 +80,19 @@ var neutral = map[string]any{
 	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0, "adaptive_target": -1, "ignore_eos": false,
 }
 
-// What ends an answer of /completion.
+// What ends an answer of /completion: a stop token, or a stop text.
 const (
-	stopEOS   = "eos"
-	stopWord  = "word"
-	stopLimit = "limit"
+	stopEOS  = "eos"
+	stopWord = "word"
 )
 
 // completion is an answer of /completion.
 type completion struct {
-	Tokens    []int32 `json:"tokens"`
-	Content   string  `json:"content"`
-	Evaluated int     `json:"tokens_evaluated"`
-	Predicted int     `json:"tokens_predicted"`
-	StopType  string  `json:"stop_type"`
+	Tokens    []int32    `json:"tokens"`
+	Content   string     `json:"content"`
+	Evaluated int        `json:"tokens_evaluated"`
+	Predicted int        `json:"tokens_predicted"`
+	StopType  finishWord `json:"stop_type"`
 	Sampled   []struct {
 		ID   int32    `json:"id"`
 		Prob *float64 `json:"prob"`
@@ -147,12 +146,9 @@ func set[T any](fields map[string]any, name string, value *T) {
 
 // response is the answer in the form of a chat's.
 func (m completion) response() *Response {
-	r := &Response{Choices: choices{{TokenIDs: m.Tokens, FinishReason: "stop"}}}
+	r := &Response{Choices: choices{{TokenIDs: m.Tokens, FinishReason: m.StopType}}}
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = m.Evaluated, m.Predicted
 	choice := &r.Choices[0]
-	if m.StopType == stopLimit {
-		choice.FinishReason = "length"
-	}
 	if m.StopType == stopWord || len(m.Sampled) != len(m.Tokens) {
 		return r // the list ends before the text that stopped it, and lacks tokens that end within a character
 	}
@@ -225,9 +221,6 @@ func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	}
 	choice.Message = message.Choices[0].Message
 	choice.Message.Role = roleAssistant
-	if len(choice.Message.ToolCalls) > 0 {
-		choice.FinishReason = "tool_calls"
-	}
 	return nil
 }
 

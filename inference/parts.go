@@ -16,6 +16,7 @@ type saidMessage struct {
 	Content string `json:"content"`
 	Thoughts
 	ToolCalls toolAsked `json:"tool_calls"`
+	called    bool      // in function_call, the older field, which nobody reads
 }
 
 // UnmarshalJSON reads a content in either form. The list is kept where it has thoughts, which stand in no other field then.
@@ -24,11 +25,13 @@ func (m *saidMessage) UnmarshalJSON(data []byte) error {
 	var in struct {
 		plain
 		Content json.RawMessage `json:"content"`
+		Called  *struct{}       `json:"function_call"`
 	}
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
 	*m = saidMessage(in.plain)
+	m.called = in.Called != nil
 	if len(in.Content) == 0 || in.Content[0] != '[' {
 		m.Content = ""
 		return json.Unmarshal(orNull(in.Content), &m.Content)

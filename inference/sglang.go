@@ -50,12 +50,9 @@ type generated struct {
 	Text     string  `json:"text"`
 	IDs      []int32 `json:"output_ids"`
 	MetaInfo struct {
-		FinishReason struct {
-			Type    string          `json:"type"`
-			Matched json.RawMessage `json:"matched"` // a text, the id of a token, or a list of ids
-		} `json:"finish_reason"`
-		PromptTokens     int `json:"prompt_tokens"`
-		CompletionTokens int `json:"completion_tokens"`
+		FinishReason     finishWord `json:"finish_reason"`
+		PromptTokens     int        `json:"prompt_tokens"`
+		CompletionTokens int        `json:"completion_tokens"`
 	} `json:"meta_info"`
 	all json.RawMessage
 }
@@ -113,7 +110,7 @@ func (t *sglangTurn) response(made generated) (*Response, error) {
 	}{&choice.MetaInfo}); err != nil {
 		return nil, malformed(t.root+"/generate", err)
 	}
-	choice.FinishReason = made.MetaInfo.FinishReason.Type
+	choice.FinishReason = made.MetaInfo.FinishReason
 	choice.TokenIDs = []int32{}
 	for _, sampled := range choice.MetaInfo.OutputTokenLogprobs {
 		choice.TokenIDs = append(choice.TokenIDs, sampled.id)
@@ -176,9 +173,6 @@ func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 	choice.Message.Content = parts.Text
 	for _, c := range parts.Calls[:min(len(parts.Calls), MaxToolCalls+1)] {
 		choice.Message.ToolCalls = append(choice.Message.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: c.Parameters}})
-	}
-	if choice.FinishReason == "stop" {
-		choice.FinishReason = "tool_calls"
 	}
 	return nil
 }

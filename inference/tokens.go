@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -26,18 +25,10 @@ func (r *Response) lacks() (lacks []string) {
 	if choice.Logprobs.Content == nil && !triples && (choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
 		lacks = append(lacks, events.LackLogprobs)
 	}
-	if len(choice.Message.ToolCalls) == 0 && unparsedCall(choice.Message.Content) {
+	if choice.unread() {
 		lacks = append(lacks, events.LackTools)
 	}
 	return lacks
-}
-
-// callMarks begin a tool call in the templates of widely used models: Hermes and Qwen, Mistral, Llama, DeepSeek, Qwen-Coder and GLM, Kimi.
-var callMarks = []string{"<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<|tool_calls_section_begin|>", "<｜tool▁calls▁begin｜>", "<function=", "<|tool_call|>"}
-
-// unparsedCall reports whether a text holds a tool call that the server should have parsed.
-func unparsedCall(content string) bool {
-	return slices.ContainsFunc(callMarks, func(mark string) bool { return strings.Contains(content, mark) })
 }
 
 // agrees refuses a usage that counts other tokens than there are. Servers that count nothing say nothing.

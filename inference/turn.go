@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,17 +17,18 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	}
 	choice := r.Choices[0]
 	switch {
-	case r.Aborted():
-		return t, nil, errors.New("the server aborted the turn")
+	case choice.gaveUp():
+		return t, nil, fmt.Errorf("the server ended the turn with %.64q", string(choice.FinishReason))
 	case len(choice.Message.ToolCalls) > MaxToolCalls:
 		return t, nil, fmt.Errorf("%d tool calls in one turn, at most %d are allowed", len(choice.Message.ToolCalls), MaxToolCalls)
 	}
 	t = events.TurnSampled{
-		Turn: number, FinishReason: choice.FinishReason,
+		Turn:         number,
 		PromptTokens: max(0, r.Usage.PromptTokens), CompletionTokens: max(0, r.Usage.CompletionTokens),
 		StartedAt: started.UTC(), LatencyMS: float64(latency) / float64(time.Millisecond), Content: choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
+	t.FinishReason, t.FinishWord = choice.ended()
 	if t.Reasoning, err = choice.Message.recorded(); err != nil {
 		return t, nil, err
 	}
@@ -46,11 +46,6 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	t.TokenIDs, t.Logprobs = ids, logprobs
 	t.PromptTokens, t.CompletionTokens = len(prompt), len(ids)
 	return t, prompt, nil
-}
-
-// Aborted reports whether the server gave the turn up half way, as servers do that take up new weights.
-func (r *Response) Aborted() bool {
-	return len(r.Choices) == 1 && r.Choices[0].FinishReason == "abort"
 }
 
 // toolCalls takes a turn's calls over as the model wrote them. Results are matched by id, so each call gets one of

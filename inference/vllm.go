@@ -121,7 +121,7 @@ func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
 	type choice struct {
 		Index        int             `json:"index"`
 		TokenIDs     []int32         `json:"token_ids"`
-		FinishReason string          `json:"finish_reason"`
+		FinishReason finishWord      `json:"finish_reason"`
 		StopReason   json.RawMessage `json:"stop_reason,omitempty"`
 	}
 	sampled := &answer.Choices[0]
@@ -137,7 +137,7 @@ func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
 	if len(message.Choices) != 1 || message.Choices[0].Message.Role == "" {
 		return malformed(url, fmt.Errorf("%d choices, want 1 with a message", len(message.Choices)))
 	}
-	sampled.Message, sampled.FinishReason = message.Choices[0].Message, message.Choices[0].FinishReason
+	sampled.Message = message.Choices[0].Message
 	return nil
 }
 

@@ -42,7 +42,7 @@ type Sample struct {
 	SampleIndex               int32 // among the samples of the rollout
 	SamplesInRollout          int32
 	PromptLength              int32 // tokens before the first sampled one
-	Truncated                 bool  // the last generation hit its length limit
+	Truncated                 bool  // the last generation was cut: the model did not end it
 	TextOnly                  bool  // the sampler gave no token ids: there are no tokens
 
 	Tokens          []int32

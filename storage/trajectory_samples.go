@@ -52,7 +52,7 @@ func (s *Sample) add(m *Message) {
 	s.SamplerLogprobs = append(s.SamplerLogprobs, m.Logprobs...)
 	s.LossMask = append(s.LossMask, m.LossMask...)
 	if m.FinishReason != "" {
-		s.Truncated = m.FinishReason == "length"
+		s.Truncated = m.FinishReason != "stop" && m.FinishReason != "tool_calls"
 	}
 }
 

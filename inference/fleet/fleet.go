@@ -271,8 +271,11 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 			cut.response.Done()
 		}
 	}()
-	if failure == nil && cut.response.Aborted() {
-		failure = &inference.Failure{Class: events.ClassEndpoint, Throttled: true, Aborted: true, After: abortRest, Err: fmt.Errorf("%s aborted the turn", at.url)}
+	if failure == nil {
+		failure = cut.response.GaveUp(at.url)
+	}
+	if failure != nil && failure.Aborted {
+		failure.After = abortRest
 	}
 	if failure != nil && at.gone(failure) {
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging

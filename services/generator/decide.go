@@ -3,6 +3,8 @@
 package generator
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -18,6 +20,7 @@ const (
 	endStep               // end a stage of the task, which is scored then
 	finish                // end the episode
 	lost                  // end the rollout: its environment has failed
+	untold                // end the rollout: nobody knows why its last turn ended
 )
 
 // next decides from the folded chain and the clock, so that a repeated delivery finds what is still to do.
@@ -35,6 +38,8 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 	switch {
 	case stop == "":
 		return sample, ""
+	case stop == events.StopUnknown:
+		return untold, ""
 	case len(task.Steps) > 0 && (stop != events.StopContext || begun(r)):
 		return endStep, stop
 	}
@@ -45,18 +50,32 @@ func next(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now t
 func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits, now time.Time) string {
 	last := r.LastTurn()
 	switch until := agentDeadline(r, task); {
+	case last.FinishReason == events.FinishUnknown:
+		return events.StopUnknown
+	case last.FinishReason == events.FinishFiltered:
+		return events.StopFiltered
 	case last.Summary != nil && last.Said() == "": // nothing to go on with
 		return events.StopContext
-	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == "length" && last.ContextLimit > 0:
+	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == events.FinishLength && last.ContextLimit > 0:
 		return events.StopContext
-	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == "length":
+	case last.Summary == nil && len(last.ToolCalls) == 0 && last.Cut():
 		return events.StopLength
+	case last.Summary == nil && len(last.ToolCalls) == 0 && slices.Contains(last.Lacks, events.LackTools):
+		return events.StopUnread
 	case last.Summary == nil && len(last.ToolCalls) == 0:
 		return events.StopFinished
 	case !until.IsZero() && !now.Before(until), r.ToolTimeLeft(limits) <= 0:
 		return events.StopTimeout
 	}
 	return exhausted(r, limits)
+}
+
+// unknownFinish is the cause of a rollout's end whose last turn nobody knows the end of: it may be half a turn, so that it is neither gone on with nor scored.
+func unknownFinish(last *events.TurnSampled) error {
+	if last.FinishWord == "" {
+		return fmt.Errorf("the server does not say why turn %d ended: its answer has no finish_reason", last.Turn)
+	}
+	return fmt.Errorf("nobody knows why turn %d ended: the server says finish_reason %q, which is none of the words that servers are known for", last.Turn, last.FinishWord)
 }
 
 // exhausted names the budget of the whole rollout that is used up, "" for none.
@@ -71,11 +90,11 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	return ""
 }
 
-// between decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, or a budget
-// of the rollout or the server's context is used up.
+// between decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, a budget
+// of the rollout or the server's context is used up, or the stage ended with what may be the server's doing.
 func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	ended := r.Steps[len(r.Steps)-1]
-	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
+	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || events.Untold(ended.StopReason) || ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
 		return finish, ended.StopReason
 	}
 	if stop := exhausted(r, limits); stop != "" {

@@ -15,7 +15,11 @@ func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec, now
 	}
 	said := r.LastObserved()
 	switch {
-	case r.Over() || r.Finished != nil || r.AwaitsEnvironment():
+	case r.Over() || r.Finished != nil:
+		return nothing, ""
+	case len(r.Turns) > 0 && r.LastTurn().FinishReason == events.FinishUnknown:
+		return untold, ""
+	case r.AwaitsEnvironment():
 		return nothing, ""
 	case said.Failed != "":
 		return lost, said.Failed
@@ -32,7 +36,7 @@ func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec, now
 
 // routeIn is route of a run, whose environment may be the one that works on turns.
 func routeIn(cfg runfile.RunConfig, r *events.Rollout, t events.TurnSampled, task runfile.TaskSpec) string {
-	if cfg.Environment != nil {
+	if cfg.Environment != nil && t.FinishReason != events.FinishUnknown {
 		return runfile.RouteEnvironment
 	}
 	return route(r, t, cfg.Pool, task.Needs())

@@ -105,13 +105,16 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 	return s.end(ctx, cfg, task, r, do, stopReason)
 }
 
-// end makes the fact that ends a stage, or the episode.
+// end makes the fact that ends a stage, the episode, or the rollout without one.
 func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what action, stopReason string) ([]events.Event, error) {
 	var last events.Event
 	var err error
-	if what == endStep {
+	switch what {
+	case endStep:
 		last, err = stepFinished(r, stopReason)
-	} else {
+	case untold:
+		last, err = r.Fail(events.StageGenerator, events.ClassUnknownFinish, unknownFinish(r.LastTurn()))
+	default:
 		last, err = s.finished(ctx, cfg, task, r, stopReason)
 	}
 	if err != nil {
@@ -154,7 +157,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 		return []events.Event{sampled}, nil
 	}
 	r.Turns = append(r.Turns, t)
-	what, stopReason := next(r, task, cfg.Limits, time.Now())
+	what, stopReason := nextIn(cfg, r, task, time.Now())
 	last, err := s.end(ctx, cfg, task, r, what, stopReason)
 	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
 }
@@ -210,7 +213,10 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	}
 	t := answer.Turn
 	if len(offered) == 0 {
-		t.ToolCalls = nil // nobody would answer a call of a tool that was not offered
+		t.Unoffered()
+	}
+	if t.Cut() {
+		t.ToolCalls = nil // what was cut may be half of one: it is not run
 	}
 	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
 		cfg.Sampling.MaxTokens = answer.MaxTokens

@@ -17,7 +17,7 @@ func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most
 		request := asked(model, 0)
 		conv := inference.Conversation{Request: request, Known: known, Routed: fleet.Routed(r.Turns)}
 		if last := r.LastTurn(); last != nil {
-			conv.Sampled, conv.Unsure = len(last.TokenIDs), last.FinishReason == "length" || len(request.Stop) > 0
+			conv.Sampled, conv.Unsure = len(last.TokenIDs), last.Cut() || len(request.Stop) > 0
 		}
 		return conv
 	}

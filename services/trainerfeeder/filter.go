@@ -71,6 +71,8 @@ func (d *Decider) maskSampled(m member) string {
 		return maskUnknown
 	case d.feed.MinReward != nil && m.Reward < *d.feed.MinReward:
 		return maskReward
+	case events.Untold(m.Stop):
+		return m.Stop
 	case d.filters.Truncated && m.Stop != events.StopFinished:
 		return maskTruncated
 	case d.filters.MaxTokens > 0 && m.Tokens > int64(d.filters.MaxTokens):
