@@ -29,4 +29,6 @@ func (t *TurnSampled) Unoffered() {
 }
 
 // Untold reports whether a rollout stopped for what may be the server's doing, so that its reward is not the model's: it is not trained on.
-func Untold(stopReason string) bool { return stopReason == StopUnread || stopReason == StopUnknown }
+func Untold(stopReason string) bool {
+	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused
+}
