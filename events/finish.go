@@ -25,10 +25,13 @@ func (t *TurnSampled) Cut() bool {
 	return t.FinishReason != "" && t.FinishReason != FinishStop && t.FinishReason != FinishToolCalls
 }
 
-// Unoffered notes that the turn was offered no tools: text that looks like a call is text.
+// Unoffered takes the calls out of a turn that was offered no tools: nobody would answer them, and text that looks like one is text.
 func (t *TurnSampled) Unoffered() {
+	t.ToolCalls = nil
 	t.Lacks = slices.DeleteFunc(t.Lacks, func(lack string) bool { return lack == LackTools })
 }
 
 // Untold reports whether a rollout stopped for what may be the server's doing, so that its reward is not the model's: it is not trained on.
-func Untold(stopReason string) bool { return stopReason == StopUnread || stopReason == StopUnknown }
+func Untold(stopReason string) bool {
+	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused
+}

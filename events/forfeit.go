@@ -1,6 +1,9 @@
 package events
 
-import "github.com/rondo-rl/rondo/events/runfile"
+import (
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
+)
 
 // Classes of Forfeit.
 const (
@@ -22,7 +25,7 @@ type Forfeit struct {
 
 // NewForfeit makes one; texts that quote foreign output are cut.
 func NewForfeit(class string, cause error) *Forfeit {
-	return &Forfeit{Class: class, Message: clip(cause.Error())}
+	return &Forfeit{Class: class, Message: clip(wording.Plain(cause).Error())}
 }
 
 // Flag is the forfeit as one of the flags of a rollout.

@@ -300,7 +300,8 @@ const (
 	StopLength    = "length"         // the model ran into its own output limit, or repeated itself
 	StopContext   = "context"        // the next prompt, or the whole of the last turn, did not fit into the server's context
 	StopTimeout   = "timeout"        // the agent has used up its own time, or that of the run for its tools
-	StopFiltered  = "filtered"       // the server cut the last turn for what it says
+	StopFiltered  = "filtered"       // a filter cut the last turn for what it says, or refuses the next prompt for what it holds
+	StopRefused   = "refused"        // the server refuses the next prompt, in words that nobody knows: not trained on
 	StopUnread    = "unread_call"    // the last turn has a call that the server did not read: not trained on
 	StopUnknown   = "unknown_finish" // nobody knows why the last turn ended: not trained on
 )
@@ -376,6 +377,8 @@ const (
 	ClassSeparation  = "separation" // less separation than the run's min_verifier
 	ClassObject      = "object"
 	ClassInternal    = "internal"
+	// ClassRefused: the server refuses the first prompt, so that there is nothing to score.
+	ClassRefused = "refused"
 	// ClassUnknownFinish: the server ended a turn without a word, or with one that nobody knows.
 	ClassUnknownFinish = "unknown_finish"
 	// ClassWorker is what a user's worker says of itself.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -255,7 +256,7 @@ func (r *Rollout) Fail(stage, class string, cause error) (Event, error) {
 
 // NewRolloutFailed is the payload of a failure; texts that quote foreign output are cut.
 func NewRolloutFailed(stage, class string, cause error) RolloutFailed {
-	return RolloutFailed{Stage: stage, Class: class, Message: clip(cause.Error())}
+	return RolloutFailed{Stage: stage, Class: class, Message: clip(wording.Plain(cause).Error())}
 }
 
 // Retry makes the fact of a failed try, or the terminal failure when tries are used up.
@@ -266,7 +267,7 @@ func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error)
 		return e, true, err
 	}
 	ordinal := fmt.Sprintf("%s-%d-%d", stage, r.progress(), try)
-	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class, Message: clip(cause.Error()), Try: try})
+	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class, Message: clip(wording.Plain(cause).Error()), Try: try})
 	return e, false, err
 }
 

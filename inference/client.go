@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/inference/vocabulary"
 )
@@ -221,7 +222,7 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 		return refusedAs(ctx, status, fmt.Sprintf("%s answered 200 with an error", url), said, c.APIKey)
 	}
 	if err := decode(text, rest, list, answer); err != nil {
-		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
+		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, wording.Plain(err))}
 	}
 	share.Shrink(int64(cap(text)))
 	return nil

@@ -144,7 +144,7 @@ func TestHostileEngines(t *testing.T) {
 		"fewer tokens than predicted": {"llama.cpp", at("tokens_predicted", 3), "usage counts 3 completion tokens"},
 		"a probability of nothing":    {"llama.cpp", probability(0), "token 0 has -Inf"},
 		"a probability above 1":       {"llama.cpp", probability(2), "token 0 has 0.69"},
-		"no text":                     {"llama.cpp", at("prompt", 7), "cannot unmarshal"},
+		"no text":                     {"llama.cpp", at("prompt", 7), "must be a string, got a number"},
 		"no rendering":                {"llama.cpp", at("tokens", []int32{}), "token ids from 0 on"},
 		"too many tokens":             {"llama.cpp", at("tokens", slices.Repeat([]int32{1}, 1001)), "at most 1000"},
 		"a rendering below 0":         {"SGLang", at("tokens", []int32{-1}), "token ids from 0 on"},

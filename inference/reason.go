@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/redact"
 )
 
@@ -129,6 +130,7 @@ func (e *shownError) Unwrap() error { return e.err }
 
 // shown makes an error fit for events and logs. Errors of the network and of JSON repeat what a server has sent, too.
 func shown(err error, key string) error {
+	err = wording.Plain(err)
 	text := cut(printable(withoutKey(err.Error(), key)), maxError)
 	if text == err.Error() {
 		return err

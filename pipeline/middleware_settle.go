@@ -5,6 +5,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
 )
 
@@ -42,7 +43,7 @@ func (s *effectService) settle(meter *meter) message.HandlerMiddleware {
 // reason is an error as an advisory can carry it: one line of bounded length.
 func reason(err error) string {
 	const most = 1000
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := strings.Join(strings.Fields(wording.Plain(err).Error()), " ")
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"
 	}

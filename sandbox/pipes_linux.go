@@ -7,7 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// Pipes is a program inside whose standard input and output are pipes to here. Its standard error goes nowhere. Read gives what it
+// Pipes is a program inside whose standard input and output are pipes to here. Of its standard error the end is kept. Read gives what it
 // writes, and io.EOF when it has ended; Write is its standard input, and waits while the program takes none.
 type Pipes struct{ attached }
 

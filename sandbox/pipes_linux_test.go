@@ -55,9 +55,12 @@ func TestPipes(t *testing.T) {
 		t.Error("one that is closed takes input")
 	}
 	// What outlives the program holds its output, and nobody waits for it.
-	left := pipes("sleep 1000 & exit 7")
+	left := pipes("yes a warning | head -9999 >&2; echo why >&2; sleep 1000 & exit 7")
 	if _, err := left.Read(make([]byte, 10)); !errors.Is(err, io.EOF) || left.ExitCode() != 7 {
 		t.Errorf("%v, exit code %d", err, left.ExitCode())
+	}
+	if got := string(left.Complaint()); !strings.HasSuffix(got, "a warning\nwhy\n") || len(got) > 4<<10 {
+		t.Errorf("it complained %q", got)
 	}
 	if err := left.Close(); err != nil {
 		t.Fatal(err)

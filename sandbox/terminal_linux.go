@@ -15,6 +15,7 @@ type attached struct {
 	rest    []byte // read from inside and not yet from here
 	ended   bool
 	code    int
+	last    []byte // the end of its standard error
 }
 
 // Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and io.EOF when it has ended; Write types.
@@ -57,9 +58,10 @@ func (t *attached) Read(into []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		t.rest = shown
 		if response.Exec != nil {
-			t.ended, t.code = true, response.Exec.ExitCode
+			t.ended, t.code, t.last = true, response.Exec.ExitCode, shown
+		} else {
+			t.rest = shown
 		}
 	}
 	if len(t.rest) == 0 {
@@ -86,6 +88,9 @@ func (t *Terminal) Resize(rows, columns int) error {
 
 // ExitCode is that of Result, once Read has answered io.EOF.
 func (t *attached) ExitCode() int { return t.code }
+
+// Complaint is the end of what a program at pipes wrote to its standard error, once Read has answered io.EOF.
+func (p *Pipes) Complaint() []byte { return p.last }
 
 func (t *attached) call(request wire.Request, keys []byte) (wire.Response, []byte, error) {
 	request.Target = t.id

@@ -110,6 +110,9 @@ func (*Pipes) Write([]byte) (int, error) { return 0, ErrUnsupported }
 // ExitCode is 0.
 func (*Pipes) ExitCode() int { return 0 }
 
+// Complaint is nothing.
+func (*Pipes) Complaint() []byte { return nil }
+
 // Close does nothing.
 func (*Pipes) Close() error { return nil }
 

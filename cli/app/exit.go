@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // ExitError carries the exit code of a command that did its work and found something. Without an error there is nothing to say.
@@ -37,9 +39,9 @@ func ExitCode(err error) int {
 	case errors.As(err, &e) && e.Err == nil:
 		return e.Code
 	case errors.As(err, &e):
-		fmt.Fprintln(os.Stderr, "rondo:", err)
+		fmt.Fprintln(os.Stderr, "rondo:", wording.Plain(err))
 		return e.Code
 	}
-	fmt.Fprintln(os.Stderr, "rondo:", err)
+	fmt.Fprintln(os.Stderr, "rondo:", wording.Plain(err))
 	return 1
 }

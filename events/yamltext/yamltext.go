@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // Bounds of a text.
@@ -45,7 +47,7 @@ func Unmarshal(text []byte, v any, options ...yaml.DecodeOption) error {
 	if err := check(text); err != nil {
 		return err
 	}
-	return yaml.UnmarshalWithOptions(text, v, options...)
+	return wording.Plain(yaml.UnmarshalWithOptions(text, v, options...))
 }
 
 // check looks at a text's size, nesting and aliases before anything is made of it.

@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"errors"
 	"strings"
 	"sync"
 
@@ -32,10 +33,11 @@ func (t described) refused(arguments string) (*observation, error) {
 		why := refusal("the arguments are not JSON: %v", err)
 		return &why, nil
 	}
-	if err := schema.Validate(given); err != nil {
-		_, why, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		refused := refusal("the arguments are not what this tool takes:\n%s", why)
-		return &refused, nil
+	err = schema.Validate(given)
+	var wrong *jsonschema.ValidationError
+	if !errors.As(err, &wrong) {
+		return nil, err
 	}
-	return nil, nil
+	why := refusal("%s", unfit(wrong, given))
+	return &why, nil
 }

@@ -143,7 +143,7 @@ func (t *tool) effectOf(workdir string, call Call) Effect {
 // EffectOf is the greatest effect that calls may have had in a workspace.
 func (s *Set) EffectOf(workdir string, calls []Call) Effect {
 	effect := Nothing
-	for _, call := range calls {
+	for _, call := range s.meant(calls) {
 		if t := s.lookup(call.Name); t != nil {
 			effect = min(effect, t.effectOf(workdir, call))
 		}
@@ -163,8 +163,9 @@ func canonical(t *tool, workdir, arguments string) (string, bool) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return "", false
 	}
+	known, _ := t.schema["properties"].(map[string]any)
 	for name, value := range given {
-		if !t.arguments[name] || paths[name] && !allWithin(workdir, value) {
+		if _, ok := known[name]; !ok || paths[name] && !allWithin(workdir, value) {
 			return "", false
 		}
 	}

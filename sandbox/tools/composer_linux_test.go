@@ -202,10 +202,10 @@ func TestChosenTools(t *testing.T) {
 		{"run_terminal_cmd", `{"command":"echo here"}`, true, `error: there is no tool "run_terminal_cmd"; the tools are read_file, bash, count, slow, gone`},
 		{"grep", `{"pattern":"x"}`, true, `error: there is no tool "grep"...`},
 		{"count", `{"n": 3}`, false, "{\"n\": 3}\n/app\nexit code: 4"},
-		{"count", `{"n": 6}`, true, "error: the arguments are not what this tool takes:\n- at '/n': maximum: got 6, want 5"},
-		{"count", `{"n": 3, "m": 1}`, true, "error: the arguments are not what this tool takes:\n- at '': additional properties 'm' not allowed"},
+		{"count", `{"n": 6}`, true, "error: `n` must be at most 5, got 6"},
+		{"count", `{"n": 3, "m": 1}`, true, "error: there is no `m`; the arguments are `n`"},
 		{"count", `{"n": `, true, "error: the arguments are not JSON: ..."},
-		{"count", ``, true, "error: the arguments are not what this tool takes:\n- at '': missing property 'n'"},
+		{"count", ``, true, "error: `n` is missing"},
 		{"slow", `{}`, false, "timed out: killed after 0..."},
 		{"gone", ``, false, "no-such-program: command not found\nexit code: 127"},
 	})

@@ -48,18 +48,27 @@ func (c costs) ofReference(reference string) float64 {
 		return cost
 	}
 	c.known[reference] = math.Inf(1) // while it is being weighed: it refers to itself
-	place, ok := strings.CutPrefix(reference, "#")
-	if !ok || place != "" && place[0] != '/' || strings.ContainsAny(place, "%~") {
+	node, ok := pointed(c.root, reference)
+	if !ok {
 		return math.Inf(1)
-	}
-	node := c.root
-	for _, step := range strings.Split(place, "/")[1:] {
-		in, ok := node.(map[string]any)
-		if !ok {
-			return math.Inf(1)
-		}
-		node = in[step]
 	}
 	c.known[reference] = c.of(node)
 	return c.known[reference]
+}
+
+// pointed is what a reference into a schema means, where it is written plainly.
+func pointed(root any, reference string) (node any, ok bool) {
+	place, ok := strings.CutPrefix(reference, "#")
+	if !ok || place != "" && place[0] != '/' || strings.ContainsAny(place, "%~") {
+		return nil, false
+	}
+	node = root
+	for _, step := range strings.Split(place, "/")[1:] {
+		in, ok := node.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		node = in[step]
+	}
+	return node, true
 }

@@ -121,7 +121,7 @@ func searchReplace(ctx context.Context, sb *sandbox.Sandbox, a searchReplaceArgu
 	found := bytes.Count(data, []byte(*a.OldString))
 	switch {
 	case found == 0:
-		return refusal("old_string was not found in %s: 0 matches", a.FilePath), nil
+		return refusal("old_string was not found in %s: 0 matches%s", a.FilePath, nearMiss(string(data), *a.OldString)), nil
 	case found > 1 && !a.ReplaceAll:
 		return refusal("old_string is not unique in %s: %d matches; give more of the lines around it, or set replace_all", a.FilePath, found), nil
 	}
@@ -133,6 +133,61 @@ func searchReplace(ctx context.Context, sb *sandbox.Sandbox, a searchReplaceArgu
 		return fileRefusal("write", a.FilePath, err)
 	}
 	return observation{content: fmt.Sprintf("Edited %s: %d replaced.", a.FilePath, found)}, nil
+}
+
+// nearMiss says how a text that is not in a file differs from one that is, where that is white space at the ends or the
+// beginnings of lines alone; "" otherwise. Each look takes one pass over the file.
+func nearMiss(file, text string) string {
+	for _, look := range []struct {
+		alike func(line string) string
+		why   string
+	}{
+		{func(line string) string { return strings.TrimRight(line, "\r") }, lineEnds(file, text)},
+		{func(line string) string { return strings.TrimRight(line, " \t\r") }, "lines there end in other white space"},
+		{func(line string) string { return strings.Trim(line, " \t\r") }, indentation(file, text)},
+	} {
+		in, of := eachLine(file, look.alike), eachLine(text, look.alike)
+		if at := strings.Index(in, of); at >= 0 && strings.TrimSpace(of) != "" {
+			return fmt.Sprintf("; it would match at line %d, but %s", 1+strings.Count(in[:at], "\n"), look.why)
+		}
+	}
+	return ""
+}
+
+func eachLine(text string, change func(string) string) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	for line := range strings.Lines(text) {
+		whole, ended := strings.CutSuffix(line, "\n")
+		out.WriteString(change(whole))
+		if ended {
+			out.WriteByte('\n')
+		}
+	}
+	return out.String()
+}
+
+// lineEnds says whose lines end in CRLF.
+func lineEnds(file, text string) string {
+	const crlf = "\r\n"
+	switch inFile, inText := strings.Contains(file, crlf), strings.Contains(text, crlf); {
+	case inFile && !inText:
+		return `lines there end in \r\n (CRLF), those of old_string in \n (LF)`
+	case inText && !inFile:
+		return `lines there end in \n (LF), those of old_string in \r\n (CRLF)`
+	}
+	return `lines there end in \r\n (CRLF) in other places than those of old_string`
+}
+
+// indentation says whose lines begin with tabs.
+func indentation(file, text string) string {
+	switch inFile, inText := strings.Contains(file, "\t"), strings.Contains(text, "\t"); {
+	case inFile && !inText:
+		return "lines there are indented with tabs, or otherwise than those of old_string"
+	case inText && !inFile:
+		return "lines there are indented with spaces, those of old_string with tabs"
+	}
+	return "lines there are indented otherwise"
 }
 
 type listDirArguments struct {

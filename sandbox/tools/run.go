@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 )
@@ -30,6 +31,8 @@ const (
 // Call is one tool call of a model. Arguments is the JSON text exactly as the model wrote it, which may be malformed.
 type Call struct {
 	ID, Name, Arguments string
+
+	refused string // why the arguments are none of the tool's
 }
 
 // Result is the observation that answers a call.
@@ -115,7 +118,7 @@ func parse[T any](arguments string) (parsed T, refused *observation) {
 	decoder.DisallowUnknownFields()
 	var why observation
 	if err := decoder.Decode(&parsed); err != nil {
-		why = refusal("the arguments are not the JSON object that this tool takes: %v", err)
+		why = refusal("the arguments are not the JSON object that this tool takes: %v", wording.Plain(err))
 		return parsed, &why
 	}
 	if _, err := decoder.Token(); err != io.EOF {
@@ -137,7 +140,7 @@ func orEmpty(arguments string) string {
 // are in the order of the calls. An error is of the infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
 	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), left: shared.Left, wall: s.wall}
-	results := make([]Result, len(calls))
+	calls, results := s.meant(calls), make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
 		for s.readOnly(calls[start]) && end < len(calls) && s.readOnly(calls[end]) && end-start < maxParallel {
@@ -223,6 +226,8 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 		return refusal("there is no tool %.100q; the tools are %s", call.Name, s.names()), nil
 	case len(call.Arguments) > MaxArguments:
 		return refusal("arguments of %d bytes (limit %d)", len(call.Arguments), MaxArguments), nil
+	case call.refused != "":
+		return refusal("%s", call.refused), nil
 	}
 	seen, err := t.run(ctx, w, call.Arguments)
 	if err == nil {

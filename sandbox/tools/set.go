@@ -38,9 +38,6 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 			t.Limits.Time = cmp.Or(s.wall, sandbox.DefaultWall)
 			t.Description = describeNetwork(t.Description, cfg.Network)
 		}
-		if err := t.learnArguments(); err != nil {
-			return nil, fmt.Errorf("tools: %s: %w", name, err)
-		}
 		s.tools = append(s.tools, t)
 	}
 	for _, a := range cfg.Tools.Add {
@@ -61,6 +58,9 @@ func NewSet(cfg runfile.RunConfig) (*Set, error) {
 	}
 	s.byName = make(map[string]*tool, len(s.tools))
 	for i := range s.tools {
+		if err := json.Unmarshal(s.tools[i].Parameters, &s.tools[i].schema); err != nil {
+			return nil, fmt.Errorf("tools: %s: %w", s.tools[i].Name, err)
+		}
 		s.byName[s.tools[i].Name] = &s.tools[i]
 	}
 	return s, nil
@@ -79,21 +79,6 @@ func describeNetwork(description string, network *runfile.Network) string {
 	}
 	return strings.Replace(description, "a terminal, network or input", "a terminal or input", 1) +
 		" Of the network it can reach these alone, through a proxy that is set up: " + list + "."
-}
-
-// learnArguments reads the names of a tool's arguments out of its schema.
-func (t *tool) learnArguments() error {
-	var schema struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if err := json.Unmarshal(t.Parameters, &schema); err != nil {
-		return err
-	}
-	t.arguments = map[string]bool{}
-	for name := range schema.Properties {
-		t.arguments[name] = true
-	}
-	return nil
 }
 
 // Definitions lists the tools.

@@ -11,10 +11,10 @@ import (
 // tool ties a definition to what it does.
 type tool struct {
 	Definition
-	run       runner
-	key       string          // in the table; "" of a run's own tools
-	arguments map[string]bool // their names
-	stays     bool            // what does the work goes on in the sandbox after the call
+	run    runner
+	key    string         // in the table; "" of a run's own tools
+	schema map[string]any // Parameters, decoded
+	stays  bool           // what does the work goes on in the sandbox after the call
 }
 
 // Arguments of several tools.

@@ -154,9 +154,10 @@ func TestTools(t *testing.T) {
 
 		{"unknown tool", "delete_everything", `{}`, true, `error: there is no tool "delete_everything"; the tools are read_file, search_replace, write, grep, list_dir, run_terminal_cmd, codebase_search`},
 		{"malformed", "read_file", `{"target_file":`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
-		{"not an object", "read_file", `["main.sh"]`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
-		{"wrong type", "read_file", `{"target_file":5}`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
-		{"unknown argument", "read_file", `{"target_file":"main.sh","line":1}`, true, "error: the arguments are not the JSON object that this tool takes: ..."},
+		{"not an object", "read_file", `["main.sh"]`, true, "error: the arguments must be an object, got [\"main.sh\"]"},
+		{"wrong type", "read_file", `{"target_file":{}}`, true, "error: `target_file` must be a string, got an object"},
+		{"unknown argument", "read_file", `{"target_file":"main.sh","line":1}`, true, "error: there is no `line`; the arguments are `limit`, `offset`, `target_file`"},
+		{"texts", "read_file", `"{\"target_file\":\"main.sh\",\"offset\":\"2\",\"limit\":1.0}"`, false, "2|echo 1\n"},
 		{"more than one", "read_file", `{"target_file":"main.sh"} {}`, true, "error: the arguments go on after the end of the JSON object"},
 		{"no arguments", "read_file", ``, true, "error: target_file is missing"},
 		{"too many arguments", "write", `{"file_path":"x","contents":"` + strings.Repeat("x", tools.MaxArguments) + `"}`, true, "error: arguments of ..."},

@@ -1,9 +1,11 @@
 package toolserver
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -39,9 +41,26 @@ func serve(kind string) error {
 		}
 	case "garbage":
 		fmt.Println("Listening …")
-		time.Sleep(time.Hour)
+		os.Exit(4)
+	case "broken":
+		fmt.Println("Listening …")
+		fmt.Fprintln(os.Stderr, strings.Repeat("a warning\n", 1000)+"\x1b[31mno such file:\x1b[0m config.yaml")
+		os.Exit(3)
+	case "chatty":
+		fmt.Print("\ufeff\nStarting server v1.0 …\r\n[INFO] ready\n{\"level\":\"info\",\"msg\":\"ready\"}\n[1]\n> ")
+		return newServer().Run(context.Background(), &mcp.IOTransport{Reader: os.Stdin, Writer: chatty{os.Stdout}})
 	}
 	return newServer().Run(context.Background(), &mcp.StdioTransport{})
+}
+
+// chatty writes messages as many servers do: between lines of a log, with other line ends and ids, and what nobody asked for.
+type chatty struct{ *os.File }
+
+func (c chatty) Write(message []byte) (int, error) {
+	text := regexp.MustCompile(`"id":(\d+)`).ReplaceAll(bytes.TrimSpace(message), []byte(`"id":"$1"`))
+	_, err := fmt.Fprintf(c.File, "\x1b[32mok\x1b[0m %s\r\n\r\n%s\n[%s]\r\ncalled\n", text,
+		`{"jsonrpc":"2.0","id":4000,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+	return len(message), err
 }
 
 type asked struct {

@@ -20,11 +20,17 @@ type program struct {
 	pipes *sandbox.Pipes
 	hang  func() // hangs up, once
 
+	ready []byte // messages that are not read yet
+	line  []byte // the beginning of the next one
+
 	mu    sync.Mutex // of what follows
+	noise string     // the last line that it wrote and that is no message
 	bytes int        // that it may write until the next call
 	lines int
 	why   error // the first failure of reading or writing
 }
+
+var errLongLine = fmt.Errorf("it wrote a line of more than %d MiB", maxMessage>>20)
 
 var errSentTooMuch = fmt.Errorf("it wrote more than %d MiB or %d messages for one call", maxSent>>20, maxLines)
 
@@ -41,17 +47,50 @@ func (s *Sessions) start(ctx context.Context, server runfile.ToolServer) (*link,
 	return &link{under: p}, &mcp.IOTransport{Reader: p, Writer: p, MaxLineLength: maxMessage}, nil
 }
 
-// Read is what the server writes.
+// Read gives the messages that the server writes, each on a line.
 func (p *program) Read(into []byte) (int, error) {
-	n, err := p.pipes.Read(into)
-	p.mu.Lock()
-	p.bytes -= n
-	p.lines -= bytes.Count(into[:n], []byte("\n"))
-	if err == nil && (p.bytes < 0 || p.lines < 0) {
-		n, err = 0, errSentTooMuch
+	for len(p.ready) == 0 {
+		buffer := make([]byte, 32<<10)
+		n, err := p.pipes.Read(buffer)
+		if err == nil {
+			err = p.take(buffer[:n])
+		} else if p.take([]byte("\n")) == nil && len(p.ready) > 0 { // the last line has no end
+			break
+		}
+		if err != nil {
+			return 0, p.note(err)
+		}
 	}
-	p.mu.Unlock()
-	return n, p.note(err)
+	n := copy(into, p.ready)
+	p.ready = p.ready[n:]
+	return n, nil
+}
+
+// take takes what the server wrote. Lines that are no messages are passed over.
+func (p *program) take(written []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes -= len(written)
+	for line := range bytes.Lines(written) {
+		p.line = append(p.line, line...)
+		if len(p.line) > maxMessage {
+			return errLongLine
+		}
+		if line[len(line)-1] != '\n' {
+			break
+		}
+		if found := messagesIn(p.line); len(found) > 0 {
+			p.ready = append(p.ready, found...)
+		} else if text := readableLine(p.line); text != "" {
+			p.noise = text
+		}
+		p.line = p.line[:0]
+		p.lines--
+	}
+	if p.bytes < 0 || p.lines < 0 {
+		return errSentTooMuch
+	}
+	return nil
 }
 
 // Write is what it is sent.
@@ -92,9 +131,22 @@ func (p *program) judge(err error) error {
 		return p.why
 	case errors.Is(err, errNotReady):
 	case errors.Is(p.why, io.EOF):
-		return &fault{fmt.Sprintf("the server %s has ended with exit code %d%s", p.name, p.pipes.ExitCode(), again)}
+		return &fault{fmt.Sprintf("the server %s has ended with exit code %d%s%s", p.name, p.pipes.ExitCode(), p.complaint(), again)}
 	case p.why != nil:
 		err = p.why
 	}
-	return &fault{fmt.Sprintf("the server %s is of no use: %v%s", p.name, err, again)}
+	return &fault{fmt.Sprintf("the server %s is of no use: %v%s%s", p.name, err, p.complaint(), again)}
+}
+
+// complaint is what the server said last and nobody has read, "" for nothing: on its standard error once it has ended,
+// else between its messages.
+func (p *program) complaint() string {
+	said := p.noise
+	if text := readableLine(p.pipes.Complaint()); text != "" {
+		said = text
+	}
+	if said == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the last that it said is %q", said)
 }

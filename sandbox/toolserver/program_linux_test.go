@@ -77,7 +77,7 @@ func TestProgram(t *testing.T) {
 		{"picture", "", "before\n[image of 5 bytes, image/png: not shown]\n[a: file:///a]\ninner", false},
 		{"count", "", "2", false},
 		{"nothing", "", `error: the server s answered: unknown tool "nothing"`, true},
-		{"long", "", `error: the server s is of no use: calling "tools/call": inbound JSON-RPC frame exceeded the configured maximum line length; the next call starts it again`, true},
+		{"long", "", `error: the server s is of no use: it wrote a line of more than 4 MiB; the next call starts it again`, true},
 		{"count", "", "1", false},
 		{"die", "", "error: the server s has ended with exit code 7; the next call starts it again", true},
 		{"count", "", "1", false},
@@ -102,14 +102,52 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+// TestChattyProgram: lines of a log, line ends, ids as texts and what nobody asked for cost no call.
+func TestChattyProgram(t *testing.T) {
+	t.Parallel()
+	s := New(inside(t), nil)
+	defer s.Close()
+	at := server("chatty", time.Minute)
+	if listed, err := s.List(t.Context(), at); err != nil || len(listed) != 8 {
+		t.Fatalf("%v %v", listed, err)
+	}
+	for _, text := range []string{"one", "{\"jsonrpc\"", "two\r\n"} {
+		if got := call(t, s, at, "echo", text); got.Content != text || got.Failed {
+			t.Errorf("%q is answered %+v", text, got)
+		}
+	}
+	if got := call(t, s, at, "die", ""); got.Content != `error: the server s has ended with exit code 7; the last that it said is "called"; the next call starts it again` {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestMessagesIn: what stands on a line of a server's beside messages.
+func TestMessagesIn(t *testing.T) {
+	const one, two = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"id":2,"jsonrpc":"2.0","result":{}}`
+	for line, want := range map[string]string{
+		one: one + "\n", "\ufeff" + one + "\r": one + "\n", "ready " + one + " ok": one + "\n", two: two + "\n",
+		"[" + one + ", " + two + "]": one + "\n" + two + "\n", one + one: one + "\n" + one + "\n",
+		`{"jsonrpc":"2.0","id":"1","result":{}}`:             `{"id":1,"jsonrpc":"2.0","result":{}}` + "\n",
+		`{"jsonrpc":"2.0","id":"a","result":{}}`:             `{"jsonrpc":"2.0","id":"a","result":{}}` + "\n",
+		`{"jsonrpc":"2.0","id":"1","method":"ping"}`:         `{"jsonrpc":"2.0","id":"1","method":"ping"}` + "\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\ufffd\"}\n",
+		`{"level":"info"}`:                                   "", "[INFO] x": "", "": "", "{": "", `{"jsonrpc":"1.0","id":1}`: "",
+	} {
+		if got := string(messagesIn([]byte(line))); got != want {
+			t.Errorf("%q has %q, want %q", line, got, want)
+		}
+	}
+}
+
 // TestHostilePrograms: each costs a bounded time and memory, and ends in an answer that says what was wrong.
 func TestHostilePrograms(t *testing.T) {
 	t.Parallel()
 	sb := inside(t)
 	for kind, want := range map[string]string{
 		"babbling": "it wrote more than 8 MiB or 2000 messages for one call",
-		"giant":    "maximum line length",
-		"garbage":  "invalid character",
+		"giant":    "it wrote a line of more than 4 MiB",
+		"garbage":  `has ended with exit code 4; the last that it said is "Listening …"; the next call starts it again`,
+		"broken":   `a warning [31mno such file:[0m config.yaml"; the next call starts it again`,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := New(sb, nil)

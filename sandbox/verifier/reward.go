@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
@@ -125,7 +126,7 @@ func parseJSON(data []byte) (map[string]float64, error) {
 	if data[0] != '{' {
 		var reward *float64
 		if err := json.Unmarshal(data, &reward); err != nil {
-			return nil, err
+			return nil, wording.Plain(err)
 		}
 		if reward == nil {
 			return nil, errors.New("null is not a number")
@@ -134,7 +135,7 @@ func parseJSON(data []byte) (map[string]float64, error) {
 	}
 	var found map[string]*float64
 	if err := json.Unmarshal(data, &found); err != nil {
-		return nil, err
+		return nil, wording.Plain(err)
 	}
 	components := make(map[string]float64, len(found))
 	for name, value := range found {

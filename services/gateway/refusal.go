@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // refusal is an answer that is an error of HTTP.
@@ -20,7 +22,7 @@ type refusal struct {
 func (r *refusal) Error() string { return r.message }
 
 func problem(status int, code, format string, args ...any) error {
-	return &refusal{status: status, code: code, message: fmt.Sprintf(format, args...)}
+	return &refusal{status: status, code: code, message: fmt.Sprintf(format, wording.Args(args)...)}
 }
 
 // later refuses somebody who may come again.

@@ -7,6 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // mostBytes is how many bytes of text a token has at most, as a rule: of code and prose it has three to five.
@@ -43,14 +44,49 @@ func overflow(err error) *inference.Overflow {
 	return f.Overflow
 }
 
-// full ends the step or the episode where the next prompt does not fit: what there is counts. A step without a turn is not begun, unless it is the first one: a task with
-// steps is scored by these.
+// refusal is that of a prompt for what it holds, by a filter or in words that nobody knows; nil of other errors.
+func refusal(err error) *inference.Failure {
+	var f *inference.Failure
+	if errors.As(err, &f) && (f.Refusal == inference.RefusalFiltered || f.Refusal == inference.RefusalUnknown) {
+		return f
+	}
+	return nil
+}
+
+// refused asks again where the server has answered the rollout before, and then ends the step or the episode: the model's name and the parameters are right, so it is what the
+// conversation holds, as where it does not fit. Where it has answered nothing there is nothing to score: the rollout fails, and the sampler sees whether all do.
+func (s *Service) refused(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, f *inference.Failure) ([]events.Event, error) {
+	if len(r.Turns) == r.Copied {
+		fact, err := r.Fail(events.StageGenerator, events.ClassRefused, f)
+		return []events.Event{fact}, err
+	}
+	if r.Tries+1 < cfg.Limits.Tries {
+		fact, _, err := r.Retry(cfg.Limits, events.StageGenerator, events.ClassRefused, f)
+		if err != nil {
+			return nil, err
+		}
+		return []events.Event{fact}, pipeline.RetryAfter(f, pipeline.NextTry.Delay(r.Tries+1))
+	}
+	stop := events.StopRefused
+	if f.Refusal == inference.RefusalFiltered {
+		stop = events.StopFiltered
+	}
+	return s.asItStands(ctx, cfg, task, r, stop)
+}
+
+// full ends the step or the episode where the next prompt does not fit.
 func (s *Service) full(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+	return s.asItStands(ctx, cfg, task, r, events.StopContext)
+}
+
+// asItStands ends the step or the episode where there is no next turn: what there is counts. A step without a turn is not begun, unless it is the first one: a task with
+// steps is scored by these.
+func (s *Service) asItStands(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, stop string) ([]events.Event, error) {
 	what := finish
 	if len(task.Steps) > 0 && (begun(r) || len(r.Steps) == 0) {
 		what = endStep
 	}
-	return s.end(ctx, cfg, task, r, what, events.StopContext)
+	return s.end(ctx, cfg, task, r, what, stop)
 }
 
 // roomTold tells the model how much of its context it has used: of the server's or of the run's limit, whichever is reached first. A server that counts no tokens leaves nothing to tell.

@@ -145,6 +145,9 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	if err != nil && ctx.Err() == nil && overflow(err) != nil {
 		return s.full(ctx, cfg, task, r)
 	}
+	if why := refusal(err); why != nil && ctx.Err() == nil {
+		return s.refused(ctx, cfg, task, r, why)
+	}
 	if err != nil {
 		return s.failed(ctx, cfg, r, delivered, err)
 	}
@@ -203,7 +206,6 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	}
 	t := answer.Turn
 	if len(offered) == 0 {
-		t.ToolCalls = nil // nobody would answer a call of a tool that was not offered
 		t.Unoffered()
 	}
 	if t.Cut() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -23,7 +24,9 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.reason }
 
-func refuse(format string, args ...any) error { return &refusal{reason: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &refusal{reason: fmt.Sprintf(format, wording.Args(args)...)}
+}
 
 // secondLook is when a message is looked at again that the intake would refuse at the first look, where the log has replicas.
 const secondLook = 300 * time.Millisecond

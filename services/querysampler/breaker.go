@@ -74,6 +74,9 @@ func (d *Decider) mustStop(s state) (class, why string) {
 		return events.PauseBudget, fmt.Sprintf("its turns have had %d tokens, and its budget is %d; `rondo run resume %s` grants as many again", s.Spent, budget, d.run)
 	case s.Misfits > 0 && s.Misfits == len(d.cfg.Tasks) && d.cfg.Epochs == 0: // an evaluation ends by itself
 		return events.PauseMisfit, fmt.Sprintf("no task of the run fits into the inference server's context: serve a longer one, or raise limits.context; then `rondo run resume %s`", d.run)
+	case s.Refused >= d.hopeless():
+		return events.ClassEndpoint, fmt.Sprintf("the endpoint refused the first prompt of %d rollouts in a row and answered no other: see to the model's name and the parameters, then "+
+			"`rondo run resume %s`. The last answer: %.300s", s.Refused, d.run, s.LastFailure)
 	case d.windowed():
 		return d.tripped(s)
 	case s.Unanswered >= d.hopeless():
@@ -110,7 +113,7 @@ func applyResumed(s *state) {
 	if s.PausedBy == events.PauseBudget {
 		s.Spent = 0
 	}
-	s.Paused, s.PausedBy, s.Unanswered, s.Troubles = false, "", 0, nil
+	s.Paused, s.PausedBy, s.Unanswered, s.Refused, s.Troubles = false, "", 0, 0, nil
 	s.Outcomes, s.Failures, s.Fates = "", nil, ""
 	s.Gap.resumed()
 }
@@ -129,7 +132,7 @@ func (d *Decider) applySampled(tx *projection.Tx, s *state, e events.Event) erro
 		return err
 	}
 	s.Spent = events.AddTokens(s.Spent, int64(turn.Used()))
-	s.Unanswered = 0
+	s.Unanswered, s.Refused = 0, 0
 	s.passed(e, events.StageGenerator)
 	if err := d.noteProgress(tx, s, e, turn.SamplingTime()); err != nil {
 		return err
@@ -189,6 +192,10 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 	if err != nil {
 		return err
 	}
+	if failed.Class == events.ClassRefused && !events.External(e.Entity) {
+		s.Refused++
+		s.LastFailure = failed.Message
+	}
 	if cause := d.cause(failed, r, known); cause != nil && !events.External(e.Entity) { // outsiders' failures are their own
 		if !r.Noted {
 			d.noteFailure(s, *cause)
@@ -211,12 +218,12 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 	return d.end(tx, s, r)
 }
 
-// cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, or nobody gave feedback. A deadline passes
+// cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, its prompt was refused, or nobody gave feedback. A deadline passes
 // because of the tries that failed before it, or of an endpoint that has not answered once. A long episode is a cause only where the run decides
 // on a window.
 func (d *Decider) cause(failed events.RolloutFailed, r inFlight, known bool) *failing {
 	switch {
-	case failed.Class == events.ClassCancelled:
+	case failed.Class == events.ClassCancelled, failed.Class == events.ClassRefused, r.Failing != nil && r.Failing.Class == events.ClassRefused:
 		return nil
 	case failed.Class != events.ClassDeadline:
 		return &failing{Stage: failed.Stage, Class: failed.Class, Message: failed.Message}

@@ -82,6 +82,37 @@ func fails(l *decidertest.Log, rollout, stage, class string) bool {
 	return true
 }
 
+// TestRefusedPrompts: prompts that the server refuses are no failures of the server while it answers others; where it refuses the first
+// prompt of all rollouts, the model's name or a parameter is wrong.
+func TestRefusedPrompts(t *testing.T) {
+	refuses := func(l *decidertest.Log, rollout string) bool {
+		l.Happen(events.RolloutFailedType, rollout, events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassRefused, Message: "400 Bad Request"})
+		return true
+	}
+	turn := events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c", Name: "grep"}}}
+	for name, c := range map[string]struct {
+		change   func(*runfile.RunConfig)
+		answered int // every so many rollouts; 0 is none
+		pauses   bool
+	}{
+		"five of six":       {nil, 6, false},
+		"all":               {nil, 0, true},
+		"all of a row":      {inARow, 0, true},
+		"five of six there": {inARow, 6, false},
+	} {
+		p := newPlays(t, c.change)
+		paused := p.until(60, func(l *decidertest.Log, i int, rollout string) bool {
+			if c.answered > 0 && i%c.answered == 0 {
+				return scores(l, rollout, turn)
+			}
+			return refuses(l, rollout)
+		})
+		if paused != c.pauses || paused && (p.paused.Class != events.ClassEndpoint || !strings.Contains(p.paused.Reason, "refused the first prompt of 6 rollouts in a row")) {
+			t.Errorf("%s: paused %t: %+v after %d", name, paused, p.paused, p.ended)
+		}
+	}
+}
+
 // TestCircuitBreaker: most rollouts fail while turns between them are answered. It opens within the window, at whatever stage, and what fails
 // now and then does not open it.
 func TestCircuitBreaker(t *testing.T) {

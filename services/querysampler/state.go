@@ -33,7 +33,9 @@ type state struct {
 	// Left is what the run's stream held when archived events had left it for the last time.
 	Left int64 `json:"left,omitempty"`
 	// Unanswered counts the rollouts in a row that failed at the endpoint.
-	Unanswered  int    `json:"unanswered"`
+	Unanswered int `json:"unanswered"`
+	// Refused counts those in a row whose first prompt the endpoint refused, while it answered nothing else.
+	Refused     int    `json:"refused,omitempty"`
 	LastFailure string `json:"last_failure,omitempty"`
 	// Troubles are the rollouts in a row that failed at a stage while none got past it.
 	Troubles map[string]trouble `json:"troubles,omitempty"`

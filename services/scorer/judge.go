@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -134,7 +135,7 @@ func readJudgement(text string) (float64, error) {
 	err := decoder.Decode(&verdict)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%.200q is not a judgement: %w", text, err)
+		return 0, fmt.Errorf("%.200q is not a judgement: %w", text, wording.Plain(err))
 	case decoder.More():
 		return 0, fmt.Errorf("%.200q is more than one judgement", text)
 	case verdict.Score == nil:

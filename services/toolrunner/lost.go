@@ -7,6 +7,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 )
@@ -18,7 +19,7 @@ import (
 // reason is what is said of a lost turn, by its class.
 func reason(class string, err error) string {
 	const most = 600 // bytes
-	text := err.Error()
+	text := wording.Plain(err).Error()
 	if len(text) > most {
 		text = text[:most] + "…"
 	}

@@ -130,7 +130,7 @@ func TestToolServers(t *testing.T) {
 		{"1|one\n", events.CacheBypass, false}, // as the server may change what it likes at any time, which is called beside it
 		{"call 1", events.CacheBypass, false},
 		{"look 1 by Bearer [redacted]", events.CacheBypass, false},
-		{"error: the arguments are not what this tool takes:", events.CacheBypass, true},
+		{"error: `page` must be an integer, got \"one\"", events.CacheBypass, true},
 		{"1|one\n", events.CacheBypass, false},
 		{`error: there is no tool "wiki__edit"`, events.CacheBypass, true},
 	} {

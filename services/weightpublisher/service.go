@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
@@ -85,7 +86,7 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 // rejection is a reason that lies in the submission itself.
 type rejection struct{ err error }
 
-func (r *rejection) Error() string { return r.err.Error() }
+func (r *rejection) Error() string { return wording.Plain(r.err).Error() }
 
 // take makes a submitted version visible in the store, and gives the fact that states it in the catalogue; nil when an earlier delivery, or another
 // submission of the same version, did both.

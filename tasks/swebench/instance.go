@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rondo-rl/rondo/events/wording"
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
@@ -158,7 +159,7 @@ func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 		return one, err
 	}
 	if err := json.Unmarshal([]byte(tests), &one); err != nil {
-		return one, fmt.Errorf("tests.json: %w", err)
+		return one, fmt.Errorf("tests.json: %w", wording.Plain(err))
 	}
 	for name, into := range map[string]*string{"problem_statement.md": &one.Problem, "gold.patch": &one.Patch, "test.patch": &one.TestPatch, "eval.sh": &one.EvalScript} {
 		text, err := readText(fsys, path.Join(dir, name))

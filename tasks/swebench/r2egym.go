@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // r2eRow is a row of R2E-Gym's data sets, as far as a task needs it. Two of its fields are JSON inside of a text.
@@ -77,7 +79,7 @@ func ReadR2E(from io.Reader, command string, each func(Instance, error)) error {
 func (r r2eRow) instance(command string) (one Instance, err error) {
 	var seen r2eExecution
 	if err := json.Unmarshal([]byte(r.Execution), &seen); err != nil {
-		return one, fmt.Errorf("execution_result_content: %w", err)
+		return one, fmt.Errorf("execution_result_content: %w", wording.Plain(err))
 	}
 	if !validCommit.MatchString(r.Commit) {
 		return one, fmt.Errorf("commit_hash %.60q: want a commit's hexadecimal digits", r.Commit)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // Spec says how a version of a repository runs its tests. Published rows do not: their data set's harness holds a table of it.
@@ -66,7 +68,7 @@ func ReadSpecs(name string) (Specs, error) {
 	}
 	var specs Specs
 	if err == nil {
-		err = json.Unmarshal(data, &specs)
+		err = wording.Plain(json.Unmarshal(data, &specs))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

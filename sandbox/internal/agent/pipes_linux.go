@@ -13,12 +13,15 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// openPipes starts a program at two pipes, on a thread without capabilities. Its standard error goes nowhere: nobody would bound it.
+// maxComplaint is how much of the end of a program's standard error is kept, in bytes.
+const maxComplaint = 2 << 10
+
+// openPipes starts a program at two pipes, on a thread without capabilities. Of its standard error the end is kept.
 func (a *agent) openPipes(request wire.Request) error {
-	theirs, in, out, err := pipes()
+	theirs, in, out, complaints, err := pipes()
 	defer closeAll(theirs)
 	if err != nil {
-		return fmt.Errorf("open pipes: %w", errors.Join(err, closeAll([]*os.File{in, out})))
+		return fmt.Errorf("open pipes: %w", errors.Join(err, closeAll([]*os.File{in, out, complaints})))
 	}
 	sent := a.private.command(request)
 	c := &command{request: sent, ended: make(chan unix.WaitStatus, 1)}
@@ -29,7 +32,7 @@ func (a *agent) openPipes(request wire.Request) error {
 		})
 	})
 	if err != nil {
-		_ = closeAll([]*os.File{in, out})
+		_ = closeAll([]*os.File{in, out, complaints})
 		if code, text := launchFailure(err, request.Argv); code != 0 {
 			return fmt.Errorf("%w: %s", wire.ErrInvalid, strings.TrimSpace(text))
 		}
@@ -37,28 +40,45 @@ func (a *agent) openPipes(request wire.Request) error {
 	}
 	t := &terminal{command: c, in: in, out: out, ended: make(chan struct{})}
 	a.atTerminals.Store(request.ID, t)
+	heard := make(chan []byte, 1)
+	go func() { heard <- endOf(complaints) }()
 	go func() {
 		t.status = <-c.ended
-		_ = out.SetReadDeadline(time.Now().Add(drainTime)) // others may hold the pipe
+		until := time.Now().Add(drainTime) // others may hold the pipes
+		_, _ = out.SetReadDeadline(until), complaints.SetReadDeadline(until)
+		t.complaint = <-heard
 		close(t.ended)
 	}()
 	return nil
 }
 
-// pipes makes a program's three files, and this side of the first two.
-func pipes() (theirs []*os.File, in, out *os.File, err error) {
+// endOf reads a file to its end, closes it, and keeps the last of it.
+func endOf(f *os.File) (tail []byte) {
+	defer f.Close()
+	for buffer := make([]byte, maxComplaint); ; {
+		n, err := f.Read(buffer)
+		tail = append(tail, buffer[:n]...)
+		tail = append(tail[:0], tail[max(0, len(tail)-maxComplaint):]...)
+		if err != nil {
+			return tail
+		}
+	}
+}
+
+// pipes makes a program's three files, and this side of them.
+func pipes() (theirs []*os.File, in, out, complaints *os.File, err error) {
 	input, in, err := os.Pipe()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, nil, nil, err
 	}
 	theirs = append(theirs, input)
 	out, output, err := os.Pipe()
 	if err != nil {
-		return theirs, in, nil, err
+		return theirs, in, nil, nil, err
 	}
 	theirs = append(theirs, output)
-	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	return append(theirs, nowhere), in, out, err
+	complaints, said, err := os.Pipe()
+	return append(theirs, said), in, out, complaints, err
 }
 
 func closeAll(files []*os.File) (err error) {

@@ -19,7 +19,9 @@ type terminal struct {
 	in, out *os.File // both are the pseudo terminal's
 	reading sync.Mutex
 	ended   chan struct{}
-	status  unix.WaitStatus // once ended is closed
+	status  unix.WaitStatus // once ended is closed, and so is what follows
+	// complaint is the end of what a program at pipes wrote to its standard error.
+	complaint []byte
 }
 
 // terminals serves the operations on terminals, which are named by the request that opened them.
@@ -111,7 +113,7 @@ func resize(master *os.File, rows, columns uint16) error {
 	return errors.Join(err, sizeErr)
 }
 
-// read waits for output. When there will be no more it answers how the program ended.
+// read waits for output. When there will be no more it answers how the program ended, and what it complained of.
 func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
@@ -124,7 +126,7 @@ func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err 
 		return response, nil, err
 	}
 	<-t.ended
-	return wire.Response{Exec: &wire.Exec{ExitCode: exitCode(t.status)}}, nil, nil
+	return wire.Response{Exec: &wire.Exec{ExitCode: exitCode(t.status)}}, [][]byte{t.complaint}, nil
 }
 
 // over tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended

@@ -45,7 +45,7 @@ const (
 
 	// A program at a terminal of its own, or at pipes. The others name it by the id of the request that started it, in Target.
 	OpTerminal Op = "terminal"
-	OpPipes    Op = "pipes"  // its standard error goes nowhere
+	OpPipes    Op = "pipes"  // of its standard error the end is kept
 	OpScreen   Op = "screen" // waits for output; when there is no more, Exec says how the program ended
 	OpType     Op = "type"   // the body is input
 	OpResize   Op = "resize"

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rondo-rl/rondo/events/wording"
 )
 
 // File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no file that the tests write.
@@ -43,7 +45,7 @@ func Read(data []byte) (*Grading, error) {
 	decoder.DisallowUnknownFields()
 	g := &Grading{}
 	if err := decoder.Decode(g); err != nil {
-		return nil, err
+		return nil, wording.Plain(err)
 	}
 	if alias, ok := aliases[g.Parser]; ok {
 		g.Parser = alias
