@@ -1,4 +1,5 @@
-// Package utilisation simulates how busy three schedules keep an inference server: a barrier, a queue of batches, and Rondo.
+// Package utilisation simulates how busy four schedules keep an inference server: a barrier, a queue of batches, the plainest asynchronous one, and
+// Rondo.
 //
 // Time is virtual. Rondo's side is not modelled: the real deciders of the query sampler, the advantage calculator and the trainer feeder
 // decide on a log in memory, and turns come to the server by the generator's slots and its fleet's ramp. The server, the trainer,
@@ -74,9 +75,10 @@ func (o Options) validate() error {
 // Result of a simulation.
 type Result struct {
 	Options
-	// Barrier, Queue and Rondo are the tokens that the server sampled in each schedule, as a part of those that one which is always busy samples.
+	// Barrier, Queue, Async and Rondo are the tokens that the server sampled in each schedule, as a part of those that one which is always busy samples.
 	Barrier float64 `json:"barrier"`
 	Queue   float64 `json:"queue"`
+	Async   float64 `json:"async"`
 	Rondo   float64 `json:"rondo"`
 	// Knee and Peak are the server's: sequences at once, and tokens a second.
 	Knee      int        `json:"knee"`
@@ -107,7 +109,7 @@ type Schedule struct {
 	Capacity   int `json:"capacity,omitempty"`
 }
 
-// Run simulates the three schedules. progress receives what is being done.
+// Run simulates the four schedules. progress receives what is being done.
 func Run(o Options, progress func(string)) (Result, error) {
 	r := Result{Options: o, Knee: knee, Peak: peakTPS}
 	if err := o.validate(); err != nil {
@@ -127,6 +129,14 @@ func Run(o Options, progress func(string)) (Result, error) {
 		s := w.measured(name)
 		*figure, r.Schedules = s.Busy, append(r.Schedules, s)
 	}
+	progress("async")
+	a, err := simulateAsync(o)
+	if err != nil {
+		return r, fmt.Errorf("async: %w", err)
+	}
+	plain := a.measured("async")
+	plain.Dropped = a.dropped
+	r.Async, r.Schedules = plain.Busy, append(r.Schedules, plain)
 	progress("rondo")
 	p, err := simulateRondo(o)
 	if err != nil {

@@ -32,6 +32,9 @@ func TestSameSeedSameFigures(t *testing.T) {
 	if again := simulate(t, small()); !reflect.DeepEqual(first, again) {
 		t.Errorf("the same seed gives %+v, then %+v", first, again)
 	}
+	if first.Async < 0.95 {
+		t.Errorf("async %.3f: the plainest asynchronous schedule keeps the server busy, too", first.Async)
+	}
 	if first.Barrier > first.Rondo/2 || first.Queue > first.Rondo/1.5 || first.Rondo < 0.95 {
 		t.Errorf("barrier %.3f, queue %.3f, rondo %.3f: expected long tails to cost the first two most of the time, and Rondo hardly any", first.Barrier, first.Queue, first.Rondo)
 	}
@@ -45,9 +48,9 @@ func TestEqualRolloutsNeedNoSchedule(t *testing.T) {
 	o := small()
 	o.Equal, o.Train = true, 0
 	r := simulate(t, o)
-	for _, busy := range []float64{r.Barrier, r.Queue, r.Rondo} {
+	for _, busy := range []float64{r.Barrier, r.Queue, r.Async, r.Rondo} {
 		if busy < 0.97 || busy > 1.0001 {
-			t.Errorf("barrier %.3f, queue %.3f, rondo %.3f: want all of them near 1", r.Barrier, r.Queue, r.Rondo)
+			t.Errorf("barrier %.3f, queue %.3f, async %.3f, rondo %.3f: want all of them near 1", r.Barrier, r.Queue, r.Async, r.Rondo)
 		}
 	}
 }
@@ -122,7 +125,7 @@ func TestOrderOfTools(t *testing.T) {
 	rondo := func(slots int, order string) Schedule {
 		o := small()
 		o.Steps, o.ToolSlots, o.ToolOrder = 4, slots, order
-		return simulate(t, o).Schedules[2]
+		return simulate(t, o).Schedules[3]
 	}
 	scarce, ordered := rondo(6, OrderTurns), rondo(6, OrderGroups)
 	if scarce.ToolWaitP50 <= 0 || ordered.GroupMean > 0.95*scarce.GroupMean || ordered.Busy > 1.05*scarce.Busy || ordered.Busy < 0.95*scarce.Busy {

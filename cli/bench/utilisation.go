@@ -14,21 +14,23 @@ func newBenchUtilisation(g *app.Global) *cobra.Command {
 	o := utilisation.DefaultOptions()
 	cmd := &cobra.Command{
 		Use:   "utilisation",
-		Short: "Simulate how busy a barrier, a queue of batches and Rondo keep an inference server",
+		Short: "Simulate how busy a barrier, a queue of batches, a plain asynchronous schedule and Rondo keep an inference server",
 		Long: `The benchmark simulates training in virtual time, with an inference server, tools, verifiers and a trainer. Turns, tokens and tool times
-have long tails. A server that is always busy is the ideal. Three schedules get the same groups in the same order:
+have long tails. A server that is always busy is the ideal. Four schedules get the same groups in the same order:
 
   barrier  a batch's rollouts all end before it is trained on, and the next batch begins after that
   queue    the next batch is sampled while one is trained on, and begins when all rollouts of the one before have ended
+  async    the plainest asynchronous schedule: as many rollouts in flight as the run's in_flight (96 where that is no number), groups are trained on as they
+           end, and dropped where they are too old
   rondo    the real deciders of query sampler, advantage calculator and trainer feeder, with the run's staleness and in_flight
 
-Turns reach the server by the generator's own rules in all three. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
+Turns reach the server by the generator's own rules in all four. BUSY is the part of the ideal's tokens that were sampled, and TRAINED the part that
 was trained on. A group that is too old is sampled in vain.
 
 The same seed gives the same figures. No plane is touched, and no accelerator is needed.`,
 		Example: `  rondo bench utilisation
   rondo bench utilisation --staleness 1 --in-flight 0     # the defaults of a run file
-  rondo bench utilisation --equal --train 0               # a check: without tails all three are near 1
+  rondo bench utilisation --equal --train 0               # a check: without tails all of them are near 1
   rondo bench utilisation --tool-slots 10 --tool-order groups
   rondo bench utilisation --seed 7 --steps 100 --json`,
 		Args: cobra.NoArgs,
