@@ -2,6 +2,7 @@ package inference
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,39 @@ const (
 // answers is the budget of the process, whichever service asks.
 var answers = memory.New(AnswersMemory, answerMemory)
 
-// bodyTime is how long a server may take to send an answer that it has begun.
+// bodyTime is how long a server may be silent within an answer, where the caller does not say.
 const bodyTime = 2 * time.Minute
+
+// timeLimit is a limit of a run's turns that struck.
+type timeLimit struct {
+	key   string
+	after time.Duration
+}
+
+// TimeLimit is the error of a turn that has taken longer than one of the keys of limits.turn_timeout allows.
+func TimeLimit(key string, after time.Duration) error { return &timeLimit{key, after} }
+
+func (l *timeLimit) Error() string {
+	said := map[string]string{
+		"first_byte": "no answer of the inference server began", "between_bytes": "the inference server sent nothing more of an answer", "whole": "no whole answer of the inference server came",
+	}[l.key]
+	return fmt.Sprintf("%s within %s, which is limits.turn_timeout.%s of the run: raise it if the server needs longer, or lower sampling.max_tokens", said, l.after, l.key)
+}
+
+// struck is the limit that ended a context, or else the error.
+func struck(ctx context.Context, err error) error {
+	var limit *timeLimit
+	if cause := context.Cause(ctx); err != nil && errors.As(cause, &limit) {
+		return limit
+	}
+	return err
+}
+
+// Timeout reports whether a limit of the run's turns struck.
+func (f *Failure) Timeout() bool {
+	var limit *timeLimit
+	return errors.As(f.Err, &limit)
+}
 
 // MaxToolCalls bounds the calls of one turn; a model that asks for more has lost its way.
 const MaxToolCalls = 64
@@ -77,6 +109,9 @@ type Client struct {
 	MaxTokens int
 	// Beside is how many bytes more an answer may have, for token columns.
 	Beside int64
+	// FirstByte bounds the time from a request to the header of its answer, which servers that do not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds
+	// the silence within an answer; 0 is two minutes. The context bounds the whole.
+	FirstByte, BetweenBytes time.Duration
 }
 
 // Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
@@ -159,8 +194,8 @@ func Encode(request any) ([]byte, error) {
 }
 
 func (c *Client) post(ctx context.Context, url string, body body, answer any, share *memory.Share) *Failure {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	req, err := body.post(ctx, url)
 	if err != nil {
 		return &Failure{Class: events.ClassEndpoint, Permanent: true, Err: err}
@@ -168,16 +203,27 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	if c.APIKey != "" {
 		req.Header.Set("Authorization", "Bearer "+c.APIKey)
 	}
-	resp, err := c.HTTP.Do(req)
+	resp, err := c.begin(req, cancel)
 	if err != nil {
 		var op *net.OpError
-		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: err}
+		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: struck(ctx, err)}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return refused(ctx, resp, url, c.APIKey)
 	}
-	return c.read(ctx, url, &timed{resp.Body, bodyTime, cancel}, resp.ContentLength, c.most(body.size()), answer, share)
+	silence := cmp.Or(c.BetweenBytes, bodyTime)
+	stop := func() { cancel(TimeLimit("between_bytes", silence)) }
+	return c.read(ctx, url, &timed{resp.Body, silence, stop}, resp.ContentLength, c.most(body.size()), answer, share)
+}
+
+// begin sends a request, and waits for the header of its answer.
+func (c *Client) begin(req *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
+	if c.FirstByte > 0 {
+		timer := time.AfterFunc(c.FirstByte, func() { cancel(TimeLimit("first_byte", c.FirstByte)) })
+		defer timer.Stop()
+	}
+	return c.HTTP.Do(req)
 }
 
 // most is the size of the largest answer to a request, in bytes.
@@ -204,7 +250,7 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 	case errors.Is(err, memory.ErrTooLarge):
 		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
 	case err != nil:
-		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, err)}
+		return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
 	}
 	if err := decode(text, rest, list, answer); err != nil {
 		return &Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", url, err)}
@@ -224,22 +270,17 @@ func decode(text, rest, list []byte, answer any) error {
 	return err
 }
 
-// timed bounds the time that reads take together; the waiting for memory between them is not the server's.
+// timed bounds the silence within an answer; the waiting for memory between reads is not the server's.
 type timed struct {
 	io.Reader
-	left time.Duration
-	stop context.CancelFunc
+	silence time.Duration
+	stop    func()
 }
 
 func (t *timed) Read(p []byte) (int, error) {
-	began := time.Now()
-	timer := time.AfterFunc(t.left, t.stop)
+	timer := time.AfterFunc(t.silence, t.stop)
 	defer timer.Stop()
-	n, err := t.Reader.Read(p)
-	if t.left -= time.Since(began); t.left <= 0 {
-		t.stop() // a read that ends at once may stop the timer before it fires
-	}
-	return n, err
+	return t.Reader.Read(p)
 }
 
 // refused reads an error answer. A request that is wrong will not become right. Everything else may: a key is

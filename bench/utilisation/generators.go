@@ -26,12 +26,8 @@ type request struct {
 }
 
 func newAskers(n int) (all []*asker) {
-	ramps := []*fleet.Ramp{fleet.NewRamp(fleet.DefaultOptions().Slots)}
-	if n > 1 {
-		ramps = fleet.NewRamps(n, fleet.DefaultOptions().Slots)
-	}
-	for _, ramp := range ramps {
-		a := &asker{turns: slots.New(generator.DefaultOptions().Slots).Tenant("run"), ramp: ramp}
+	for range n {
+		a := &asker{turns: slots.New(generator.DefaultOptions().Slots).Tenant("run"), ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
 		all = append(all, a)
 	}
 	return all
@@ -62,22 +58,13 @@ func (w *world) dispatch() {
 	}
 	now, next := w.clock(), time.Time{}
 	for _, a := range w.generators {
-		a.ramp.Agree(now, len(a.inside))
 		for len(a.inside) > 0 && a.ramp.Enter(now) {
 			r := a.inside[0]
 			a.inside = a.inside[1:]
 			w.ask(a, r)
 		}
 		at := a.ramp.Next(now)
-		if len(w.generators) > 1 { // they agree from time to time
-			at = now.Add(time.Second)
-			if len(a.inside) > 0 {
-				at = now.Add(agreeEvery)
-			}
-		} else if len(a.inside) == 0 {
-			continue
-		}
-		if at.After(now) && (next.IsZero() || at.Before(next)) {
+		if len(a.inside) > 0 && at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -86,9 +73,6 @@ func (w *world) dispatch() {
 		w.after(next.Sub(now).Seconds(), w.dispatch)
 	}
 }
-
-// agreeEvery is how often ramps that wait for each other are looked at.
-const agreeEvery = 100 * time.Millisecond
 
 // ask sends a turn to the server.
 func (w *world) ask(a *asker, r *rollout) {

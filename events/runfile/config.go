@@ -124,6 +124,8 @@ type Limits struct {
 	Disk Size `json:"disk,omitempty" yaml:"disk"`
 	// Timeout is how much time the agent of a rollout may use, sampling and tools. The plane gives a rollout up that does not go on for as long as is left of it: see events.Clock.
 	Timeout Duration `json:"timeout" yaml:"timeout"`
+	// TurnTimeout bounds one turn.
+	TurnTimeout TurnTimeout `json:"turn_timeout,omitzero" yaml:"turn_timeout"`
 	// Tries of one stage before the rollout fails.
 	Tries int `json:"tries" yaml:"tries"`
 	// HopelessGroups pauses the run when as many groups' rollouts have failed at one stage, within FailureWindow; 0 looks at the
@@ -309,6 +311,7 @@ func (c *RunConfig) Validate() error {
 	check(c.Limits.Tokens >= 1, "limits.tokens %d: must be positive", c.Limits.Tokens)
 	check(c.Limits.Context >= 0, "limits.context %d: must not be negative; 0 asks the server", c.Limits.Context)
 	check(c.Limits.Timeout > 0, "limits.timeout %s: must be positive", time.Duration(c.Limits.Timeout))
+	c.Limits.validateTurnTimeout(check)
 	check(c.Limits.Tries >= 1 && c.Limits.Tries <= Deliveries, "limits.tries %d: must be 1 to %d", c.Limits.Tries, Deliveries)
 	check(c.Rules >= 0 && c.Rules <= RulesNow, "rules %d: this version knows 0 to %d", c.Rules, RulesNow)
 	check(c.Limits.HopelessGroups >= 0 && c.Limits.HopelessGroups <= 10000, "limits.hopeless_groups %d: must be 0 to 10000", c.Limits.HopelessGroups)

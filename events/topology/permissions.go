@@ -223,17 +223,10 @@ func (g *grants) denyConsumers(service string) {
 	}
 }
 
-// leases lets a service make the bucket of leases, and write there what its processes agree on; one that decides holds its lease in any run.
-func (g *grants) leases(service string, decides bool) {
+// leases lets a service that decides make the bucket of leases, and hold its lease in any run.
+func (g *grants) leases(service string) {
 	key := "$KV." + LeaseBucket + ".*." + service
-	keys := []string{key + ".>"}
-	if decides {
-		keys = append(keys, key)
-	}
-	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream)
-	for _, k := range keys {
-		g.publish(k, "$JS.API.DIRECT.GET."+LeaseStream+"."+k)
-	}
+	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream, key, "$JS.API.DIRECT.GET."+LeaseStream+"."+key)
 }
 
 // ServicePermissions are those of a service or participant of the topology, also under a former name.
@@ -259,8 +252,8 @@ func ServicePermissions(name string) (Permissions, error) {
 	for _, t := range s.Follows {
 		g.follows(anyRun, events.SubjectPrefix+anyRun+"."+t.Kind()+".*."+t.Name())
 	}
-	if s.Deciding || s.Agrees {
-		g.leases(name, s.Deciding)
+	if s.Deciding {
+		g.leases(name)
 	}
 	if s.Deciding || s.Folds {
 		g.follows(anyRun, "")

@@ -117,8 +117,6 @@ type ServiceSpec struct {
 	// Folds is set for effect services that read whole runs too; Follows are types that one follows beside its consumers.
 	Folds   bool
 	Follows []events.Type
-	// Agrees: its processes agree on something in the bucket of leases.
-	Agrees bool
 	// Reads are streams beside runs and catalogue whose messages it reads one by one.
 	Reads []string
 	// Publishes and Subscribes are subjects of core NATS, and of the server's API beyond reading, appending and consuming.
@@ -130,8 +128,8 @@ type ServiceSpec struct {
 // AliveSubject begins the subjects on which tool runners tell each other that they live.
 const AliveSubject = "rondo.live.toolrunner."
 
-// PresenceSubject begins the subjects on which processes say what they hold, followed by their service and their name. Nothing decides by it: it is there to be
-// looked at.
+// PresenceSubject begins the subjects on which processes say what they hold, followed by their service and their name. Nothing on the log follows from it: it is
+// there to be looked at, and tells generators how many they are.
 const PresenceSubject = "rondo.present."
 
 // MirrorSubject begins those on which mirrors of weights say how far they are behind, followed by their policy and their region. They are outsiders.
@@ -144,8 +142,9 @@ var Services = []ServiceSpec{
 		Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
-	{Name: Generator, Agrees: true, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
-		events.RolloutFailedType, events.RolloutRetriedType, events.CapacityMeasuredType}, Publishes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
+	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
+		events.RolloutFailedType, events.RolloutRetriedType, events.CapacityMeasuredType}, Publishes: []string{PresenceSubject + Generator + ".*"},
+		Subscribes: []string{PresenceSubject + Generator + ".*"}, Purpose: "asks the inference server for turns"},
 	{Name: ToolRunner, Emits: []events.Type{events.ToolsCompletedType, events.WorkspaceAnsweredType, events.RolloutFailedType, events.RolloutRetriedType},
 		Follows:   []events.Type{events.RolloutFinishedType, events.RolloutFailedType},
 		Publishes: []string{AliveSubject + "*", PresenceSubject + ToolRunner + ".*", "$JS.API.CONSUMER.NAMES.*"}, Subscribes: []string{AliveSubject + "*"},

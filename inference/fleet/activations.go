@@ -281,6 +281,6 @@ func (f *Fleet) enter(ctx context.Context, c Call, targets []target) (target, er
 func (f *Fleet) leave(at target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at.inFlight--
+	at.replica.leave(at.since)
 	f.serve(time.Now())
 }

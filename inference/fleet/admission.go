@@ -30,9 +30,9 @@ func (f *Fleet) admit(ctx context.Context, c Call, among []target) (target, erro
 	f.mu.Lock()
 	f.enqueue(w)
 	asked, comeBack := false, true // where none of them has answered, the log says whether one ever did
+	f.serve(time.Now())
 	for {
 		now := time.Now()
-		f.serve(now)
 		if w.at.replica != nil || w.err != nil {
 			f.mu.Unlock()
 			return w.at, w.err
@@ -58,7 +58,7 @@ func (f *Fleet) admit(ctx context.Context, c Call, among []target) (target, erro
 		err := w.wait(ctx, until)
 		f.mu.Lock()
 		if err != nil && w.at.replica != nil { // its turn came at the same moment
-			w.at.inFlight--
+			w.at.leave(w.at.since)
 			f.serve(time.Now())
 		}
 		if err != nil {
@@ -145,8 +145,7 @@ func (f *Fleet) serve(now time.Time) {
 			return false
 		}
 		w.at = w.among[i]
-		w.at.since = w.at.setbacks
-		w.at.inFlight++
+		w.at.since = w.at.enter()
 		close(w.came)
 		return true
 	})
@@ -161,12 +160,6 @@ func (f *Fleet) serve(now time.Time) {
 	}
 	if !next.IsZero() {
 		f.timer = time.AfterFunc(next.Sub(now), f.tick)
-	}
-	if len(f.waiting) > 0 && f.board != nil {
-		select {
-		case f.poke <- struct{}{}:
-		default: // it will look
-		}
 	}
 }
 
@@ -204,7 +197,7 @@ func nextAt(among []target, now time.Time) (next time.Time) {
 	for _, t := range among {
 		at := t.until
 		if !now.Before(at) {
-			at = t.stepAt(t.slots)
+			at = t.stepAt(now, t.slots)
 		}
 		if at.After(now) && (next.IsZero() || at.Before(next)) {
 			next = at

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // Options of a fleet.
@@ -59,9 +61,8 @@ type Fleet struct {
 	order    uint64
 	timer    *time.Timer // of the next moment at which one of them may come in though no request ends
 
-	board  Board         // where processes agree; nil in one that asks nobody
-	member string        // the name of this one there
-	poke   chan struct{} // somebody waits: look whether there is something to agree on
+	peers int  // processes that ask the same servers, with this one
+	first bool // this one is the first of them, which looks at the servers' loads for all
 
 	loads map[string]loaded // by base URL
 }
@@ -77,7 +78,7 @@ func New(opts Options) (*Fleet, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
+	f := &Fleet{opts: opts, peers: 1, first: true, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -85,6 +86,21 @@ func New(opts Options) (*Fleet, error) {
 	var err error
 	f.metrics, err = newMetrics(opts.Metrics, f)
 	return f, err
+}
+
+// SetPeers tells how many processes ask the same servers, with this one, and whether it is the first of them. Together they begin to ask a server with as much as one would
+// alone; from there on each goes by what comes of its own requests.
+func (f *Fleet) SetPeers(n int, first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.peers, f.first = max(1, n), first
+}
+
+// Peers gives what SetPeers was told last.
+func (f *Fleet) Peers() (n int, first bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.peers, f.first
 }
 
 // Call is what is to be asked.
@@ -115,8 +131,6 @@ type Call struct {
 	Version int64
 	// TextOnly takes a turn whose tokens contradict each other, without them.
 	TextOnly bool
-	// Timeout bounds one request; a server that takes longer has failed.
-	Timeout time.Duration
 	// Until bounds the wait for servers that ask to be left alone, or are away.
 	Until time.Time
 	// Patient calls ask a server that has just refused them again, until Until.
@@ -163,7 +177,22 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		return nil, err
 	}
 	var failed *inference.Failure
-	for len(targets) > 0 {
+	var back []target // servers that will be there again
+	for pauses := 1; ; {
+		if len(targets) == 0 {
+			if len(back) == 0 {
+				return nil, failed
+			}
+			again := askAgain.Delay(pauses)
+			if failed.After = max(failed.After, again); time.Now().Add(again).After(c.Until) {
+				return nil, failed
+			}
+			if !retry.Sleep(ctx, again) {
+				return nil, ctx.Err()
+			}
+			targets, back = back, nil
+			pauses++
+		}
 		if err := f.withinRate(ctx, c); err != nil {
 			return nil, earlier(failed, err)
 		}
@@ -182,12 +211,19 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		if failed = worthier(failed, failure); failure.Permanent {
 			return nil, failure // it is the request that is wrong, everywhere
 		}
-		if !c.Patient || !failure.Throttled && !failure.Away {
-			targets = without(targets, at.replica)
+		if c.Patient && failure.Throttled {
+			continue // it rests
 		}
+		if c.Patient && failure.Away {
+			at.named = nil
+			back = append(back, at)
+		}
+		targets = without(targets, at.replica)
 	}
-	return nil, failed
 }
+
+// askAgain is how long a call waits until it asks servers again that were away: one call that fails must not be taken for many.
+var askAgain = retry.Policy{First: 500 * time.Millisecond, Most: 2 * time.Second}
 
 // worthier is the failure that says more about what to do: one that will pass by itself.
 func worthier(before, now *inference.Failure) *inference.Failure {
@@ -223,7 +259,7 @@ type target struct {
 	model string
 	slots int
 	key   string
-	since int        // how many setbacks it had had when the call came in
+	since int        // what enter gave
 	named *activated // the version that the turn asks for by its name; nil where the policy has one name
 }
 
@@ -257,10 +293,13 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 
 // ask sends the request to one server, and gives its place back.
 func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, failure *inference.Failure) {
-	asking, cancel := context.WithTimeout(ctx, c.Timeout)
+	limits := c.Config.Limits.TurnTimeouts()
+	asking, cancel := context.WithTimeoutCause(ctx, time.Duration(limits.Whole), inference.TimeLimit("whole", time.Duration(limits.Whole)))
 	defer cancel()
+	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) { f.taken(at, sent.Err) }})
 	started := time.Now()
-	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling)}
+	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Config.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
+		FirstByte: time.Duration(limits.FirstByte), BetweenBytes: time.Duration(limits.BetweenBytes)}
 	fit := f.fit
 	if c.Tokens != nil {
 		fit = f.fitTokens
@@ -277,7 +316,7 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil && at.gone(failure) {
 		failure.Throttled, failure.Permanent, failure.After = true, false, lagging
 	}
-	f.settle(ctx, at, started, failure)
+	f.settle(ctx, c, at, started, failure)
 	if failure != nil {
 		return nil, failure
 	}
@@ -330,29 +369,58 @@ func (f *Fleet) request(ctx context.Context, client *inference.Client, at target
 	return response, plain, failure
 }
 
+// taken notes that a server has taken a request, or one beside it.
+func (f *Fleet) taken(at target, err error) {
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := time.Now(); !at.taken {
+		at.take(now, at.since)
+		f.serve(now)
+	}
+}
+
 // settle notes what came of a request.
-func (f *Fleet) settle(ctx context.Context, at target, started time.Time, failure *inference.Failure) {
+func (f *Fleet) settle(ctx context.Context, c Call, at target, started time.Time, failure *inference.Failure) {
 	now := time.Now()
 	what := outcomeOf(failure)
 	if failure != nil && ctx.Err() != nil {
 		what = left // the caller's time was up, or he has gone: that says nothing of the server
 	}
 	f.mu.Lock()
-	wasOpen, wasOpened, wasAnswered := at.open, at.opened, at.answered
-	at.replica.settle(now, at.since, at.slots, what, failure)
-	isOpen, opened, again := at.open, at.opened, at.until.Sub(now)
+	wasOpened, wasSetbacks, wasAnswered := at.opened, at.setbacks, at.answered
+	at.start = f.start(at.replica)
+	at.replica.settle(now, at.since, at.slots, c.Run+"/"+c.Affinity, what, failure)
+	is, again := *at.replica, at.until.Sub(now).Round(time.Millisecond)
+	at.restored = false
 	f.serve(now)
 	if what != answered {
 		f.look()
 	}
 	f.mu.Unlock()
 	f.metrics.observe(at.url, what, now.Sub(started))
+	log := f.opts.Logger.With("endpoint", withoutPassword(at.url))
 	switch {
-	case isOpen && !wasOpen:
-		f.opts.Logger.Warn("inference server unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)
-	case isOpen && opened > wasOpened && opened&(opened-1) == 0: // the 2nd, 4th, 8th … time
-		f.opts.Logger.Warn("inference server still unavailable", "endpoint", at.url, "retry_in", again.Round(time.Millisecond), "error", failure)
-	case !isOpen && wasOpen, what == answered && !wasAnswered:
-		f.opts.Logger.Info("inference server recovered", "endpoint", at.url)
+	case is.opened > wasOpened:
+		f.metrics.ramp(at.url, "opened")
+		if is.opened == 1 {
+			log.Warn("inference server unavailable", "failures", is.failures, "in_flight", is.inFlight, "retry_in", again, "error", failure)
+		} else if is.opened&(is.opened-1) == 0 { // the 2nd, 4th, 8th … time
+			log.Warn("inference server still unavailable", "in_flight", is.inFlight, "retry_in", again, "error", failure)
+		}
+	case is.setbacks > wasSetbacks:
+		f.metrics.ramp(at.url, "reduced")
+		if is.reductions&(is.reductions-1) == 0 {
+			log.Info("inference server load reduced", "allowed", int(is.allowed), "before", int(is.reduced), "in_flight", is.inFlight, "cause", is.reducedBy, "error", failure)
+		}
+	case is.restored:
+		f.metrics.ramp(at.url, "restored")
+		log.Info("inference server load restored", "allowed", int(is.allowed), "in_flight", is.inFlight)
+	}
+	if is.opened == 0 && wasOpened > 0 || what == answered && !wasAnswered {
+		f.metrics.ramp(at.url, "closed")
+		log.Info("inference server recovered")
 	}
 }

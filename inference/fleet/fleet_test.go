@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // whole is an answer of one turn with version 3 of the weights.
@@ -31,7 +35,24 @@ type reply struct {
 	body   string
 	err    error
 	takes  time.Duration
+	drips  time.Duration // between two bytes of the body; 0: it comes at once
 }
+
+// drip is a body that comes byte after byte.
+type drip struct {
+	io.Reader
+	ctx  context.Context
+	each time.Duration
+}
+
+func (d drip) Read(p []byte) (int, error) {
+	if !retry.Sleep(d.ctx, d.each) {
+		return 0, d.ctx.Err()
+	}
+	return d.Reader.Read(p[:1])
+}
+
+func (d drip) Close() error { return nil }
 
 // farm is the servers of a test, by host, in place of the network: virtual time does not pass while a socket waits.
 type farm struct {
@@ -57,6 +78,9 @@ func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
 	say := f.serve[host]
 	f.mu.Unlock()
 	answer := say(n, at)
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.WroteRequest != nil && !errors.Is(answer.err, syscall.ECONNREFUSED) {
+		trace.WroteRequest(httptrace.WroteRequestInfo{})
+	}
 	timer := time.NewTimer(answer.takes)
 	defer timer.Stop()
 	select {
@@ -83,8 +107,15 @@ func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer.after != "" {
 		header.Set("Retry-After", answer.after)
 	}
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	content := io.NopCloser(strings.NewReader(body))
+	if answer.drips > 0 {
+		content = drip{strings.NewReader(body), r.Context(), answer.drips}
+	}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: content, Request: r}, nil
 }
+
+// errRefused is the error of a connection that nobody takes.
+var errRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 
 func (f *farm) times(host string) []time.Duration {
 	f.mu.Lock()
@@ -115,12 +146,12 @@ func newFarm(t *testing.T, servers map[string]func(int, time.Duration) reply, ch
 // call is one of a run at servers "a", "b" …, each with slots.
 func call(rollout string, slots int, hosts ...string) Call {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy = "p"
+	cfg.Policy, cfg.Limits.TurnTimeout.Whole = "p", runfile.Duration(time.Minute)
 	for _, h := range hosts {
 		cfg.Endpoints = append(cfg.Endpoints, runfile.Endpoint{URL: "http://" + h + "/v1", Slots: slots})
 	}
 	return Call{
-		Run: "r", Config: &cfg, Affinity: rollout, Timeout: time.Minute, Until: time.Now().Add(10 * time.Second),
+		Run: "r", Config: &cfg, Affinity: rollout, Until: time.Now().Add(10 * time.Second),
 		Request: func(model string, _ int) any { return map[string]string{"model": model} },
 	}
 }
@@ -138,12 +169,12 @@ func home(t *testing.T, f *Fleet, host string, hosts ...string) string {
 	return ""
 }
 
-// TestRamp: a server that comes back cold gets one request, and more with each answer, however many wait.
+// TestRamp: a server that comes back cold gets one request, more with each answer, and twice as many with each step, however many wait.
 func TestRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, calls = 16, 400
 		var answers, steps int
-		var since time.Duration // of the first answer after the outage
+		since := time.Duration(-1) // of the first request after the outage
 		var f *farm
 		serve := func(n int, at time.Duration) reply {
 			if at > 10*time.Second && at < 14*time.Second {
@@ -157,15 +188,14 @@ func TestRamp(t *testing.T) {
 			at := time.Since(f.began)
 			switch {
 			case ended != nil && ended.status != 0:
-				answers, steps = 0, 0
+				answers, since = 0, -1
 			case ended != nil:
-				if answers++; answers == 1 {
+				answers++
+			default:
+				if since < 0 {
 					since = at
 				}
-			default:
-				if answers > 0 {
-					steps = int((at - since) / rampStep)
-				}
+				steps = int((at - since) / rampStep)
 				// What was under way when the outage began comes to its end at 11 s.
 				if allowed := min(slots, (1+answers)<<steps); inFlight > allowed && (at < 10*time.Second || at > 11*time.Second) {
 					t.Errorf("%d requests at %s, %d answers after the outage", inFlight, at, answers)
@@ -193,7 +223,7 @@ func TestRamp(t *testing.T) {
 	})
 }
 
-// TestRampOfLongTurns: a window of turns that take minutes is not waited for, once the server has answered.
+// TestRampOfLongTurns: no answer of turns that take minutes is waited for, once the server has taken a request.
 func TestRampOfLongTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: 2 * time.Minute})}, nil)
@@ -201,7 +231,7 @@ func TestRampOfLongTurns(t *testing.T) {
 		for i := range 64 {
 			wg.Go(func() {
 				c := call(fmt.Sprint(i), 32, "a")
-				c.Timeout = 5 * time.Minute
+				c.Config.Limits.TurnTimeout.Whole = runfile.Duration(5 * time.Minute)
 				if _, err := servers.Complete(t.Context(), c); err != nil {
 					t.Error(err)
 				}
@@ -209,7 +239,7 @@ func TestRampOfLongTurns(t *testing.T) {
 		}
 		wg.Wait()
 		at := f.times("a")
-		if at[1] < 2*time.Minute || at[31] > 2*time.Minute+6*rampStep {
+		if at[1] < rampStep || at[31] > 6*rampStep {
 			t.Errorf("the 2nd request came at %s, the 32nd at %s", at[1], at[31])
 		}
 	})

@@ -25,10 +25,13 @@ type loaded struct {
 	at   time.Time
 }
 
-// Servers are the servers of a run, with what they say of their load. first reports whether this process is the one that looks, of all that ask the run's
-// first server; the others get nothing.
+// Servers are the servers of a run, with what they say of their load. first reports whether this process is the one that looks, of its peers; the others get nothing.
 func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig) (servers []Server, first bool) {
-	for i, e := range cfg.Servers() {
+	peers, first := f.Peers()
+	if !first {
+		return nil, false
+	}
+	for _, e := range cfg.Servers() {
 		base := e.URL
 		if base == runfile.BuiltinEndpoint {
 			base = f.opts.Builtin
@@ -36,41 +39,20 @@ func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig)
 		base = strings.TrimRight(base, "/")
 		f.mu.Lock()
 		r := f.replicas[base]
-		if i == 0 && !r.first() {
-			f.mu.Unlock()
-			return nil, false
-		}
 		s := Server{URL: e.URL, Slots: e.Slots}
 		if s.Slots == 0 {
 			s.Slots = f.opts.Slots
 		}
+		s.Slots *= peers
 		s.Allowed = s.Slots
 		if r != nil {
-			s.Slots, s.Allowed, s.Limited = int(r.top(s.Slots)), int(r.allowed), finite(r.threshold) > 0
+			s.Allowed, s.Limited = int(r.allowed)*peers, r.limited()
 		}
 		f.mu.Unlock()
 		s.Load = f.load(ctx, base, f.opts.Keys.For(run, base))
 		servers = append(servers, s)
 	}
 	return servers, len(servers) > 0
-}
-
-// first reports whether this process is the first, by name, of those that ask a server: one of them looks for all.
-func (r *replica) first() bool {
-	switch {
-	case r == nil:
-		return false
-	case r.share == nil:
-		return true
-	case !r.share.joined: // where the board fails, every process looks, and the run's log takes one fact of all
-		return r.share.grant == alone
-	}
-	for name := range r.share.seen {
-		if name < r.share.name {
-			return false
-		}
-	}
-	return true
 }
 
 // load is what a server says of its load; nil where it says nothing.

@@ -14,6 +14,7 @@ type State struct {
 	Engine            string // its kind, "" while that is not known
 	Resting, Open     bool   // it asked to be left alone; its requests have failed in a row
 	InFlight, Allowed int    // requests
+	Reduced           string // why its ramp was reduced last, as long as it has not come back to what it allowed before
 	Failures          int    // in a row
 	Versions          map[string]int64
 	Used              time.Time
@@ -25,8 +26,13 @@ func (f *Fleet) Look() (states []State, waiting int) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	for _, r := range f.replicas {
+		reduced := ""
+		if r.reduced > 0 {
+			reduced = r.reducedBy
+		}
 		states = append(states, State{
-			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.limit(r.most()), Failures: r.failures,
+			Reduced: reduced,
+			URL:     withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.room(), Failures: r.failures,
 			Versions: maps.Clone(r.versions), Used: r.used,
 		})
 	}

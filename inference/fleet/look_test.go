@@ -14,7 +14,7 @@ func TestLook(t *testing.T) {
 	}
 	f.mu.Lock()
 	for address, change := range map[string]func(*replica){
-		"http://a":             func(r *replica) { r.inFlight, r.allowed, r.versions["small"] = 3, 8, 12 },
+		"http://a":             func(r *replica) { r.inFlight, r.current, r.allowed, r.versions["small"] = 3, 3, 8, 12 },
 		"http://b":             func(r *replica) { r.open, r.failures, r.until = true, 5, time.Now().Add(time.Hour) },
 		"http://user:secret@c": func(r *replica) { r.until = time.Now().Add(-time.Second) },
 	} {

@@ -11,6 +11,7 @@ type metrics struct {
 	fleet    *Fleet
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	ramps    *prometheus.CounterVec
 	state    *prometheus.Desc
 	inFlight *prometheus.Desc
 	allowed  *prometheus.Desc
@@ -24,6 +25,8 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 			"refused, throttled, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds", Help: "Time from a request to an inference server to the end of its " +
 			"answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
+		ramps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_ramp_total", Help: "Changes of the requests that an inference server gets: opened (its " +
+			"circuit), closed, reduced, restored."}, []string{"endpoint", "change"}),
 		state:    prometheus.NewDesc("rondo_endpoint_state", "0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
 		inFlight: prometheus.NewDesc("rondo_endpoint_in_flight", "Requests under way.", []string{"endpoint"}, nil),
 		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows this process at once.", []string{"endpoint"}, nil),
@@ -39,6 +42,7 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.requests.Describe(ch)
 	m.seconds.Describe(ch)
+	m.ramps.Describe(ch)
 	for _, d := range []*prometheus.Desc{m.state, m.inFlight, m.allowed, m.waiting} {
 		ch <- d
 	}
@@ -48,6 +52,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.requests.Collect(ch)
 	m.seconds.Collect(ch)
+	m.ramps.Collect(ch)
 	m.fleet.mu.Lock()
 	defer m.fleet.mu.Unlock()
 	now := time.Now()
@@ -64,7 +69,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(m.state, state, url)
 		gauge(m.inFlight, float64(r.inFlight), url)
-		gauge(m.allowed, float64(r.limit(r.most())), url)
+		gauge(m.allowed, float64(r.room()), url)
 	}
 	gauge(m.waiting, float64(len(m.fleet.waiting)))
 }
@@ -76,7 +81,11 @@ func (m *metrics) observe(url string, what outcome, took time.Duration) {
 	}
 }
 
+// ramp counts a change of a server's ramp.
+func (m *metrics) ramp(url, change string) { m.ramps.WithLabelValues(url, change).Inc() }
+
 func (m *metrics) forget(url string) {
 	m.requests.DeletePartialMatch(prometheus.Labels{"endpoint": url})
 	m.seconds.DeleteLabelValues(url)
+	m.ramps.DeletePartialMatch(prometheus.Labels{"endpoint": url})
 }

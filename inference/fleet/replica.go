@@ -1,8 +1,8 @@
 package fleet
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"syscall"
@@ -20,15 +20,16 @@ const (
 	leastRest = 100 * time.Millisecond
 	// abortRest is that of a server which has aborted a turn: long enough that one that does so at once is not asked all the time.
 	abortRest = 250 * time.Millisecond
-	// rampStep is how long the ramp waits for a window of answers: a turn may take minutes.
-	rampStep = 5 * time.Second
 )
 
 // tryAgain is how long a server whose circuit is open rests until it is tried again.
 var tryAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// tripAfter is how many requests in a row must fail before a server is left alone.
-const tripAfter = 5
+// tripAfter is how many requests in a row must fail before a server is left alone, and maxCallers how many of their callers are remembered.
+const (
+	tripAfter  = 5
+	maxCallers = 4096
+)
 
 // outcome is what a request says about its server.
 type outcome string
@@ -58,7 +59,7 @@ func outcomeOf(f *inference.Failure) outcome {
 		return away
 	case f.Class == events.ClassInternal, f.Overflow != nil, f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout:
 		return refused
-	case f.Status == 0 && f.Class == events.ClassEndpoint && !errors.Is(f.Err, context.DeadlineExceeded):
+	case f.Status == 0 && f.Class == events.ClassEndpoint && !f.Timeout():
 		return broken
 	}
 	return failing
@@ -66,38 +67,49 @@ func outcomeOf(f *inference.Failure) outcome {
 
 // replica is one inference server as this process knows it. The fleet's lock guards it.
 //
-// Its circuit opens when requests fail in a row: it rests, longer each time, and then one request tries whether it is well. Behind
-// that stands a ramp. The requests that are under way at once begin with one; each answer allows one more, which doubles them with
-// each window of answers, up to half of where the server had too much to do before, and from there on one more with each window. So
-// a server that comes back cold, or that takes over what others dropped, gets as much as it has shown that it can do.
+// Its circuit opens when nobody takes its connections, or when more requests fail in a row, of several callers, than are still under way: what is under way speaks for the
+// server until it ends. An open circuit rests, longer each time, and then one request tries whether the server is well.
+//
+// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with start, doubles every rampStep while the server takes
+// requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do, or a fourth of the requests fails, it is halved, and grows
+// slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it has shown that it can take, however long its turns are.
 type replica struct {
 	url      string
 	used     time.Time // last
 	inFlight int
+	current  int    // requests under way that began since the circuit opened last
 	answered bool   // ever
 	plain    bool   // it takes OpenAI's own fields alone
 	engine   string // its kind, "" while that is not known
 	versions map[string]int64
 
-	until    time.Time // it is not asked before
-	failures int       // in a row
+	until    time.Time       // it is not asked before
+	failures int             // in a row
+	callers  map[string]bool // whose requests have failed in a row since the circuit opened last
 	open     bool
 	opened   int // times in a row
 	last     *inference.Failure
 	refuses  time.Time // since when it refuses connections, of one that never answered
 
-	allowed   float64
-	threshold float64 // where the ramp becomes flat
-	setbacks  int     // how often the ramp went down: what was asked before says nothing about the time behind it
-	warm      bool    // it has answered since the ramp began anew
-	doubled   time.Time
+	says       float64 // how many requests at once the server says it takes; 0: nothing
+	start      float64 // of the ramp
+	allowed    float64
+	threshold  float64 // where the ramp becomes flat
+	setbacks   int     // how often the ramp went down
+	begun      int     // setbacks when the circuit opened last: what began before tells nothing of the server behind it
+	taken      bool    // the server has taken a request since then
+	stepped    time.Time
+	rates      rateWindow
+	reduced    float64 // allowed when the ramp was first reduced and has not come back to; 0: it was not
+	reducedBy  string  // why it was last
+	reductions int     // since then
+	restored   bool    // it has come back there, which was not said yet
 
-	slots int    // the most that a run lets a process have
-	share *share // what is agreed with other processes; nil in a process that asks nobody
+	slots int // the most that a run lets a process have
 }
 
 func newReplica(url string) *replica {
-	return &replica{url: url, versions: map[string]int64{}, allowed: 1, threshold: math.Inf(1)}
+	return &replica{url: url, versions: map[string]int64{}, callers: map[string]bool{}, start: 1, allowed: 1, threshold: math.Inf(1)}
 }
 
 // ready reports whether a request may be sent that is one of so many at most.
@@ -105,99 +117,96 @@ func (r *replica) ready(now time.Time, slots int) bool {
 	if now.Before(r.until) {
 		return false
 	}
-	if at := r.stepAt(slots); !at.IsZero() && !now.Before(at) {
-		r.allowed, r.doubled = min(2*r.allowed, r.threshold, float64(slots)), now
+	if at := r.stepAt(now, slots); !at.IsZero() && !now.Before(at) {
+		r.step(now, slots)
 	}
-	return r.inFlight < r.limit(slots)
+	return !r.tried() && r.current < int(r.allowed) && r.inFlight < slots
+}
+
+// tried: one request tries whether a server is well whose circuit is open.
+func (r *replica) tried() bool { return r.open && r.current > 0 }
+
+// enter counts a request that is sent, and gives what settle is told of it.
+func (r *replica) enter() (since int) {
+	r.inFlight++
+	r.current++
+	return r.setbacks
+}
+
+// leave gives its place back.
+func (r *replica) leave(since int) {
+	r.inFlight--
+	if since >= r.begun {
+		r.current--
+	}
 }
 
 // resting reports whether it is left alone: until its time, and then while one request tries an open circuit.
-func (r *replica) resting(now time.Time) bool {
-	return now.Before(r.until) || r.open && r.inFlight > 0
-}
+func (r *replica) resting(now time.Time) bool { return now.Before(r.until) || r.tried() }
 
-// stepAt is when the ramp goes up by itself, as its requests take long and none has failed; zero when it does not.
-func (r *replica) stepAt(slots int) time.Time {
-	if r.shared() || !r.warm || r.open || r.inFlight < int(r.allowed) || r.allowed >= min(r.threshold, float64(slots)) {
-		return time.Time{}
-	}
-	return r.doubled.Add(rampStep)
-}
-
-// settle notes the outcome of a request that came in after so many setbacks.
-func (r *replica) settle(now time.Time, setbacks, slots int, what outcome, f *inference.Failure) {
-	full := r.inFlight >= min(int(r.allowed), r.limit(slots))
-	r.inFlight--
-	fresh := setbacks == r.setbacks
-	if fresh && (what == answered || what == refused || what == throttled || what == aborted) {
-		r.open, r.opened = false, 0 // what was sent to try it has come through
-	}
+// settle notes the outcome of a caller's request that came in after so many setbacks.
+func (r *replica) settle(now time.Time, since, slots int, caller string, what outcome, f *inference.Failure) {
+	full := r.current >= int(r.allowed)
+	r.leave(since)
 	switch what {
 	case answered:
-		r.answered, r.failures, r.refuses = true, 0, time.Time{}
-		if r.share != nil {
-			r.share.answered++
-		}
-		if !fresh {
-			return
-		}
-		if !r.warm {
-			r.warm, r.doubled = true, now
-		}
-		if full && r.allowed < r.top(slots) {
-			r.grow()
+		r.answered, r.refuses = true, time.Time{}
+		r.well(now, since)
+		if since >= r.begun && full {
+			r.grow(slots)
 		}
 	case refused:
-		r.failures = 0
+		r.well(now, since)
 	case throttled:
-		r.failures = 0
+		r.well(now, since)
 		r.rest(now, max(f.After, leastRest))
-		if fresh {
-			r.halve()
+		if since == r.setbacks { // once for all that was under way together
+			r.reduce("the server asked for less")
 		}
 	case aborted: // it can do as much as before
-		r.failures = 0
+		r.well(now, since)
 		r.rest(now, max(f.After, leastRest))
 	case away:
-		if r.refuses.IsZero() && !r.answered && errors.Is(f.Err, syscall.ECONNREFUSED) {
-			r.refuses = now
+		if unreachable(f) {
+			if r.refuses.IsZero() && !r.answered && errors.Is(f.Err, syscall.ECONNREFUSED) {
+				r.refuses = now
+			}
+			r.rest(now, restTime)
 		}
-		r.rest(now, max(f.After, restTime))
-		if fresh {
-			r.halve()
-			r.again()
+		if f.After > 0 {
+			r.rest(now, f.After)
 		}
-		r.fail(now, fresh, f)
+		r.fail(now, since, caller, f)
 	case broken, failing:
-		if fresh {
-			r.halve()
-		}
-		if fresh && what == broken {
-			r.again()
-		}
-		r.fail(now, fresh, f)
+		r.fail(now, since, caller, f)
 	}
 }
 
-func (r *replica) grow() {
-	if r.allowed < r.threshold {
-		r.allowed++
-		return
+// unreachable reports whether nobody took the connection: no request got to a server.
+func unreachable(f *inference.Failure) bool { return f.Away && f.Status == 0 }
+
+// well notes that the server has dealt with a request. One that it had before its circuit opened says that it is there: it is tried at once.
+func (r *replica) well(now time.Time, since int) {
+	r.rates.count(now, true)
+	switch {
+	case since >= r.begun:
+		r.open, r.opened = false, 0
+	case r.open && r.until.After(now.Add(restTime)):
+		r.until = now.Add(restTime)
 	}
-	r.allowed += 1 / r.allowed
+	if !r.open {
+		r.failures = 0
+		clear(r.callers)
+	}
+	r.take(now, since)
 }
 
-// halve lets the ramp go down, once for all that was under way together.
-func (r *replica) halve() {
-	if r.allowed > 1 {
-		r.threshold = max(1, r.allowed/2)
+// take notes that the server has taken a request.
+func (r *replica) take(now time.Time, since int) {
+	if since >= r.begun && !r.taken {
+		r.taken, r.stepped = true, now
 	}
-	r.allowed = max(1, r.allowed/2)
-	r.setBack()
 }
-
-// again begins the ramp anew.
-func (r *replica) again() { r.allowed, r.warm = 1, false }
 
 func (r *replica) rest(now time.Time, d time.Duration) {
 	if until := now.Add(d); until.After(r.until) {
@@ -205,19 +214,36 @@ func (r *replica) rest(now time.Time, d time.Duration) {
 	}
 }
 
-// fail counts a failure, and opens the circuit when there are too many.
-func (r *replica) fail(now time.Time, fresh bool, f *inference.Failure) {
+// fail counts a failure. The circuit opens when it is the server that is broken; the ramp is reduced when too many of its requests are.
+func (r *replica) fail(now time.Time, since int, caller string, f *inference.Failure) {
 	r.failures++
 	r.last = f
-	if r.failures < tripAfter || r.open && !fresh {
+	if since < r.begun {
 		return
 	}
+	r.rates.count(now, false)
+	if len(r.callers) < maxCallers {
+		r.callers[caller] = true
+	}
+	switch {
+	case r.open, r.failures >= tripAfter && (len(r.callers) > r.current || unreachable(f) && len(r.callers) >= tripAfter):
+		r.trip(now)
+	case r.rates.many(now, r.current):
+		r.reduce(fmt.Sprintf("%d of %d requests failed within %s", r.rates.bad, r.rates.bad+r.rates.good, rateTime))
+		r.rates = rateWindow{began: now}
+	}
+}
+
+// trip opens the circuit, and begins the ramp anew.
+func (r *replica) trip(now time.Time) {
 	r.open = true
 	r.opened++
 	r.rest(now, tryAgain.Delay(r.opened))
-	r.again()
-	r.threshold = math.Inf(1)
-	r.setBack()
+	r.allowed, r.threshold, r.taken = r.start, math.Inf(1), false
+	r.setbacks++
+	r.begun, r.current, r.rates = r.setbacks, 0, rateWindow{}
+	r.reduced, r.reductions, r.restored = 0, 0, false
+	clear(r.callers)
 }
 
 // serves notes the version of a policy that the server has sampled with.
@@ -244,9 +270,6 @@ func (f *Fleet) replica(url string) *replica {
 	}
 	r := newReplica(url)
 	r.used = now
-	if f.board != nil {
-		r.share = &share{name: f.member}
-	}
 	f.replicas[url] = r
 	return r
 }

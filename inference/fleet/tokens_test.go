@@ -22,7 +22,7 @@ func TestFullPromptsAreNoFailures(t *testing.T) {
 		cfg := runfile.DefaultRunConfig()
 		cfg.Policy, cfg.Endpoint, cfg.EndpointAPI, cfg.Limits.Context = "m", s.URL+"/v1", runfile.APITokens, context
 		return f.Complete(t.Context(), Call{
-			Run: "r", Config: &cfg, Affinity: "a", Fit: true, Sampling: cfg.Sampling, Timeout: time.Minute, Until: time.Now(),
+			Run: "r", Config: &cfg, Affinity: "a", Fit: true, Sampling: cfg.Sampling, Until: time.Now(),
 			Tokens: func(model string) inference.Conversation {
 				return inference.Conversation{Request: inference.Request{
 					Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}, Sample: inference.NewSample(cfg.Sampling), Logprobs: true,

@@ -10,18 +10,21 @@ import (
 // first is the size of the buffer that a text of unknown length is read into at first, in bytes. It doubles when it is full.
 const first = 16 << 10
 
+// declared bounds the buffer that is made for a length which a sender has stated and not sent yet, in bytes: who sends slowly holds about what he has sent.
+const declared = 4 << 20
+
 // ErrLong says that a text is longer than it may be.
 var ErrLong = errors.New("too long")
 
 // Read reads a text of at most most bytes, and takes its buffer of the share before it makes it. length is how long the sender says that it is, 0 or less where it does not say: one buffer
-// of that size is made, and none is thrown away. Its error is ErrLong, that of Grow, or the reader's.
+// of that size is made, if it is not larger than declared, and none is thrown away. Its error is ErrLong, that of Grow, or the reader's.
 func (s *Share) Read(ctx context.Context, r io.Reader, length, most int64) ([]byte, error) {
 	if length > most {
 		return nil, ErrLong
 	}
 	size := min(first, most+1)
 	if length > 0 {
-		size = length + 1 // so that the end is found without another buffer
+		size = min(length, declared) + 1 // so that the end is found without another buffer
 	}
 	if err := s.Grow(ctx, size); err != nil {
 		return nil, err

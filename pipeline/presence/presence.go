@@ -1,5 +1,5 @@
 // Package presence is what processes of the plane say of themselves to whoever shows it: which sandboxes they hold, and which inference servers they ask.
-// It is said over core NATS every two seconds and kept nowhere. Nothing decides by it.
+// It is said over core NATS every two seconds and kept nowhere. Nothing on the log follows from it: generators divide by it what they begin to ask a server with.
 package presence
 
 import (
@@ -29,6 +29,7 @@ const (
 	MaxServers   = 256
 	maxReport    = 128 << 10
 	maxText      = 256
+	maxSlots     = 1 << 20
 )
 
 // Report is what one process says of one of its services.
@@ -39,6 +40,8 @@ type Report struct {
 	Build    string    `json:"build"`
 	Started  time.Time `json:"started"`
 	Runner   *Runner   `json:"runner,omitempty"`
+	// Slots is how many turns a generator samples at once.
+	Slots int `json:"slots,omitempty"`
 	// Servers are the inference servers that it asks; Waiting are calls that wait for one.
 	Servers []Server `json:"servers,omitempty"`
 	Waiting int      `json:"waiting,omitempty"`
@@ -96,6 +99,7 @@ type Server struct {
 	Allowed  int              `json:"allowed"`            // requests at once
 	Versions map[string]int64 `json:"versions,omitempty"` // that it served last, by policy
 	Failures int              `json:"failures,omitempty"` // in a row
+	Reduced  string           `json:"reduced,omitempty"`  // why it gets fewer requests than before
 	Used     time.Time        `json:"used"`
 }
 
@@ -127,8 +131,17 @@ func Name(instance string) string {
 	}, instance)
 }
 
-// Hear hands over what processes say, until stop is called. It may call heard from several goroutines. It skips reports that are malformed or too long.
+// Hear hands over what all processes say, until stop is called. It may call heard from several goroutines. It skips reports that are malformed or too long.
 func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
+	return hear(nc, heard, topology.PresenceSubject+"*.*", topology.MirrorSubject+"*.*")
+}
+
+// HearService hands over what the processes of one service say.
+func HearService(nc *nats.Conn, service string, heard func(Report)) (stop func(), err error) {
+	return hear(nc, heard, topology.PresenceSubject+service+".*")
+}
+
+func hear(nc *nats.Conn, heard func(Report), subjects ...string) (stop func(), err error) {
 	take := func(m *nats.Msg) {
 		var r Report
 		if len(m.Data) > maxReport || json.Unmarshal(m.Data, &r) != nil || !r.fits(m.Subject) {
@@ -142,7 +155,7 @@ func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
 			_ = sub.Unsubscribe() // it ends with its connection at the latest
 		}
 	}
-	for _, subject := range []string{topology.PresenceSubject + "*.*", topology.MirrorSubject + "*.*"} {
+	for _, subject := range subjects {
 		sub, err := nc.Subscribe(subject, take)
 		if err != nil {
 			stop()
@@ -155,7 +168,7 @@ func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
 
 // fits reports whether a report is within its bounds, and of whom its subject says.
 func (r *Report) fits(subject string) bool {
-	if subject != topology.PresenceSubject+r.Service+"."+r.Name || len(r.Servers) > MaxServers || r.Runner != nil && len(r.Runner.Sandboxes) > MaxSandboxes {
+	if subject != topology.PresenceSubject+r.Service+"."+r.Name || len(r.Servers) > MaxServers || r.Slots < 0 || r.Slots > maxSlots || r.Runner != nil && len(r.Runner.Sandboxes) > MaxSandboxes {
 		return false
 	}
 	texts := []string{r.Instance, r.Build}
@@ -166,7 +179,7 @@ func (r *Report) fits(subject string) bool {
 		texts = append(texts, m.Region)
 	}
 	for _, s := range r.Servers {
-		texts = append(texts, s.URL, s.Engine)
+		texts = append(texts, s.URL, s.Engine, s.Reduced)
 	}
 	for _, text := range texts {
 		if len(text) > maxText {

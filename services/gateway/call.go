@@ -96,12 +96,17 @@ func (r *rollout) within(a *ask) error {
 	return nil
 }
 
+// turnTime bounds a call: each of the run's servers may take as long as the run allows a turn.
+func (r *rollout) turnTime() time.Duration {
+	return entrance + time.Duration(max(1, len(r.cfg.Servers())))*time.Duration(r.cfg.Limits.TurnTimeouts().Whole)
+}
+
 // patience is how long a client that wants a stream waits for the first sign: until then a failure is still an error of HTTP.
 const patience = 10 * time.Second
 
 // sample asks the inference server and puts the turn on the log.
 func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask) (*answer, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), g.opts.CallTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), ro.turnTime())
 	defer cancel()
 	if !ro.Started.Deadline.IsZero() {
 		var stop context.CancelFunc
@@ -135,8 +140,7 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 const entrance = 10 * time.Second
 
 func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*answer, error) {
-	servers := len(ro.cfg.Servers())
-	if servers == 0 {
+	if len(ro.cfg.Servers()) == 0 {
 		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
 	}
 	sampling, err := a.chooseSampling(ro.cfg.Sampling)
@@ -152,7 +156,7 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 		Run: ro.Run, Config: &ro.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: ro.cfg.AssumedVersion(),
 		Sampling: a.sampling,
 		Request:  func(model string, _ int) any { return withColumns(request(a, sampling, model, seed), ro, a) },
-		TextOnly: true, Timeout: g.opts.CallTimeout / time.Duration(servers), Until: time.Now().Add(entrance),
+		TextOnly: true, Until: time.Now().Add(entrance),
 	})
 	if err != nil {
 		return nil, failed(ctx, err)
@@ -198,9 +202,11 @@ func failed(ctx context.Context, err error) error {
 	var f *inference.Failure
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return problem(http.StatusGatewayTimeout, "timeout", "the inference server did not answer in time")
+		return problem(http.StatusGatewayTimeout, "timeout", "no inference server answered in the time that the rollout, and limits.turn_timeout.whole of the run, left it")
 	case !errors.As(err, &f):
 		return err
+	case f.Timeout():
+		return problem(http.StatusGatewayTimeout, "timeout", "%v", f)
 	case f.Overflow != nil:
 		return problem(http.StatusBadRequest, "context_length_exceeded", "%v", f)
 	case f.Permanent:

@@ -21,15 +21,13 @@ type Options struct {
 	Slots int
 	// Waiting is how many more may wait for a slot; what is beyond is told to come again, the lowest priority first.
 	Waiting int
-	// CallTimeout bounds one answer of the inference server.
-	CallTimeout time.Duration
 	// Tenants may use the gateway, each with a key. Without any, everybody may.
 	Tenants []Tenant
 }
 
 // DefaultOptions suit a local inference server.
 func DefaultOptions() Options {
-	return Options{Slots: 64, Waiting: 1024, CallTimeout: 10 * time.Minute}
+	return Options{Slots: 64, Waiting: 1024}
 }
 
 // Gateway is an http.Handler. It keeps nothing of a rollout: the turns are on the log, so any number of gateways may serve one
@@ -58,8 +56,8 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 	if err != nil {
 		return nil, err
 	}
-	if opts.Slots < 1 || opts.Waiting < 0 || opts.CallTimeout <= 0 {
-		return nil, fmt.Errorf("gateway: %d slots, %d waiting, timeout %s: slots and timeout must be positive", opts.Slots, opts.Waiting, opts.CallTimeout)
+	if opts.Slots < 1 || opts.Waiting < 0 {
+		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
 		log: env.Log, logger: env.Logger, opts: opts, tenants: tenants, metrics: m, gate: newGate(opts.Slots, opts.Waiting, m),

@@ -6,9 +6,9 @@ import (
 )
 
 // report is what the generator says of the inference servers that it asks.
-func report(servers *fleet.Fleet, instance string) presence.Report {
+func report(servers *fleet.Fleet, instance string, slots int) presence.Report {
 	states, waiting := servers.Look()
-	r := presence.Report{Instance: instance, Waiting: waiting}
+	r := presence.Report{Instance: instance, Slots: slots, Waiting: waiting}
 	for _, s := range states[:min(len(states), presence.MaxServers)] {
 		state := presence.Asked
 		switch {
@@ -18,7 +18,8 @@ func report(servers *fleet.Fleet, instance string) presence.Report {
 			state = presence.Rests
 		}
 		r.Servers = append(r.Servers, presence.Server{
-			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions, Failures: s.Failures, Used: s.Used.UTC(),
+			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions, Failures: s.Failures, Reduced: s.Reduced,
+			Used: s.Used.UTC(),
 		})
 	}
 	return r

@@ -3,6 +3,7 @@ package generator
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -20,12 +21,10 @@ import (
 type Options struct {
 	// Slots is how many turns are sampled at once, or wait for their server.
 	Slots int
-	// RequestTimeout bounds one turn; a server that hangs longer counts as a failed try.
-	RequestTimeout time.Duration
 }
 
 // DefaultOptions suit a local inference server.
-func DefaultOptions() Options { return Options{Slots: 64, RequestTimeout: 5 * time.Minute} }
+func DefaultOptions() Options { return Options{Slots: 64} }
 
 // Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
 // rollout_retried and rollout_failed. In runs with `in_flight: auto` it emits capacity_measured.
@@ -36,6 +35,8 @@ type Service struct {
 	tools   *tools.Sets
 	// capacities are those of the runs that follow them.
 	capacities capacities
+	peers      *peers
+	logger     *slog.Logger
 }
 
 // Run is the service, which asks the servers of a fleet.
@@ -43,9 +44,8 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	s := newService(env, servers, opts)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	sharing := share(ctx, env, servers)
-	defer sharing()
-	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, presence.Name(env.Instance), func() presence.Report { return report(servers, env.Instance) })
+	go s.peers.follow(ctx, env, servers)
+	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, s.peers.name, func() presence.Report { return report(servers, env.Instance, opts.Slots) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples, Round: s.round})
 }
 
@@ -55,7 +55,7 @@ func samples(cfg runfile.RunConfig) bool {
 }
 
 func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{log: env.Log, opts: opts, servers: servers, tools: tools.NewSets()}
+	return &Service{log: env.Log, opts: opts, servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
 }
 
 // Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
@@ -188,7 +188,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		Sampling: cfg.Sampling,
 		Fit:      true, Prompt: p.least, Spare: p.spare, TellContext: cfg.Limits.TellRoom,
 		Request: func(model string, most int) any { return request(model, most) },
-		Timeout: s.opts.RequestTimeout, Until: patience(r, cfg.Limits, time.Now()), Patient: true,
+		Until:   patience(r, cfg.Limits, time.Now()), Patient: true,
 		Answered: func(ctx context.Context) bool { return s.hasAnswered(ctx, r.Run) },
 	}
 	if cfg.EndpointAPI == runfile.APITokens {

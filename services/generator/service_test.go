@@ -164,11 +164,12 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 
 func TestEndpointThatHangs(t *testing.T) {
 	log := natstest.Log(t)
-	start(t, log, func(o *Options) { o.RequestTimeout = 500 * time.Millisecond })
-	open(t, log, "always", serve(t, hang).URL, nil)
-	open(t, log, "once", serve(t, hang, text(final)).URL, func(c *runfile.RunConfig) { c.Limits.Tries = 20 })
+	start(t, log, nil)
+	soon := func(c *runfile.RunConfig) { c.Limits.TurnTimeout.Whole = runfile.Duration(500 * time.Millisecond) }
+	open(t, log, "always", serve(t, hang).URL, soon)
+	open(t, log, "once", serve(t, hang, text(final)).URL, func(c *runfile.RunConfig) { soon(c); c.Limits.Tries = 20 })
 	failed := servicetest.WaitData[events.RolloutFailed](t, log, "always", events.RolloutFailedType, rollout)
-	if failed.Class != events.ClassEndpoint || !strings.Contains(failed.Message, "deadline exceeded") {
+	if failed.Class != events.ClassEndpoint || !strings.Contains(failed.Message, "500ms, which is limits.turn_timeout.") {
 		t.Errorf("failed as %+v", failed)
 	}
 	finished(t, log, "once")

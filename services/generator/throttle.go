@@ -2,14 +2,11 @@ package generator
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/pipeline"
 )
 
 // throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
@@ -51,22 +48,4 @@ func putOff(after, left time.Duration, delivered uint64) time.Duration {
 	most := uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver)
 	remaining := max(1, most-min(delivered, most))
 	return max(after, left/time.Duration(remaining))
-}
-
-// share lets the generators that ask the same servers agree on one ramp for each, so that N of them do not ask a cold server N-fold. It ends when the
-// handlers have come to their ends, as their requests are under way until then.
-func share(ctx context.Context, env pipeline.Env, servers *fleet.Fleet) (end func()) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	over := make(chan struct{})
-	machine, _ := os.Hostname() // without a name, addresses of the machine itself may be taken for those of another one
-	board := pipeline.NewBoard(env, topology.Generator, "ramp")
-	servers.ShareBy(board, env.Instance)
-	go func() {
-		defer close(over)
-		servers.Share(ctx, machine)
-	}()
-	return func() {
-		stop()
-		<-over
-	}
 }

@@ -55,15 +55,12 @@ func attempts() []attempt {
 		}
 	}
 	for _, s := range topology.Services {
-		var holds, agrees []string
+		var holds []string
 		if s.Deciding {
 			holds = []string{s.Name}
 		}
-		if s.Deciding || s.Agrees {
-			agrees = []string{s.Name}
-		}
 		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name, holds...)
-		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name+".x", agrees...)
+		add("$KV." + topology.LeaseBucket + "." + run + "." + s.Name + ".x")
 	}
 	add(topology.AliveSubject+"x", topology.ToolRunner)
 	add("$SYS.REQ.SERVER.PING")

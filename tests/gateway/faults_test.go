@@ -11,7 +11,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/services/gateway"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
@@ -90,8 +89,7 @@ func TestTokensThatContradict(t *testing.T) {
 // TestSlowServer: neither the gateway nor the rollout waits for ever.
 func TestSlowServer(t *testing.T) {
 	b := newBackend(t, func(_ int, a ask) said { <-a.leave; return said{} })
-	p := newPlane(t, b.url, nil)
-	p.url = p.serve(func(o *gateway.Options) { o.CallTimeout = 200 * time.Millisecond })
+	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.TurnTimeout.Whole = runfile.Duration(200 * time.Millisecond) })
 	m := p.start(nil)
 	p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 

@@ -105,9 +105,7 @@ func newPlaneOf(t *testing.T, change func(*runfile.RunConfig), servers ...*serve
 	for _, run := range []func(context.Context, pipeline.Env) error{
 		intake.Run, querysampler.Run, advantagecalculator.Run,
 		func(ctx context.Context, env pipeline.Env) error {
-			opts := generator.DefaultOptions()
-			opts.RequestTimeout = 2 * time.Second
-			return generator.Run(ctx, env, p.fleet, opts)
+			return generator.Run(ctx, env, p.fleet, generator.DefaultOptions())
 		},
 		p.sandboxes,
 	} {
@@ -125,6 +123,7 @@ func (p *plane) open(run string, change func(*runfile.RunConfig)) {
 		cfg.Tasks[i].Tests = servicetest.Blob(p.t, p.log.Store(), []byte("tests"))
 	}
 	cfg.Endpoint, cfg.Limits.Tries, cfg.Limits.Timeout = "", 20, runfile.Duration(3*time.Minute)
+	cfg.Limits.TurnTimeout.Whole = runfile.Duration(2 * time.Second)
 	for _, s := range p.servers {
 		cfg.Endpoints = append(cfg.Endpoints, runfile.Endpoint{URL: s.url(), Slots: s.slots})
 	}
@@ -182,11 +181,10 @@ func (p *plane) restart(s *server, when ...int) *sync.WaitGroup {
 func (p *plane) harness(rollouts int) {
 	p.t.Helper()
 	p.open("h", func(c *runfile.RunConfig) {
+		c.Limits.TurnTimeout.Whole = runfile.Duration(4 * time.Second) // a server that hangs must not take the rollout's time
 		c.External, c.Tasks, c.Feeds = true, nil, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	})
-	opts := gateway.DefaultOptions()
-	opts.CallTimeout = 12 * time.Second // a server that hangs must not take the rollout's time; of three, each has a third
-	g, err := gateway.New(servicetest.Env(p.t, p.log), p.fleet, opts)
+	g, err := gateway.New(servicetest.Env(p.t, p.log), p.fleet, gateway.DefaultOptions())
 	if err != nil {
 		p.t.Fatal(err)
 	}

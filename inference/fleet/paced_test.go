@@ -1,0 +1,208 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/inference"
+)
+
+// paced is a load of rollouts that ask a server for turn after turn, as the generator does.
+type paced struct {
+	*Fleet
+	farm     *farm
+	turns    int // that came
+	lost     int // tries that failed
+	mu       sync.Mutex
+	lows     map[time.Duration]int // the fewest requests under way in each span that begins then
+	spans    []time.Duration
+	reach    int
+	reached  []time.Duration // when so many were under way again, behind fewer
+	below    bool
+	answered int // whole answers that the server has sent
+}
+
+const pacedSlots = 512
+
+// newPaced makes a load on a scripted server. The fewest requests under way are noted for the spans, and when reach of them were under way.
+func newPaced(t *testing.T, serve func(n int, at time.Duration) reply, reach int, log *bytes.Buffer, spans ...time.Duration) *paced {
+	p := &paced{lows: map[time.Duration]int{}, spans: spans, reach: reach, below: true}
+	p.Fleet, p.farm = newFarm(t, map[string]func(int, time.Duration) reply{"a": serve}, func(o *Options) {
+		o.Slots = pacedSlots
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
+	})
+	for i := 0; i < len(spans); i += 2 {
+		p.lows[spans[i]] = pacedSlots
+	}
+	p.farm.watch = func(_ string, inFlight int, ended *reply) {
+		at := time.Since(p.farm.began)
+		if ended != nil && ended.err == nil && ended.status == 0 {
+			p.answered++
+		}
+		for i := 0; i+1 < len(p.spans); i += 2 {
+			if at >= p.spans[i] && at < p.spans[i+1] {
+				p.lows[p.spans[i]] = min(p.lows[p.spans[i]], inFlight)
+			}
+		}
+		if p.below && inFlight >= p.reach {
+			p.reached = append(p.reached, at)
+		}
+		p.below = inFlight < p.reach
+	}
+	return p
+}
+
+// run lets rollouts ask until a time.
+func (p *paced) run(t *testing.T, rollouts int, until time.Duration) {
+	var asking sync.WaitGroup
+	for i := range rollouts {
+		asking.Go(func() {
+			for time.Since(p.farm.began) < until {
+				c := call(fmt.Sprint(i), pacedSlots, "a")
+				c.Config.Limits.TurnTimeout = runfile.TurnTimeout{}
+				c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+				_, err := p.Complete(t.Context(), c)
+				p.mu.Lock()
+				if err == nil {
+					p.turns++
+				} else {
+					p.lost++
+				}
+				p.mu.Unlock()
+				var f *inference.Failure
+				if errors.As(err, &f) {
+					time.Sleep(max(f.After, time.Second))
+				}
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// TestPacedLoad: 512 slots, turns of about ten minutes, each twentieth connection reset at once or within the turn, each hundredth answered by a proxy's 502, a pause of two
+// minutes in which nothing ends, and a restart. Single faults never empty the server, it is full again soon after the restart, and every answer that it gave is a turn.
+func TestPacedLoad(t *testing.T) {
+	const down, up, end = 90 * time.Minute, 93 * time.Minute, 3 * time.Hour
+	const pause, resume = 60 * time.Minute, 62 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		serve := func(n int, at time.Duration) reply {
+			part := rand.New(rand.NewPCG(1, uint64(n))).Float64()
+			r := reply{takes: time.Duration((5 + 10*part) * float64(time.Minute))}
+			switch {
+			case at >= down && at < up:
+				return reply{err: errRefused, takes: time.Millisecond}
+			case n%40 == 19:
+				r = reply{err: errors.New("connection reset by peer"), takes: time.Millisecond}
+			case n%40 == 39:
+				r = reply{err: errors.New("connection reset by peer"), takes: r.takes / 2}
+			case n%100 == 50:
+				r = reply{status: http.StatusBadGateway, takes: time.Millisecond}
+			}
+			if ends := at + r.takes; ends >= pause && at < resume {
+				r.takes += resume - pause
+			}
+			if at < down && at+r.takes >= down {
+				return reply{err: errors.New("connection reset by peer"), takes: down - at}
+			}
+			return r
+		}
+		var log bytes.Buffer
+		const bound, full = 9 * pacedSlots / 10, 95 * pacedSlots / 100
+		p := newPaced(t, serve, full, &log, time.Minute, down, up+time.Minute, end)
+		p.run(t, 800, end)
+		t.Logf("%d turns, %d failed tries; fewest under way %v; %d under way at %v", p.turns, p.lost, p.lows, full, p.reached[:min(8, len(p.reached))])
+		for begin, least := range p.lows {
+			if least < bound {
+				t.Errorf("behind %s single faults left %d requests under way, want %d or more", begin, least, bound)
+			}
+		}
+		again := slices.IndexFunc(p.reached, func(at time.Duration) bool { return at > up })
+		if again < 0 || p.reached[0] > 30*time.Second || p.reached[again] > up+time.Minute {
+			t.Errorf("the server had %d requests from %v on, want from 30 s, and from a minute behind the restart", full, p.reached[:min(8, len(p.reached))])
+		}
+		if p.turns != p.answered {
+			t.Errorf("%d answers became %d turns", p.answered, p.turns)
+		}
+		for _, line := range []string{`msg="inference server unavailable"`, `msg="inference server recovered"`} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("the log does not say %s", line)
+			}
+		}
+		if n := strings.Count(log.String(), "\n"); n > 10 {
+			t.Errorf("the log has %d lines:\n%s", n, &log)
+		}
+	})
+}
+
+// TestColdNodesAfterAnOutage: two nodes of a hundred come back, and a thousand turns wait: each is asked as a cold one is, and not for the load of a hundred.
+func TestColdNodesAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots, back = 128, 3 * time.Minute
+		nodes := map[string]func(int, time.Duration) reply{}
+		var hosts []string
+		for i := range 10 {
+			host := fmt.Sprint("n", i)
+			hosts = append(hosts, host)
+			nodes[host] = func(_ int, at time.Duration) reply {
+				if at < back || i > 1 {
+					return reply{err: errRefused, takes: time.Millisecond}
+				}
+				return reply{takes: 10 * time.Minute}
+			}
+		}
+		servers, farm := newFarm(t, nodes, func(o *Options) { o.Slots, o.Waiting = slots, 1024 })
+		first, most := map[string]time.Duration{}, map[string]int{}
+		farm.watch = func(host string, inFlight int, ended *reply) {
+			at := time.Since(farm.began)
+			if ended != nil || at < back {
+				return
+			}
+			if host != "n0" && host != "n1" {
+				return
+			}
+			if _, known := first[host]; !known {
+				first[host] = at
+			}
+			if allowed := 1 << min(20, (at-first[host])/rampStep); inFlight > allowed {
+				t.Errorf("%s behind its first request %s has %d requests, and its ramp allows %d", at-first[host], host, inFlight, allowed)
+			}
+			most[host] = max(most[host], inFlight)
+		}
+		var asking sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for i := range 1000 {
+			asking.Go(func() {
+				for ctx.Err() == nil {
+					c := call(fmt.Sprint(i), slots, hosts...)
+					c.Config.Limits.TurnTimeout = runfile.TurnTimeout{}
+					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+					var f *inference.Failure
+					if _, err := servers.Complete(ctx, c); errors.As(err, &f) {
+						time.Sleep(max(f.After, time.Second))
+					}
+				}
+			})
+		}
+		time.Sleep(back + 90*time.Second)
+		farm.mu.Lock()
+		t.Logf("first %v, most %v", first, most)
+		if most["n0"] != slots || most["n1"] != slots {
+			t.Errorf("90 s after they came back they had at most %v requests", most)
+		}
+		farm.mu.Unlock()
+		stop()
+		asking.Wait()
+	})
+}
