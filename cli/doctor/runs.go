@@ -56,6 +56,7 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	}
 	var findings []finding
 	var waiting []unservedTasks
+	atOnce := map[string]int{}
 	for _, run := range names {
 		switch state, reason, err := log.RunState(ctx, run); {
 		case err != nil:
@@ -67,6 +68,7 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 			if err != nil {
 				findings = append(findings, trouble("runs", err, ""))
 			} else if !cfg.External {
+				atOnce[run] = cfg.AtOnce()
 				for _, needs := range cfg.DifferentNeeds() {
 					waiting = append(waiting, unservedTasks{run, cfg.Pool, needs})
 				}
@@ -79,6 +81,9 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	}
 	for _, u := range waiting {
 		findings = append(findings, u.finding())
+	}
+	if len(atOnce) > 0 {
+		findings = append(findings, scarceSlots(atOnce, generatorSlots(ctx, nc))...)
 	}
 	if findings == nil {
 		return []finding{ok("runs", "%d, none of them paused, and tool runners for all of their tasks", len(names))}

@@ -73,3 +73,23 @@ func (n *InFlight) number(text string) error {
 	*n = InFlight(value)
 	return nil
 }
+
+// EvaluatedAtOnce is how many rollouts of an evaluation are under way at once where its in_flight does not say: those of a training run with the default settings. More would wait in
+// line while their deadlines run.
+const EvaluatedAtOnce = 128
+
+// AtOnce is how many rollouts the run keeps under way at most: in_flight, or what the staleness of its first feed lets it open. 0 is unknown: the size of its batches is counted in tokens,
+// or outsiders make its rollouts.
+func (c *RunConfig) AtOnce() int {
+	switch {
+	case c.External:
+		return 0
+	case c.InFlight > 0:
+		return int(c.InFlight)
+	case c.Epochs > 0:
+		return EvaluatedAtOnce
+	case len(c.Feeds) == 0:
+		return 0
+	}
+	return int(c.StalenessOf(c.Feeds[0]).Max+1) * c.Feeds[0].GroupsPerBatch * c.GroupSize
+}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // paced is a load of rollouts that ask a server for turn after turn, as the generator does.
@@ -205,4 +206,64 @@ func TestColdNodesAfterAnOutage(t *testing.T) {
 		stop()
 		asking.Wait()
 	})
+}
+
+// TestOneFaultOfMany: 33 turns of ten minutes are under way, and one request fails, or one caller's again and again. The others stay, and the free places are filled.
+func TestOneFaultOfMany(t *testing.T) {
+	const slots, begin, end = 33, time.Minute, 9 * time.Minute
+	for name, fault := range map[string]reply{
+		"a reset connection":    {err: errors.New("connection reset by peer")},
+		"a proxy's 502":         {status: http.StatusBadGateway},
+		"a 503":                 {status: http.StatusServiceUnavailable},
+		"an error":              {status: http.StatusInternalServerError},
+		"nonsense":              {body: "<html>"},
+		"a prompt refused":      {status: http.StatusBadRequest},
+		"a refused connection":  {err: errRefused},
+		"a turn that takes all": {takes: 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				fault.takes += time.Millisecond
+				p := newPaced(t, func(_ int, at time.Duration) reply {
+					if at >= begin && at < end {
+						return fault
+					}
+					return reply{takes: 10 * time.Minute}
+				}, slots, &log, begin, end)
+				p.lows[begin] = slots
+				ctx, stop := context.WithCancel(t.Context())
+				var asking sync.WaitGroup
+				ask := func(rollout string) {
+					c := call(rollout, slots+1, "a")
+					c.Config.Limits.TurnTimeout = runfile.TurnTimeout{}
+					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+					p.Complete(ctx, c)
+				}
+				for i := range slots {
+					asking.Go(func() { ask(fmt.Sprint(i)) })
+				}
+				time.Sleep(begin)
+				asking.Go(func() { // one prompt that the server cannot take
+					for time.Since(p.farm.began) < end && ctx.Err() == nil {
+						ask("wrong")
+						retry.Sleep(ctx, time.Second)
+					}
+				})
+				time.Sleep(end - begin)
+				synctest.Wait()
+				r := p.replicas["http://a/v1"]
+				p.Fleet.mu.Lock()
+				if r.open || r.opened > 0 || r.allowed < slots || p.lows[begin] < slots {
+					t.Errorf("%d requests at least, of %d; open %t, allowed %.0f", p.lows[begin], slots, r.open, r.allowed)
+				}
+				p.Fleet.mu.Unlock()
+				if strings.Contains(log.String(), "WARN") {
+					t.Errorf("it was told as an outage:\n%s", &log)
+				}
+				stop()
+				asking.Wait()
+			})
+		})
+	}
 }

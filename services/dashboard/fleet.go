@@ -94,6 +94,7 @@ type serverView struct {
 	URL, State, Engine string
 	InFlight, Allowed  int
 	Failures           int
+	Reduced            string // why it gets fewer requests than before
 	Policies           []policyView
 	Used               bool          // it was asked
 	Idle               time.Duration // since then
@@ -183,6 +184,7 @@ func (v *serverView) known(s presence.Server, now time.Time) {
 	}
 	v.Asked, v.Engine = true, cmp.Or(v.Engine, s.Engine)
 	v.InFlight, v.Allowed, v.Failures = v.InFlight+s.InFlight, v.Allowed+s.Allowed, max(v.Failures, s.Failures)
+	v.Reduced = cmp.Or(v.Reduced, s.Reduced)
 	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
 		if !slices.ContainsFunc(v.Policies, func(p policyView) bool { return p.Name == name }) && len(v.Policies) < maxPolicies {
 			v.Policies = append(v.Policies, policyView{Name: name, Version: s.Versions[name]})

@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/presence"
 )
 
 // Times and steps of what is said of capacities.
@@ -47,8 +48,9 @@ func (c *capacities) of(run string) *fleet.Capacity {
 
 // round looks at the servers of a run that follows their capacity.
 func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
+	s.compareSlots(run, cfg, time.Now())
 	if cfg.InFlight != runfile.AutoInFlight {
-		return nil, time.Hour, nil // a run's configuration stays as it is
+		return nil, presence.Gone, nil
 	}
 	servers, first := s.servers.Servers(ctx, run, &cfg)
 	if !first {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
@@ -19,12 +20,14 @@ type peers struct {
 	name string // of this one
 
 	mu    sync.Mutex
+	began time.Time
+	told  map[string]bool      // runs that need more slots than there are, which was said
 	slots map[string]int       // by name
 	heard map[string]time.Time // last
 }
 
 func newPeers(name string, slots int) *peers {
-	return &peers{name: name, slots: map[string]int{name: slots}, heard: map[string]time.Time{}}
+	return &peers{name: name, began: time.Now(), told: map[string]bool{}, slots: map[string]int{name: slots}, heard: map[string]time.Time{}}
 }
 
 // take notes what a generator says of itself.
@@ -65,4 +68,28 @@ func (p *peers) follow(ctx context.Context, env pipeline.Env, servers *fleet.Fle
 	}
 	defer stop()
 	<-ctx.Done()
+}
+
+// short reports, once, that a run keeps more rollouts under way than the generators have slots. It does not before each of them had the time to speak.
+func (p *peers) short(run string, atOnce int, now time.Time) (n, slots int, short bool) {
+	n, slots, first := p.count(now)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now.Sub(p.began) < presence.Gone || !first {
+		return n, slots, false
+	}
+	short = atOnce > slots && !p.told[run]
+	if len(p.told) >= maxPeers {
+		clear(p.told)
+	}
+	p.told[run] = atOnce > slots
+	return n, slots, short
+}
+
+// compareSlots says in the log where a run has more rollouts than the generators can sample at once.
+func (s *Service) compareSlots(run string, cfg runfile.RunConfig, now time.Time) {
+	if n, slots, short := s.peers.short(run, cfg.AtOnce(), now); short {
+		s.logger.Warn("generator slots scarce", "run", run, "rollouts_at_once", cfg.AtOnce(), "slots", slots, "generators", n,
+			"do", "start generators with more --generator-slots, or lower in_flight of the run")
+	}
 }

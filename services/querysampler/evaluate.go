@@ -5,10 +5,6 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// evaluatedAtOnce is how many rollouts of an evaluation are under way when its configuration does not say: those of a training
-// run with the default settings. More would wait in line while their deadlines run.
-const evaluatedAtOnce = 128
-
 // groupsToTry is how many groups an evaluation opens on its tasks.
 func (d *Decider) groupsToTry() int64 { return int64(d.cfg.Epochs) * int64(len(d.cfg.Tasks)) }
 
@@ -30,7 +26,7 @@ func (d *Decider) roomToTry(p *plan, s state) bool {
 	if d.cfg.InFlight == runfile.AutoInFlight {
 		return d.roomToAsk(p, s)
 	}
-	atOnce := int64(evaluatedAtOnce)
+	atOnce := int64(runfile.EvaluatedAtOnce)
 	if d.cfg.InFlight > 0 {
 		atOnce = int64(d.cfg.InFlight)
 	}
