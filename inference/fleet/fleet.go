@@ -88,8 +88,8 @@ func New(opts Options) (*Fleet, error) {
 	return f, err
 }
 
-// SetPeers tells how many processes ask the same servers, with this one, and whether it is the first of them. Together they begin to ask a server with as much as one would
-// alone; from there on each goes by what comes of its own requests.
+// SetPeers tells how many processes ask the same servers, with this one, and whether it is the first of them: that one looks at the servers' loads,
+// and counts the slots of all.
 func (f *Fleet) SetPeers(n int, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -398,7 +398,6 @@ func (f *Fleet) settle(ctx context.Context, c Call, at target, started time.Time
 	}
 	f.mu.Lock()
 	wasOpened, wasSetbacks, wasAnswered := at.opened, at.setbacks, at.answered
-	at.start = f.start(at.replica)
 	at.replica.settle(now, at.since, at.slots, c.Run+"/"+c.Affinity, what, failure)
 	is, again := *at.replica, at.until.Sub(now).Round(time.Millisecond)
 	at.restored = false

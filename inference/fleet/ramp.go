@@ -22,8 +22,6 @@ const (
 	reduceAfter = 5
 	reduceShare = 4
 	holdShare   = 8
-	// startPart is the part of the requests that a server says it takes at once with which its ramp begins.
-	startPart = 4
 )
 
 // rateWindow counts how requests ended within rateTime.
@@ -126,9 +124,6 @@ func (r *replica) room() int {
 	}
 	return n
 }
-
-// start is what a ramp begins with: one request, of all processes together as far as there are enough for each.
-func (f *Fleet) start(r *replica) float64 { return max(1, r.says/startPart/float64(f.peers)) }
 
 // Ramp is the pace at which a fleet asks one server, for callers with a clock of their own: a simulation of the fleet is held to the
 // same rules as the fleet.

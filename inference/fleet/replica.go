@@ -70,7 +70,7 @@ func outcomeOf(f *inference.Failure) outcome {
 // Its circuit opens when nobody takes its connections, or when more requests fail in a row, of several callers, than are still under way: what is under way speaks for the
 // server until it ends. An open circuit rests, longer each time, and then one request tries whether the server is well.
 //
-// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with start, doubles every rampStep while the server takes
+// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, doubles every rampStep while the server takes
 // requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do, or a fourth of the requests fails, it is halved, and grows
 // slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it has shown that it can take, however long its turns are.
 type replica struct {
@@ -91,8 +91,6 @@ type replica struct {
 	last     *inference.Failure
 	refuses  time.Time // since when it refuses connections, of one that never answered
 
-	says       float64 // how many requests at once the server says it takes; 0: nothing
-	start      float64 // of the ramp
 	allowed    float64
 	threshold  float64 // where the ramp becomes flat
 	setbacks   int     // how often the ramp went down
@@ -109,7 +107,7 @@ type replica struct {
 }
 
 func newReplica(url string) *replica {
-	return &replica{url: url, versions: map[string]int64{}, callers: map[string]bool{}, start: 1, allowed: 1, threshold: math.Inf(1)}
+	return &replica{url: url, versions: map[string]int64{}, callers: map[string]bool{}, allowed: 1, threshold: math.Inf(1)}
 }
 
 // ready reports whether a request may be sent that is one of so many at most.
@@ -239,7 +237,7 @@ func (r *replica) trip(now time.Time) {
 	r.open = true
 	r.opened++
 	r.rest(now, tryAgain.Delay(r.opened))
-	r.allowed, r.threshold, r.taken = r.start, math.Inf(1), false
+	r.allowed, r.threshold, r.taken = 1, math.Inf(1), false
 	r.setbacks++
 	r.begun, r.current, r.rates = r.setbacks, 0, rateWindow{}
 	r.reduced, r.reductions, r.restored = 0, 0, false

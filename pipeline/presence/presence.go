@@ -1,5 +1,5 @@
 // Package presence is what processes of the plane say of themselves to whoever shows it: which sandboxes they hold, and which inference servers they ask.
-// It is said over core NATS every two seconds and kept nowhere. Nothing on the log follows from it: generators divide by it what they begin to ask a server with.
+// It is said over core NATS every two seconds and kept nowhere. Nothing on the log follows from it: generators count each other by it.
 package presence
 
 import (
