@@ -137,7 +137,7 @@ func TestContinueArchived(t *testing.T) {
 	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
-	file := clitest.Write(t, t.TempDir()+"/run.yaml", "policy: small\nendpoint: builtin\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")
+	file := clitest.Write(t, t.TempDir()+"/run.yaml", "policy: small\nendpoint: builtin\nmin_verifier: in-process-without-canaries\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")
 	for _, c := range []struct {
 		name, flags      string
 		rates, baselines int

@@ -92,7 +92,7 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 	}
 	// Other tests see the same workspace.
 	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "grep -c two a.txt > /logs/verifier/reward.txt; echo mended\n"}))
-	again, err := Rerun(t.Context(), log, Options{}, runfile.RunConfig{}, task, &r.Rollout)
+	again, err := Rerun(t.Context(), log, Options{}, runfile.RunConfig{MinVerifier: runfile.VerifierUnguarded}, task, &r.Rollout)
 	if err != nil || again.Reward != 1 || again.Log == nil || len(again.Components) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
