@@ -146,6 +146,9 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	}
 	root.SetFlagErrorFunc(misused)
 	nameHelp(root)
+	for _, noun := range root.Commands() {
+		refuseUnknown(noun)
+	}
 	takeNoFlags(root)
 	return root
 }
@@ -162,6 +165,22 @@ func nameHelp(cmd *cobra.Command) {
 	}
 	for _, sub := range cmd.Commands() {
 		nameHelp(sub)
+	}
+}
+
+// refuseUnknown lets a command that only groups others refuse a name that is none of theirs. It shows its help without one.
+func refuseUnknown(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseUnknown(sub)
+	}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return misused(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+		}
+		return cmd.Help()
 	}
 }
 

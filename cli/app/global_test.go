@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -31,5 +32,22 @@ func TestListsInFiles(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"a", "b,c"}) || !slices.Equal(k, []int{2, 8}) {
 		t.Errorf("--names %q, --k %v", names, k)
+	}
+}
+
+// TestUnknownCommands: a name that a group of commands does not have is an error, and not its help with success.
+func TestUnknownCommands(t *testing.T) {
+	group := func(*Global) *cobra.Command {
+		cmd := &cobra.Command{Use: "group"}
+		cmd.AddCommand(&cobra.Command{Use: "member", RunE: func(*cobra.Command, []string) error { return nil }})
+		return cmd
+	}
+	for text, want := range map[string]string{"group member": "", "group": "", "group nobody": `unknown command "nobody" for "rondo group"`} {
+		root := New(group)
+		root.SetArgs(strings.Fields(text))
+		root.SetOut(io.Discard)
+		if err := root.Execute(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -75,6 +75,9 @@ func newEventsTail(g *app.Global) *cobra.Command {
   rondo events tail demo-1 --follow --type batch.ready --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if t := events.Type(typ); typ != "" && !t.Known() {
+				return fmt.Errorf("--type %q: unknown event type: `rondo events schema` lists the types", t)
+			}
 			g.Follows = follow
 			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
