@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // TeacherScored says how likely a teacher, or a reference model, finds the tokens of a scored rollout. One that takes hints says it of the tokens of their spans,
@@ -169,7 +170,7 @@ func unpack(data []byte, lengths []int, list string) ([][]float32, error) {
 			lists[i][k] = math.Float32frombits(binary.LittleEndian.Uint32(data))
 			data = data[bytesOfLogprob:]
 		}
-		if err := storage.CheckScored(lists[i]); err != nil {
+		if err := tokencheck.Scored(lists[i]); err != nil {
 			return nil, fmt.Errorf("%s %d: %w", list, i, err)
 		}
 	}

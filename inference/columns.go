@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Column is numbers beside the tokens of a turn, as a .npy file with a row for each token that Spans name.
@@ -168,16 +168,16 @@ func (b *beside) readTops(list [][]topEntry, ids []int32, k int) bool {
 		}
 		sum := 0.0
 		for _, e := range entries {
-			if e.id < 0 || !(e.logprob <= storage.Rounding) {
+			if e.id < 0 || !(e.logprob <= tokencheck.Rounding) {
 				return false
 			}
-			if storage.NoLogprob(e.logprob) || slices.ContainsFunc(tops[i], func(o topEntry) bool { return o.id == e.id }) {
+			if tokencheck.None(e.logprob) || slices.ContainsFunc(tops[i], func(o topEntry) bool { return o.id == e.id }) {
 				continue
 			}
 			sum += math.Exp(float64(e.logprob))
 			tops[i] = append(tops[i], topEntry{e.id, min(e.logprob, 0)})
 		}
-		if sum > 1+storage.Rounding*float64(len(entries)) || len(tops[i]) == 0 {
+		if sum > 1+tokencheck.Rounding*float64(len(entries)) || len(tops[i]) == 0 {
 			return false
 		}
 		slices.SortFunc(tops[i], func(x, y topEntry) int { return cmp.Or(cmp.Compare(y.logprob, x.logprob), cmp.Compare(x.id, y.id)) })

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // TestLacks: each way in which a server gives no tokens that can be trained on has its name.
@@ -45,7 +45,7 @@ func TestLacks(t *testing.T) {
 				t.Errorf("%s: lacks %v, want %v", name, turn.Lacks, c.lacks)
 			}
 			disagrees, usable := slices.Contains(c.lacks, events.LackAgreement), len(c.lacks) == 0 || slices.Equal(c.lacks, []string{events.LackTools})
-			if none := errors.Is(err, storage.ErrNoLogprob); errors.Is(err, ErrTokens) != (disagrees || none) || none && !slices.Contains(turn.Lacks, events.LackLogprobs) || turn.TextOnly == usable || (prompt != nil) != usable {
+			if none := errors.Is(err, tokencheck.ErrNone); errors.Is(err, ErrTokens) != (disagrees || none) || none && !slices.Contains(turn.Lacks, events.LackLogprobs) || turn.TextOnly == usable || (prompt != nil) != usable {
 				t.Errorf("%s: text only %v, prompt %v: %v", name, turn.TextOnly, prompt, err)
 			}
 		})

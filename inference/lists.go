@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Lists of an answer that are read no further than it takes to say that they are too long: a list of empty objects is 3 bytes each on its
@@ -76,7 +76,7 @@ type tokenIDs []int32
 func (t *tokenIDs) UnmarshalJSON(data []byte) (err error) {
 	list, ok := digits(data)
 	if !ok {
-		list, err = storage.ReadTokenIDs(data)
+		list, err = tokencheck.ReadIDs(data)
 	}
 	*t = list
 	return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Score is how likely a model finds given tokens.
@@ -91,7 +91,7 @@ func (c *Client) Tokenize(ctx context.Context, t runfile.Teacher, text string) (
 	if err := c.ask(ctx, url, map[string]any{"model": t.Model, "prompt": text, "add_special_tokens": false}, &answer, share); err != nil {
 		return nil, err
 	}
-	return answer.Tokens, misread(url, storage.CheckTokenIDs(answer.Tokens))
+	return answer.Tokens, misread(url, tokencheck.IDs(answer.Tokens))
 }
 
 // promptToken is what vLLM says of one place: the log-probabilities of the token there, and of likelier ones where it was asked for them, by id.
@@ -149,8 +149,8 @@ func scored(tokens []int32, list []scoredToken) ([]float32, error) {
 			logprobs[i] = float32(*v)
 		}
 	}
-	storage.RoundLogprobs(logprobs)
-	if err := storage.CheckScored(logprobs); err != nil {
+	tokencheck.Round(logprobs)
+	if err := tokencheck.Scored(logprobs); err != nil {
 		return nil, err
 	}
 	return logprobs, nil

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // ErrTokens means that the server's token ids and log-probabilities contradict each other or are none; where the latter is so of log-probabilities, it
-// comes with storage.ErrNoLogprob.
+// comes with tokencheck.ErrNone.
 var ErrTokens = errors.New("token ids and log-probabilities cannot be used")
 
 // lacks names what training needs and the answer does not have. Token ids, log-probabilities and usage that contradict each other are an
@@ -71,11 +71,11 @@ func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error)
 
 // check refuses what is no token and no log-probability, and rounds those that came out just above 0.
 func check(prompt, ids []int32, logprobs []float32) error {
-	if err := storage.CheckTokenIDs(prompt); err != nil {
+	if err := tokencheck.IDs(prompt); err != nil {
 		return fmt.Errorf("%w: prompt: %w", ErrTokens, err)
 	}
-	storage.RoundLogprobs(logprobs)
-	if err := storage.CheckSampled(ids, logprobs); err != nil {
+	tokencheck.Round(logprobs)
+	if err := tokencheck.Sampled(ids, logprobs); err != nil {
 		return fmt.Errorf("%w: %w", ErrTokens, err)
 	}
 	return nil
@@ -98,7 +98,7 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 	}
 	for i, t := range choice.Logprobs.Content {
 		if t.Logprob == nil {
-			return nil, nil, fmt.Errorf("%w: token %d has null, %w", ErrTokens, i, storage.ErrNoLogprob)
+			return nil, nil, fmt.Errorf("%w: token %d has null, %w", ErrTokens, i, tokencheck.ErrNone)
 		}
 		logprobs = append(logprobs, *t.Logprob)
 	}

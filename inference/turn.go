@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Turn is the answer as the turn with a number, sampled with the version `otherwise` unless the server says with which one. Where
@@ -36,7 +36,7 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	t.Lacks = r.lacks()
 	prompt, ids, logprobs, err := r.tokens()
 	switch {
-	case errors.Is(err, storage.ErrNoLogprob):
+	case errors.Is(err, tokencheck.ErrNone):
 		t.Lacks = append(t.Lacks, events.LackLogprobs)
 	case err != nil:
 		t.Lacks = append(t.Lacks, events.LackAgreement)

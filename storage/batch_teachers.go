@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 const (
@@ -213,7 +215,7 @@ func (s *Sample) validateHints(hinter string) error {
 		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || !s.sampledAll(h) {
 			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it", i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
 		}
-		if err := CheckTokenIDs(h.Tokens); err != nil {
+		if err := tokencheck.IDs(h.Tokens); err != nil {
 			return fmt.Errorf("hint %d: %w", i, err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // validate checks what every batch file promises; the error names the sample.
@@ -84,7 +86,7 @@ func (s *Sample) validate(microBatches int) error {
 	if err := checkColumns(s.Columns, n); err != nil {
 		return err
 	}
-	if err := CheckTokenIDs(s.Tokens); err != nil {
+	if err := tokencheck.IDs(s.Tokens); err != nil {
 		return err
 	}
 	if err := checkFinite("sampler logprobs", s.SamplerLogprobs); err != nil {

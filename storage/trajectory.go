@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Message is one row of a trajectory file: one message of the conversation, with the tokens that it added. Prompts are never
@@ -76,7 +78,7 @@ func (m *Message) validate(textOnly bool) error {
 	case m.ToolCalls != "" && !isArray([]byte(m.ToolCalls)):
 		return fmt.Errorf("tool calls are not a JSON array: %.80q", m.ToolCalls)
 	}
-	if err := CheckTokenIDs(m.TokenIDs); err != nil {
+	if err := tokencheck.IDs(m.TokenIDs); err != nil {
 		return err
 	}
 	return checkFinite("logprobs", m.Logprobs)

@@ -64,7 +64,7 @@ func decode(ctx context.Context, share *memory.Share, d dialect, text []byte) (*
 	}
 	a, err := d.read(text)
 	if err == nil {
-		err = refuseFields(d, text)
+		err = d.fields().Check(text)
 	}
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
@@ -49,7 +50,7 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	a, err := decode(r.Context(), share, d, body)
 	if err == nil {
 		a.body = body
-		a.requested, err = parametersOf(body)
+		a.requested, err = fields.Requested(body)
 	}
 	if err != nil {
 		return err

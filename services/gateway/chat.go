@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // chatDialect is OpenAI's chat completions.
@@ -87,7 +88,7 @@ func (chatDialect) read(body []byte) (*ask, error) {
 	if err := json.Unmarshal(body, &constraints); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
-	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(constraintFields, field) })
+	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(fields.Constraining, field) })
 	a.forward = forwarded(map[string]json.RawMessage{
 		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls,
 		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,

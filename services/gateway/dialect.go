@@ -8,14 +8,15 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // dialect is one of the protocols in which harnesses speak to models. All of them become chat completions.
 type dialect interface {
 	// read reads a request; its error says what is wrong with it.
 	read(body []byte) (*ask, error)
-	// fields are those of a request that it takes up, and those that have no effect here.
-	fields() (taken, harmless []string)
+	// fields are those of its requests.
+	fields() fields.Dialect
 	// whole is the answer as one JSON value.
 	whole(a *ask, n *answer) any
 	// pieces is the answer as a stream's events.
@@ -23,6 +24,10 @@ type dialect interface {
 	// failure is an error, as a whole answer or as the last piece of a stream.
 	failure(r *refusal) piece
 }
+
+func (chatDialect) fields() fields.Dialect      { return fields.Chat }
+func (messagesDialect) fields() fields.Dialect  { return fields.Messages }
+func (responsesDialect) fields() fields.Dialect { return fields.Responses }
 
 // piece is one event of a stream; a name is not given in all dialects.
 type piece struct {

@@ -7,8 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
+
+func constraintsOf(a *ask) []string {
+	var turn events.TurnSampled
+	a.noteSampling(&turn, false)
+	return turn.Constrained
+}
 
 // begun are the requests to which fields are added, by dialect.
 var begun = map[string]struct {
@@ -42,7 +49,7 @@ func TestFieldsOfRequests(t *testing.T) {
 		body := []byte(b.body + "," + field + "}")
 		_, err := b.read(body)
 		if err == nil {
-			err = refuseFields(b, body)
+			err = b.fields().Check(body)
 		}
 		return err
 	}
@@ -105,7 +112,7 @@ func TestConstraints(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := strings.Join(a.constraints(), ","); got != c.want {
+				if got := strings.Join(constraintsOf(a), ","); got != c.want {
 					t.Errorf("constrained by %q, want %q", got, c.want)
 				}
 				asked := request(a, nil, "m", 1)
@@ -118,7 +125,7 @@ func TestConstraints(t *testing.T) {
 		}
 	}
 	a := &ask{forward: map[string]json.RawMessage{}, sampling: runfile.Sampling{ExtraBody: map[string]any{"min_tokens": 3, "cache_salt": "x"}}}
-	if got := strings.Join(a.constraints(), ","); got != "extra_body.min_tokens" {
+	if got := strings.Join(constraintsOf(a), ","); got != "extra_body.min_tokens" {
 		t.Errorf("a run's own: %q", got)
 	}
 	for _, wrong := range []string{`"text":{"format":7}`, `"text":{"format":{"type":"grammar"}}`} {

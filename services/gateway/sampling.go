@@ -8,43 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
-
-// parameterNames are those by which harnesses say, in one dialect or another, how to sample.
-var parameterNames = append([]string{
-	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences",
-	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "text",
-	"tool_choice", "parallel_tool_calls", "output_config", "output_format",
-}, constraintFields...)
-
-// maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
-const maxParameter = 1 << 10
-
-// parametersOf reads what a request says about sampling: requested is for the record.
-func parametersOf(body []byte) (requested map[string]any, err error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
-	for _, name := range parameterNames {
-		raw, ok := fields[name]
-		if !ok || string(raw) == "null" {
-			continue
-		}
-		var value any
-		if len(raw) > maxParameter {
-			value = fmt.Sprintf("%d bytes, %s", len(raw), storage.Digest(raw))
-		} else if err := json.Unmarshal(raw, &value); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if requested == nil {
-			requested = map[string]any{}
-		}
-		requested[name] = value
-	}
-	return requested, nil
-}
 
 // chooseSampling decides how a call samples, and returns the fields of its request: as the run says, and where the run leaves a parameter out, as
 // the harness does. Runs from before there were such parameters leave stop and chat_template_kwargs to the harness, and nothing else.
@@ -122,5 +87,5 @@ func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
 	if plain {
 		s = inference.OnlyOpenAI(s)
 	}
-	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, a.constraints()
+	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, append(fields.Constraints(a.forward), s.Constraints()...)
 }

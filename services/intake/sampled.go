@@ -6,7 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Bounds of a turn that was sampled elsewhere.
@@ -98,10 +98,10 @@ func admitTokens(p *events.TurnSampled) error {
 	case !p.TextOnly && p.NewSegment && len(p.PromptDelta) == 0:
 		return refuse("prompt_delta: a segment begins with the tokens of its prompt")
 	}
-	if err := storage.CheckTokenIDs(p.PromptDelta); err != nil {
+	if err := tokencheck.IDs(p.PromptDelta); err != nil {
 		return refuse("prompt_delta: %v", err)
 	}
-	if err := storage.CheckSampled(p.TokenIDs, p.Logprobs); err != nil {
+	if err := tokencheck.Sampled(p.TokenIDs, p.Logprobs); err != nil {
 		return refuse("token_ids and logprobs: %v", err)
 	}
 	return nil

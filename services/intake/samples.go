@@ -5,6 +5,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // A sample is what the model saw and sampled, token by token. One of which a part is missing trains on a context that never was, so what
@@ -61,7 +62,7 @@ func admitSamples(t *storage.Trajectory) error {
 	segments := map[int32]*segment{}
 	for i := range t.Messages {
 		m := &t.Messages[i]
-		if err := storage.CheckSampled(m.TokenIDs, m.Logprobs); err != nil {
+		if err := tokencheck.Sampled(m.TokenIDs, m.Logprobs); err != nil {
 			return refuse("trajectory: token_ids and logprobs of message %d: %v", i, err)
 		}
 		s := segments[m.Segment]

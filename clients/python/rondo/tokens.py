@@ -1,4 +1,4 @@
-"""Which numbers are token ids and log-probabilities: the rules of the plane (storage/tokens.go), checked before anything is handed in."""
+"""Which numbers are token ids and log-probabilities: the rules of the plane (storage/tokencheck), checked before anything is handed in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 __all__ = ["LEAST_SAMPLED", "LEAST_SCORED", "logprobs_of", "mask_of", "token_ids_of"]
 
-#: Below the logarithm of the least probability that float32 holds: no sampler draws such a token. -9999, -1e30 and the like stand for "none".
+#: Below the logarithm of the least probability that float32 holds: no sampler draws such a token, and -9999, -1e30 and the like stand for "none".
 LEAST_SAMPLED = -104.0
 #: Below what any model says of a token that it is given.
 LEAST_SCORED = -1000.0
@@ -31,7 +31,9 @@ def token_ids_of(ids: Sequence[int] | Any) -> npt.NDArray[np.int32]:
     return array.astype(np.int32)
 
 
-def logprobs_of(logprobs: Sequence[float] | Any, where: npt.NDArray[np.bool_] | None = None, least: float = LEAST_SAMPLED) -> npt.NDArray[np.float32]:
+def logprobs_of(
+    logprobs: Sequence[float] | Any, where: npt.NDArray[np.bool_] | None = None, least: float = LEAST_SAMPLED
+) -> npt.NDArray[np.float32]:
     """Natural log-probabilities as float32 [T]; those just above 0 become 0. ValueError names the first that is none.
 
     where: [T], true for the tokens that must have one; None: all. least: those that are not above it stand for none.

@@ -109,8 +109,8 @@ _CONSTRAINED_SCHEMA = pa.schema(
 def encode(run: str, group: str, rollout: str, task: str, trajectory: Trajectory) -> tuple[bytes, dict[str, Any]]:
     """The trajectory file of a rollout, and what the fact rollout.finished says of it. ValueError names the message that is wrong."""
     rows = _rows(trajectory)
-    named = {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
-    named |= {"reasoning": "", "version_spans": [], "token_columns": ""}
+    named: dict[str, Any] = {"reasoning": "", "version_spans": [], "token_columns": ""}
+    named |= {"run_id": run, "group_id": group, "rollout_id": rollout, "task": task, "workspace": "", "started_at": None, "duration": 0}
     constrained = any(row["constrained"] for row in rows)
     schema = _CONSTRAINED_SCHEMA if constrained else _SCHEMA
     columns = [[row.get(f.name, named.get(f.name)) for row in rows] for f in schema]

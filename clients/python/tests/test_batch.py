@@ -102,6 +102,17 @@ def test_padding() -> None:
         batch.tokens.padded(0, 6)
 
 
+def test_constrained_tokens_are_marked() -> None:
+    assert not handmade.batch().constrained.values.any() and handmade.batch().constrained.lengths.tolist() == handmade.batch().lengths.tolist()
+    samples = [{**row, "constrained": [t == 2 for t in range(len(row["tokens"]))]} for row in handmade.rows()]
+    schema = handmade.SCHEMA.append(pa.field("constrained", pa.list_(pa.bool_())))
+    marked = rondo.open_batch(handmade.file(samples, schema, schema_version="7", constrained="4"))
+    assert [marked.constrained.row(i).tolist().index(True) for i in range(4)] == [2] * 4
+    assert marked.select(np.array([1])).constrained.values.tolist() == [False, False, True]
+    with pytest.raises(rondo.Damaged, match="constrained is missing"):
+        rondo.open_batch(handmade.file(handmade.rows(), schema_version="7", constrained="4"))
+
+
 def test_an_empty_batch_has_columns() -> None:
     batch = handmade.batch([])
     assert batch.tokens.padded().shape == (0, 0)

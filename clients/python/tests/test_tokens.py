@@ -11,7 +11,7 @@ import pytest
 
 from rondo.tokens import LEAST_SCORED, logprobs_of, mask_of, token_ids_of
 
-CASES = json.loads((Path(__file__).parents[3] / "storage/testdata/tokens.json").read_text())
+CASES = json.loads((Path(__file__).parents[3] / "storage/tokencheck/testdata/tokens.json").read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[c["name"] for c in CASES])
@@ -36,7 +36,8 @@ def test_whole_numbers_of_other_types_are_ids() -> None:
     assert token_ids_of([np.int64(3), np.uint8(4)]).tolist() == [3, 4]
     assert token_ids_of(np.array([3, 4], np.uint16)).tolist() == token_ids_of(range(3, 5)).tolist() == [3, 4]
     assert token_ids_of(np.array([], np.float64)).tolist() == []
-    for wrong in (np.array([1, 2.0]), np.array([[1]]), np.array([True]), [np.bool_(True)], [np.float32(1)], "12", 5, np.array([1, "2"], object)):
+    arrays = (np.array([1, 2.0]), np.array([[1]]), np.array([True]), np.array([1, "2"], object))
+    for wrong in (*arrays, [np.bool_(True)], [np.float32(1)], "12", 5):
         with pytest.raises(ValueError, match="token|dimensions|no list"):
             token_ids_of(wrong)
     assert mask_of([0, True]).tolist() == [False, True]

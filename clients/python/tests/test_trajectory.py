@@ -39,6 +39,16 @@ def test_tokens_of_no_known_version_are_counted() -> None:
     assert told["unknown_versions"] == 4 and told["min_version"] == told["max_version"] == 3
 
 
+def test_constrained_messages_are_marked() -> None:
+    messages = conversation(1)
+    messages[2].constrained = True
+    data, told = encode("r", "xg", "xg-0", "mend", rondo.Trajectory(messages))
+    table = pa.ipc.open_file(data).read_all()
+    assert told["constrained"] == 4 and table.schema.metadata[b"schema_version"] == b"5"
+    assert table.column("constrained").to_pylist() == [False, False, True, False, False]
+    assert table.schema.names[-4:] == ["reasoning", "version_spans", "token_columns", "constrained"]
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [

@@ -1,4 +1,6 @@
-package gateway
+// Package fields says of each field of a request whether the gateway passes it on. Fields are passed on, or are the run's to say, or have no effect on what is sampled; all
+// others are refused by name, unless their value says nothing.
+package fields
 
 import (
 	"bytes"
@@ -8,13 +10,12 @@ import (
 	"slices"
 
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/storage"
 )
 
-// Fields of a request are passed on, or are the run's to say, or have no effect on what is sampled; all others are refused by name, unless their value says nothing.
-
-// constraintFields are those of chat completions and of inference servers that are passed on although the model's own distribution is not sampled then: the turn says
+// Constraining are those of chat completions and of inference servers that are passed on although the model's own distribution is not sampled then: the turn says
 // so. Those by which servers run code of the client's are not among them.
-var constraintFields = []string{
+var Constraining = []string{
 	"response_format", "logit_bias", "min_tokens", "bad_words", "allowed_token_ids", "ignore_eos", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
 	"guided_grammar", "structural_tag", "json_schema", "regex", "ebnf", "grammar",
 }
@@ -25,7 +26,7 @@ var (
 	commonFields = []string{
 		"model", "tools", "tool_choice", "stream", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "chat_template_kwargs",
 	}
-	chatFields = slices.Concat(commonFields, constraintFields, []string{
+	chatFields = slices.Concat(commonFields, Constraining, []string{
 		"messages", "parallel_tool_calls", "stop", "reasoning_effort", "max_tokens", "max_completion_tokens", "n", "logprobs", "top_logprobs", "return_token_ids", "stream_options",
 		"functions",
 	})
@@ -43,25 +44,30 @@ var (
 	harmlessFields = []string{
 		"metadata", "user", "safety_identifier", "service_tier", "store", "prompt_cache_key", "prompt_cache_retention", "stream_options", "include_reasoning", "usage",
 	}
-	harmlessChat     = append(slices.Clip(harmlessFields), "verbosity", "prediction", "modalities", "return_tokens_as_token_ids")
-	harmlessMessages = append(slices.Clip(harmlessFields), "thinking", "context_management", "cache_control", "betas", "anthropic_beta", "anthropic_version", "speed", "inference_geo")
-	harmlessOthers   = append(slices.Clip(harmlessFields), "include", "client_metadata", "truncation", "max_tool_calls", "text_verbosity")
+	harmlessChat      = append(slices.Clip(harmlessFields), "verbosity", "prediction", "modalities", "return_tokens_as_token_ids")
+	harmlessMessages  = append(slices.Clip(harmlessFields), "thinking", "context_management", "cache_control", "betas", "anthropic_beta", "anthropic_version", "speed", "inference_geo")
+	harmlessResponses = append(slices.Clip(harmlessFields), "include", "client_metadata", "truncation", "max_tool_calls", "text_verbosity")
 )
 
-func (chatDialect) fields() (taken, harmless []string)      { return chatFields, harmlessChat }
-func (messagesDialect) fields() (taken, harmless []string)  { return messagesFields, harmlessMessages }
-func (responsesDialect) fields() (taken, harmless []string) { return responsesFields, harmlessOthers }
+// Dialect has the fields of a protocol's requests that the gateway takes up, and those without an effect.
+type Dialect struct{ taken, harmless []string }
 
-// refuseFields refuses the fields of a request that nobody would see.
-func refuseFields(d dialect, body []byte) error {
+// The dialects of harnesses.
+var (
+	Chat      = Dialect{chatFields, harmlessChat}
+	Messages  = Dialect{messagesFields, harmlessMessages}
+	Responses = Dialect{responsesFields, harmlessResponses}
+)
+
+// Check refuses a request with fields that nobody would see. The error names the first one.
+func (d Dialect) Check(body []byte) error {
 	var request map[string]json.RawMessage
 	if err := json.Unmarshal(body, &request); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	taken, harmless := d.fields()
 	for _, field := range slices.Sorted(maps.Keys(request)) {
 		switch {
-		case slices.Contains(taken, field) || slices.Contains(harmless, field) || saysNothing(request[field]):
+		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field) || saysNothing(request[field]):
 		case field == "best_of" && string(request[field]) == "1":
 		case field == "seed":
 			return fmt.Errorf("seed: each turn has a seed of its own, which follows from the rollout's; leave it out")
@@ -81,10 +87,10 @@ func saysNothing(value json.RawMessage) bool {
 	return false
 }
 
-// constraints names what of a call makes the server sample from another distribution than the policy's: what the harness asks for, and what the run does.
-func (a *ask) constraints() (names []string) {
-	for _, field := range slices.Sorted(maps.Keys(a.forward)) {
-		value := a.forward[field]
+// Constraints names what of a chat completion makes the server sample from another distribution than the policy's.
+func Constraints(request map[string]json.RawMessage) (names []string) {
+	for _, field := range slices.Sorted(maps.Keys(request)) {
+		value := request[field]
 		switch {
 		case saysNothing(value):
 		case field == "tool_choice" && forces(value), field == "tools" && strict(value):
@@ -94,7 +100,7 @@ func (a *ask) constraints() (names []string) {
 			names = append(names, field)
 		}
 	}
-	return append(names, a.sampling.Constraints()...)
+	return names
 }
 
 // forces reports whether a choice of tools makes the model call one.
@@ -133,4 +139,39 @@ func typeOf(value json.RawMessage) string {
 		return ""
 	}
 	return typed.Type
+}
+
+// parameterNames are those by which harnesses say, in one dialect or another, how to sample.
+var parameterNames = append([]string{
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences",
+	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "text",
+	"tool_choice", "parallel_tool_calls", "output_config", "output_format",
+}, Constraining...)
+
+// maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
+const maxParameter = 1 << 10
+
+// Requested is what a request says about sampling, for the record.
+func Requested(body []byte) (requested map[string]any, err error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	for _, name := range parameterNames {
+		raw, ok := fields[name]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		var value any
+		if len(raw) > maxParameter {
+			value = fmt.Sprintf("%d bytes, %s", len(raw), storage.Digest(raw))
+		} else if err := json.Unmarshal(raw, &value); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if requested == nil {
+			requested = map[string]any{}
+		}
+		requested[name] = value
+	}
+	return requested, nil
 }

@@ -1,4 +1,4 @@
-package storage_test
+package tokencheck_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // TestTokens holds the rules to the cases that the Python client is held to, too.
@@ -42,10 +42,10 @@ func TestTokens(t *testing.T) {
 					logprobs[i] = float32(v)
 				}
 			}
-			ids, err := storage.ReadTokenIDs(c.IDs)
+			ids, err := tokencheck.ReadIDs(c.IDs)
 			if err == nil {
-				storage.RoundLogprobs(logprobs)
-				err = storage.CheckSampled(ids, logprobs)
+				tokencheck.Round(logprobs)
+				err = tokencheck.Sampled(ids, logprobs)
 			}
 			if (err == nil) != (c.Wrong == "") || err != nil && !strings.Contains(err.Error(), c.Wrong) {
 				t.Errorf("%v, want %q", err, c.Wrong)
@@ -55,11 +55,11 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	if err := storage.CheckScored([]float32{-500, 0}); err != nil {
+	if err := tokencheck.Scored([]float32{-500, 0}); err != nil {
 		t.Errorf("an unlikely token that was given: %v", err)
 	}
 	for _, none := range []float32{-9999, -1e30, 0.5} {
-		if err := storage.CheckScored([]float32{-1, none}); err == nil || !strings.Contains(err.Error(), "token 1") {
+		if err := tokencheck.Scored([]float32{-1, none}); err == nil || !strings.Contains(err.Error(), "token 1") {
 			t.Errorf("%g of a given token: %v", none, err)
 		}
 	}

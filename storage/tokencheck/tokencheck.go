@@ -1,4 +1,6 @@
-package storage
+// Package tokencheck says which numbers are token ids and log-probabilities, wherever they come from: inference servers, harnesses and the Python client, whose
+// rondo/tokens.py has the same rules. testdata/tokens.json holds both to them.
+package tokencheck
 
 import (
 	"bytes"
@@ -8,9 +10,6 @@ import (
 	"math"
 	"strconv"
 )
-
-// What counts as a token id and as a log-probability, wherever they come from: inference servers, harnesses and the Python client, whose rondo/tokens.py has the same
-// rules. testdata/tokens.json holds both to them.
 
 // Servers and harnesses write -9999, -1e30, or minus infinity, for a log-probability that they do not have.
 const (
@@ -22,14 +21,14 @@ const (
 	Rounding = 1e-3
 )
 
-// ErrNoLogprob means that a number stands for a log-probability that is not there.
-var ErrNoLogprob = errors.New("which stands for no log-probability")
+// ErrNone means that a number stands for a log-probability that is not there.
+var ErrNone = errors.New("which stands for no log-probability")
 
-// NoLogprob reports whether a number stands for a log-probability that is not there, whatever model it is of.
-func NoLogprob(l float32) bool { return !(l > leastScored) }
+// None reports whether a number stands for a log-probability that is not there, whatever model it is of.
+func None(l float32) bool { return !(l > leastScored) }
 
-// RoundLogprobs sets log-probabilities that came out just above 0 to 0.
-func RoundLogprobs(logprobs []float32) {
+// Round sets log-probabilities that came out just above 0 to 0.
+func Round(logprobs []float32) {
 	for i, l := range logprobs {
 		if l > 0 && l <= Rounding {
 			logprobs[i] = 0
@@ -37,20 +36,20 @@ func RoundLogprobs(logprobs []float32) {
 	}
 }
 
-// CheckSampled refuses ids and log-probabilities of sampled tokens that are none; the error names the first one. Those that stand for "none" are refused, too: a turn
+// Sampled refuses ids and log-probabilities of sampled tokens that are none; the error names the first one. Those that stand for "none" are refused, too: a turn
 // without its log-probabilities says so, and is not trained on.
-func CheckSampled(ids []int32, logprobs []float32) error {
+func Sampled(ids []int32, logprobs []float32) error {
 	if len(ids) != len(logprobs) {
 		return fmt.Errorf("%d token ids, %d log-probabilities", len(ids), len(logprobs))
 	}
-	if err := CheckTokenIDs(ids); err != nil {
+	if err := IDs(ids); err != nil {
 		return err
 	}
 	return checkLogprobs(logprobs, leastSampled)
 }
 
-// CheckScored refuses what is no log-probability of tokens that a model was given.
-func CheckScored(logprobs []float32) error { return checkLogprobs(logprobs, leastScored) }
+// Scored refuses what is no log-probability of tokens that a model was given.
+func Scored(logprobs []float32) error { return checkLogprobs(logprobs, leastScored) }
 
 func checkLogprobs(logprobs []float32, least float32) error {
 	for i, l := range logprobs {
@@ -59,14 +58,14 @@ func checkLogprobs(logprobs []float32, least float32) error {
 		case l > 0 && !math.IsInf(float64(l), 0):
 			return fmt.Errorf("token %d has %g, and no logarithm of a probability is above 0", i, l)
 		default: // also NaN
-			return fmt.Errorf("token %d has %g, %w", i, l, ErrNoLogprob)
+			return fmt.Errorf("token %d has %g, %w", i, l, ErrNone)
 		}
 	}
 	return nil
 }
 
-// CheckTokenIDs looks for the one bad id only when there is one: it runs over every token that is written or read.
-func CheckTokenIDs(ids []int32) error {
+// IDs looks for the one bad id only when there is one: it runs over every token that is written or read.
+func IDs(ids []int32) error {
 	all := int32(0)
 	for _, id := range ids {
 		all |= id
@@ -82,9 +81,9 @@ func CheckTokenIDs(ids []int32) error {
 	return nil
 }
 
-// ReadTokenIDs reads a JSON list of token ids, or null. What is no whole number of 32 bits is none, 5.0 and "5" included; the error names the first one. That ids below 0
-// are none, either, is for CheckTokenIDs to say.
-func ReadTokenIDs(data []byte) ([]int32, error) {
+// ReadIDs reads a JSON list of token ids, or null. What is no whole number of 32 bits is none, 5.0 and "5" included; the error names the first one. That ids below 0
+// are none, either, is for IDs to say.
+func ReadIDs(data []byte) ([]int32, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("want a list of token ids, not %.40s", data)
