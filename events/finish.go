@@ -9,8 +9,8 @@ const (
 	FinishLength     = "length"     // a limit cut it
 	FinishRepetition = "repetition" // the server cut it, as it repeated itself
 	FinishFiltered   = "filtered"   // the server cut it for what it says
-	FinishAborted    = "aborted"    // the server gave it up: no turn
-	FinishFailed     = "error"      // the server failed within it: no turn
+	FinishAborted    = "aborted"    // the server gave it up to take up new weights: no turn
+	FinishFailed     = "error"      // the server failed within it, or was stopped: no turn
 	FinishUnknown    = "unknown"    // the server does not say, or in a word that nobody knows
 )
 

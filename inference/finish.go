@@ -3,6 +3,7 @@ package inference
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events"
@@ -45,6 +46,24 @@ func (c *Choice) ended() (reason, word string) {
 		word = ""
 	}
 	return reason, word
+}
+
+// special is a stop token at the end of a text, as templates spell them.
+var special = regexp.MustCompile(`(<[|｜][^<>|｜]{1,60}[|｜]>|</s>|<eos>|<end_of_turn>)$`)
+
+// withoutStop takes the text of the token that ended an answer by tokens out of what it says, as servers do in chats: parsers are given the text with it, and leave it there where
+// they find no call.
+func (c *Choice) withoutStop() {
+	n := len(c.TokenIDs)
+	byText := len(c.StopReason) > 0 && c.StopReason[0] == '"'
+	if reason, _ := c.ended(); n == 0 || byText || reason != events.FinishStop {
+		return
+	}
+	if entries := c.Logprobs.Content; len(entries) == n && entries[n-1].Token != "" && !strings.HasPrefix(entries[n-1].Token, "token_id:") {
+		c.Message.Content = strings.TrimSuffix(c.Message.Content, entries[n-1].Token)
+		return
+	}
+	c.Message.Content = special.ReplaceAllString(c.Message.Content, "")
 }
 
 // gaveUp reports whether the server says that it did not bring the answer to an end: it is no turn.

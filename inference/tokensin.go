@@ -119,7 +119,11 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	if answer, err = s.whole(ctx, prompt, most, routed, answer); err != nil || answer.Aborted() {
 		return answer, err
 	}
-	return answer, e.read(ctx, answer)
+	if err := e.read(ctx, answer); err != nil {
+		return nil, err
+	}
+	answer.Choices[0].withoutStop()
+	return answer, nil
 }
 
 // sampler asks an engine for answers, and reads what they have beside their tokens.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -222,7 +223,7 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 		ids, finish = ids[:most], "length"
 	}
 	s.sampledTurn(in.IDs, ids)
-	message := s.Template.Read(s.Tokenizer.Decode(ids))
+	message := s.read(ids)
 	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil, "weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
 	var entries []any
 	for i, id := range ids {
@@ -276,6 +277,19 @@ func ending(m Message, finish string) string {
 	return finish
 }
 
+// read is the message in what was sampled. Where there is no call in it, the text of the stop token stays.
+func (s *Server) read(ids []int32) Message {
+	text := s.Tokenizer.Decode(ids)
+	m := s.Template.Read(text)
+	for _, stop := range s.Template.Stop {
+		if len(m.ToolCalls) == 0 && strings.HasSuffix(text, stop) {
+			m.Content += stop
+			break
+		}
+	}
+	return m
+}
+
 // derender reads the message in what was sampled.
 func (s *Server) derender(body json.RawMessage) map[string]any {
 	var in struct {
@@ -291,7 +305,7 @@ func (s *Server) derender(body json.RawMessage) map[string]any {
 		return refused("derender: %v", err)
 	}
 	choice := in.Response.Choices[0]
-	message := s.Template.Read(s.Tokenizer.Decode(choice.IDs))
+	message := s.read(choice.IDs)
 	if !s.Older { // 0.32 leaves it as it was sampled
 		choice.Finish = ending(message, choice.Finish)
 	}

@@ -35,12 +35,11 @@ var finishes = map[string][]string{
 		"contentfiltered", "guardrailintervened", "guardrail", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii", "imagesafety", "language", // Bedrock, Anthropic, Gemini
 		"sensitive", "errortoxic", "blocked", "moderation", "flagged", "contentpolicyviolation", // Zhipu, Cohere
 	},
-	events.FinishAborted: {
-		"abort", "aborted",
-		"cancelled", "canceled", "cancel", "usercancel", "usercancelled", "preempted", "preempt", "preemption", "interrupted", "shutdown", "disconnect", "disconnected", "evicted", // TensorRT-LLM, Cohere
-	},
+	// What vLLM and SGLang say of turns that were under way as they took up new weights. Others' words for it are those of any failure.
+	events.FinishAborted: {"abort"},
 	events.FinishFailed: {
 		"error",
+		"aborted", "cancelled", "canceled", "cancel", "usercancel", "usercancelled", "preempted", "preempt", "preemption", "interrupted", "shutdown", "disconnect", "disconnected", "evicted", // TensorRT-LLM, Cohere
 		"failed", "failure", "internalerror", "servererror", "exception", "timeout", "timedout", "timelimit", "networkerror", "insufficientsystemresource", "overloaded", "outofmemory", "oom", // DeepSeek, Zhipu, watsonx
 	},
 }

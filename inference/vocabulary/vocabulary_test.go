@@ -1,0 +1,160 @@
+package vocabulary
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// TestFinish: each server's word is one of a closed set, however it is spelt, and no word is the model's end by default.
+func TestFinish(t *testing.T) {
+	for want, words := range map[string][]string{
+		events.FinishStop:       {"stop", "STOP", "FinishReason.STOP", "eos", "eos_token", "EOS", "end_turn", "stop_sequence", "COMPLETE", "word"},
+		events.FinishToolCalls:  {"tool_calls", "TOOL_CALL", "tool_use", "function_call", "MALFORMED_FUNCTION_CALL"},
+		events.FinishLength:     {"length", "MAX_TOKENS", "max_length", "model_length", "max_output_tokens", "maxTokens", "limit", "model_context_window_exceeded", "FINISH_REASON_MAX_TOKENS"},
+		events.FinishRepetition: {"repetition", "REPETITION"},
+		events.FinishFiltered:   {"content_filter", "SAFETY", "recitation", "refusal", "guardrail_intervened", "sensitive", "ContentFilter", "PROHIBITED_CONTENT"},
+		events.FinishAborted:    {"abort", "ABORT"},
+		events.FinishFailed:     {"error", "aborted", "cancelled", "CANCELLED", "USER_CANCEL", "timeout", "insufficient_system_resource", "network_error", "ERROR"},
+		events.FinishUnknown:    {"", "null", "none", "not_finished", "OTHER", "FINISH_REASON_UNSPECIFIED", "load", "pause_turn", "a new word", "停止", "1", "finish_reason"},
+	} {
+		for _, word := range words {
+			if got := Finish(word); got != want {
+				t.Errorf("%q is %q, want %q", word, got, want)
+			}
+		}
+	}
+	for word, state := range finishOf {
+		if !slices.Contains(append(slices.Clone(events.Finishes), events.FinishAborted, events.FinishFailed), state) || Finish(word) != state {
+			t.Errorf("%q is in the table as %q, and is read as %q", word, state, Finish(word))
+		}
+	}
+}
+
+// TestOverflowWords: servers and proxies say in many ways that a request is too long for a context; other refusals that have such words are none.
+func TestOverflowWords(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		full   bool
+	}{
+		{400, "Prompt length (9000) exceeds maximum input length (8192)", true},                                                                              // TensorRT-LLM
+		{400, "The sum of prompt length (9000.0), query length (0) and max_tokens (100) should not exceed max_num_tokens (8192)", true},                      // TensorRT-LLM
+		{400, "default_max_tokens (-808) should be greater than 0, default_max_tokens (-808) = max_seq_len (8192) - prompt_len (9000)", true},                // TensorRT-LLM
+		{400, "the prompt of 9000 tokens exceeds the session length 8192", true},                                                                             // LMDeploy
+		{422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8192. Given: 9000 `inputs` tokens and 100 `max_new_tokens`", true},      // TGI
+		{422, "Input validation error: `inputs` must have less than 8192 tokens. Given: 9000", true},                                                         // TGI
+		{400, "ContextWindowExceededError: prompt is too long: 9000 tokens > 8192 maximum", true},                                                            // LiteLLM, Anthropic
+		{400, "input length and `max_tokens` exceed context limit: 9000 + 100 > 8192, decrease input length or `max_tokens` and try again", true},            // Anthropic
+		{400, "the input length exceeds the context length", true},                                                                                           // Ollama
+		{400, "prompt too long; exceeded max context length by 808 tokens", true},                                                                            // Ollama
+		{400, "Requested tokens (9000) exceed context window of 8192", true},                                                                                 // llama-cpp-python
+		{400, "context shift is disabled", true},                                                                                                             // llama.cpp
+		{400, "Input length (9000 tokens) exceeds the maximum allowed length (8192 tokens). Use a shorter input or enable --allow-auto-truncate.", true},     // SGLang
+		{400, "The input token count (9000) exceeds the maximum number of tokens allowed (8192).", true},                                                     // Gemini
+		{400, "Prompt contains 9000 tokens and 0 draft tokens, too large for model with 8192 maximum context length", true},                                  // Mistral
+		{400, "Input is too long for requested model.", true},                                                                                                // Bedrock
+		{400, "This model's maximum prompt length is 8192 but the request contains 9000 tokens.", true},                                                      // xAI
+		{400, "Invalid request: Your request exceeded model token limit: 8192 (requested: 9000)", true},                                                      // Moonshot
+		{400, "Range of input length should be [1, 30720]", true},                                                                                            // DashScope
+		{400, "Please reduce the length of the messages or completion. Current length is 9000 while limit is 8192", true},                                    // Cerebras
+		{400, "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens", true}, // LM Studio
+		{400, "Prompt length 9000 is greater than max_seq_len 8192", true},                                                                                   // TabbyAPI
+		{400, "prompt token count of 9000 exceeds the limit of 8192", true},
+		{400, `{"error":{"message":"no","code":"model_max_prompt_tokens_exceeded","type":"context_length_exceeded"}}`, true},
+		{400, "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 9000", true}, // Cohere
+		{413, "request entity too large", true},
+		{413, "<html>413 Request Entity Too Large</html>", true},
+		{500, `{"error":{"type":"exceed_context_size_error"}}`, true},
+
+		{400, "temperature must be non-negative", false},
+		{400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.", false},
+		{400, "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for this model", false},
+		{422, "Input validation error: `temperature` must be strictly positive", false},
+		{422, "Input validation error: `max_new_tokens` must be <= 1024. Given: 2048", false},
+		{422, `{"detail":[{"loc":["body","n"],"msg":"Input should be greater than or equal to 1000"}]}`, false},
+		{400, "Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got a string with length 55 instead.", false},
+		{400, "Conversation roles must alternate user/assistant", false},
+		{400, "image input exceeds the size limit of 20 MB", false},
+		{400, "prompt contains token id 200000, which exceeds the vocabulary size 151936", false},
+		{400, "The prompt exceeds our content policy limit", false},
+		{429, "Request too large: input tokens per minute exceed the limit of 6000", false},
+		{401, "the prompt is too long", false},
+		{500, "This model's maximum context length is 2048 tokens.", false},
+	} {
+		if got := OverflowOf(c.status, []byte(c.body)); (got != nil) != c.full {
+			t.Errorf("%d %q: a full context is %v, want %v", c.status, c.body, got != nil, c.full)
+		}
+	}
+}
+
+// TestUnreadCall: a call is found in the marks of each family of templates, and what a model says of calls in its thoughts is none.
+func TestUnreadCall(t *testing.T) {
+	const qwen = "<tool_call>\n{\"name\": \"ls\"}\n</tool_call>"
+	for name, c := range map[string]struct {
+		said, thoughts string
+		want           bool
+	}{
+		"hermes":                   {qwen, "", true},
+		"dsml":                     {"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"ls\">", "", true},
+		"dsml, the call alone":     {"<｜DSML｜invoke name=\"ls\">", "", true},
+		"deepseek":                 {"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>", "", true},
+		"minimax":                  {"<minimax:tool_call>\n<invoke name=\"ls\"></invoke>", "", true},
+		"seed":                     {"<seed:tool_call><function=ls>", "", true},
+		"step":                     {"<steptml:invoke name=\"ls\">", "", true},
+		"kimi":                     {"<|tool_calls_section_begin|><|tool_call_begin|>functions.ls:0", "", true},
+		"harmony":                  {"<|channel|>commentary to=functions.ls<|message|>{}<|call|>", "", true},
+		"harmony, of a role":       {"<|start|>assistant to=functions.ls<|channel|>commentary", "", true},
+		"mistral":                  {"[TOOL_CALLS]ls{}", "", true},
+		"llama":                    {"<|python_tag|>ls()", "", true},
+		"nemotron":                 {"<TOOLCALL>[{}]</TOOLCALL>", "", true},
+		"lfm":                      {"<|tool_call_start|>[ls()]<|tool_call_end|>", "", true},
+		"gemma":                    {"<start_function_call>call:ls{}<end_function_call>", "", true},
+		"command":                  {"<|START_ACTION|>[]", "", true},
+		"qwen coder":               {"<function=ls>\n</function>", "", true},
+		"in thoughts":              {"", "I look.\n" + qwen, true},
+		"in thoughts, white space": {" \n", "I look.\n" + qwen + "\nNow I wait", true},
+		"thoughts end with it":     {"I will look.", "I look.\n" + qwen, true},
+		"thoughts speak of it":     {"The mark is explained.", "The template writes <tool_call> before a call. I explain that", false},
+		"words":                    {"I called the tool. tool_calls are in the list.", "", false},
+		"a type":                   {"It returns Promise<ToolCall> and vector<function>.", "", false},
+		"nothing":                  {"", "", false},
+	} {
+		if got := UnreadCall(c.said, c.thoughts); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestErrorBody: an error that comes with a status of success is one, whatever its form, and an answer is none.
+func TestErrorBody(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"openai":                {`{"error":{"message":"no","type":"server_error","code":null}}`, 500},
+		"a code":                {`{"error":{"message":"no","code":503}}`, 503},
+		"a code as text":        {`{"error":{"message":"no","code":"429"}}`, 429},
+		"a type":                {`{"error":{"message":"slow down","type":"rate_limit_error"}}`, 429},
+		"a text":                {`{"error":"model is loading"}`, 500},
+		"an object":             {`{"object":"error","message":"no","type":"BadRequestError","code":400}`, 400},
+		"anthropic":             {`{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, 503},
+		"google":                {`[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]`, 400},
+		"fastapi":               {`{"detail":"Internal"}`, 500},
+		"a proxy":               {`{"code":502,"message":"upstream"}`, 502},
+		"a full context":        {`{"error":{"message":"the input length exceeds the context length"}}`, 400},
+		"beside choices":        {`{"error":{"message":"died","code":502},"choices":[{"message":{"content":"half"}}]}`, 502},
+		"a stream":              {"data: {\"error\":{\"message\":\"no\",\"code\":500}}\n\ndata: [DONE]\n", 500},
+		"a named stream":        {"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\"}}\n\n", 500},
+		"an answer":             {`{"object":"chat.completion","choices":[{"message":{"content":"{\"error\":1}"}}],"error":null}`, 0},
+		"tokens":                {`{"tokens":[1,2],"count":2}`, 0},
+		"an answer with detail": {`{"choices":[],"detail":"x"}`, 0},
+		"no JSON":               {`<html>`, 0},
+		"nothing":               {``, 0},
+	} {
+		if got, _ := ErrorBody([]byte(c.body)); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
