@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rondo-rl/rondo/auth/browser"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/yamltext"
 	"github.com/rondo-rl/rondo/inference/fleet"
@@ -195,4 +196,16 @@ func (t *tenant) used(n int, now time.Time) {
 	defer t.mu.Unlock()
 	t.tokens.Wait(now, 0)
 	t.tokens.Take(float64(n))
+}
+
+// trusts refuses what a browser brings from a page that is not the gateway's: without tenants nothing but the address says who may use the
+// gateway.
+func (g *Gateway) trusts(r *http.Request) error {
+	if len(g.tenants) > 0 {
+		return nil
+	}
+	if reason := browser.Check(r); reason != "" {
+		return problem(http.StatusForbidden, "forbidden", "%s", reason)
+	}
+	return nil
 }
