@@ -39,3 +39,31 @@ func (t *TurnSampled) Told(results []ToolResult) []ToolResult {
 	last.Content += t.RoomTold
 	return told
 }
+
+// LogprobGap is how far a trainer's own log-probabilities d_t of a batch's sampled tokens are from the sampler's s_t, over the tokens that were sampled by the
+// policy version whose weights the trainer has: on these both should be equal. Tokens of other versions differ by what was trained between, and are left out.
+type LogprobGap struct {
+	// MeanAbs and MaxAbs are the mean and the largest of |d_t − s_t|, in nats.
+	MeanAbs float64 `json:"mean_abs" jsonschema:"minimum=0,maximum=1000000"`
+	MaxAbs  float64 `json:"max_abs" jsonschema:"minimum=0,maximum=1000000"`
+	// KL estimates the divergence of the sampler's distribution from the trainer's, KL(sampler ‖ trainer): the mean of r_t − 1 − ln r_t with
+	// r_t = exp(d_t − s_t). It is the estimator k3 of J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html, which is
+	// never negative. d_t − s_t is cut to ±20 in it, so that no token makes it infinite.
+	KL float64 `json:"kl" jsonschema:"minimum=0,maximum=1000000000"`
+	// Tokens is how many tokens were compared.
+	Tokens int64 `json:"tokens" jsonschema:"minimum=1"`
+}
+
+// gapRounding is how far a mean may exceed the largest by the rounding of single precision.
+const gapRounding = 1e-6
+
+// Check says what cannot be true of a gap in a batch with that many sampled tokens.
+func (g LogprobGap) Check(sampled int64) error {
+	switch {
+	case g.Tokens > sampled:
+		return fmt.Errorf("logprob_gap.tokens %d: the batch has only %d sampled tokens", g.Tokens, sampled)
+	case g.MeanAbs > g.MaxAbs+float64(gapRounding*g.MaxAbs):
+		return fmt.Errorf("logprob_gap.mean_abs %g: a mean cannot exceed the largest, max_abs %g", g.MeanAbs, g.MaxAbs)
+	}
+	return nil
+}

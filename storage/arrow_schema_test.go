@@ -22,6 +22,7 @@ func TestDescriptionMatchesTheFiles(t *testing.T) {
 	}
 	full := versioned() // with every column that only some files have
 	full.Messages[2].Columns = []storage.TokenColumn{{Name: "top_logprobs", Start: 0, Length: 1, Object: blob("a")}}
+	full.Messages[2].Constrained = true
 	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, full), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
 		t.Run(title, func(t *testing.T) {
 			schema := readSchema(t, file)

@@ -15,8 +15,10 @@ const (
 
 // What is said of a task whose tests run in process, and what to do.
 const (
-	guardedTests   = "the tests load the code that they test: %d of the %d tests that must begin to pass can be run as canaries, which code that decides its own verdict passes, too. A run says min_verifier: in-process to train on the task"
-	unguardedTests = "the tests run in process: code of the workspace that they run can decide its own reward, and nothing would show it. A run says min_verifier: in-process-without-canaries to train on the task. %s"
+	guardedTests   = "the tests load the code that they test: %d of the %d tests that must begin to pass can be run as canaries, which code that decides its own verdict " +
+		"passes, too. A run says min_verifier: in-process to train on the task"
+	unguardedTests = "the tests run in process: code of the workspace that they run can decide its own reward, and nothing would show it. A run says " +
+		"min_verifier: in-process-without-canaries to train on the task. %s"
 	graded         = "Of the tests that must begin to pass, none compares with a constant on a line that the task hides"
 	notGraded      = `Tests that reach the workspace by the command under-test alone can say [metadata.rondo] verifier = "separate"`
 )

@@ -40,8 +40,9 @@ func (l Limits) validateTurnTimeout(check func(ok bool, format string, args ...a
 		name  string
 		value Duration
 	}{{"first_byte", l.TurnTimeout.FirstByte}, {"between_bytes", l.TurnTimeout.BetweenBytes}, {"whole", l.TurnTimeout.Whole}} {
-		check(key.value >= 0 && key.value <= Duration(maxTurn), "limits.turn_timeout.%s %s: must be 0 to %s; 0 is the default", key.name, time.Duration(key.value), maxTurn)
-		check(key.value <= whole, "limits.turn_timeout.%s %s: must be at most limits.turn_timeout.whole (%s)", key.name, time.Duration(key.value), time.Duration(whole))
+		value := time.Duration(key.value)
+		check(value >= 0 && value <= maxTurn, "limits.turn_timeout.%s %s: must be 0 to %s; 0 is the default", key.name, value, maxTurn)
+		check(key.value <= whole, "limits.turn_timeout.%s %s: must be at most limits.turn_timeout.whole (%s)", key.name, value, time.Duration(whole))
 	}
 	check(l.TurnTimeout.Whole <= l.Timeout, "limits.turn_timeout.whole %s: must be at most limits.timeout (%s), which ends the rollout before", time.Duration(l.TurnTimeout.Whole), time.Duration(l.Timeout))
 }

@@ -78,11 +78,12 @@ func New(opts Options) (*Fleet, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, peers: 1, first: true, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates(), activations: newActivations(), contexts: newContexts(), http: &http.Client{
+	f := &Fleet{opts: opts, peers: 1, first: true, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates()}
+	f.activations, f.contexts, f.http = newActivations(), newContexts(), &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
 	var err error
 	f.metrics, err = newMetrics(opts.Metrics, f)
 	return f, err

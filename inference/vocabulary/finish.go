@@ -39,8 +39,10 @@ var finishes = map[string][]string{
 	events.FinishAborted: {"abort"},
 	events.FinishFailed: {
 		"error",
-		"aborted", "cancelled", "canceled", "cancel", "usercancel", "usercancelled", "preempted", "preempt", "preemption", "interrupted", "shutdown", "disconnect", "disconnected", "evicted", // TensorRT-LLM, Cohere
-		"failed", "failure", "internalerror", "servererror", "exception", "timeout", "timedout", "timelimit", "networkerror", "insufficientsystemresource", "overloaded", "outofmemory", "oom", // DeepSeek, Zhipu, watsonx
+		"aborted", "cancelled", "canceled", "cancel", "usercancel", "usercancelled", "preempted", "preempt", "preemption",
+		"interrupted", "shutdown", "disconnect", "disconnected", "evicted", // TensorRT-LLM, Cohere
+		"failed", "failure", "internalerror", "servererror", "exception",
+		"timeout", "timedout", "timelimit", "networkerror", "insufficientsystemresource", "overloaded", "outofmemory", "oom", // DeepSeek, Zhipu, watsonx
 	},
 }
 

@@ -88,7 +88,8 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 // of the rollout or the server's context is used up, or the stage ended with what may be the server's doing.
 func between(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	ended := r.Steps[len(r.Steps)-1]
-	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || events.Untold(ended.StopReason) || ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
+	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || events.Untold(ended.StopReason) ||
+		ended.Verdict.Forfeit != nil || !task.Steps[ended.Step].Passes(ended.Verdict.Components) {
 		return finish, ended.StopReason
 	}
 	if stop := exhausted(r, limits); stop != "" {

@@ -125,10 +125,10 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		"aborts":               {[]answer{abort, text(final)}, 0, "", ""},
 		"aborts-again":         {[]answer{abort, abort, abort, abort, text(final)}, 0, "", ""}, // more often than a stage is tried
 		"nan":                  {[]answer{text(logprob("NaN"))}, tries - 1, events.ClassBadResponse, "invalid character 'N'"},
-		"positive-logprob":     {[]answer{text(logprob("0.5"))}, tries - 1, events.ClassBadResponse, "log-probability 0.5"},
-		"null-logprob":         {[]answer{text(logprob("null"))}, tries - 1, events.ClassBadResponse, "token 0 has none"},
-		"negative-id":          {[]answer{text(strings.Replace(final, "[4,5]", "[4,-5]", 1))}, tries - 1, events.ClassBadResponse, "token 1 is -5"},
-		"fewer-logprobs":       {[]answer{text(strings.Replace(final, "[4,5]", "[4,5,6]", 1))}, tries - 1, events.ClassBadResponse, "3 ids, 2 log-probabilities"},
+		"positive-logprob":     {[]answer{text(logprob("0.5"))}, tries - 1, events.ClassBadResponse, "token 0 has 0.5"},
+		"null-logprob":         {[]answer{text(logprob("null"))}, tries - 1, events.ClassBadResponse, "token 0 has null"},
+		"negative-id":          {[]answer{text(strings.Replace(final, "[4,5]", "[4,-5]", 1))}, tries - 1, events.ClassBadResponse, "token 1 has the id -5"},
+		"fewer-logprobs":       {[]answer{text(strings.Replace(final, "[4,5]", "[4,5,6]", 1))}, tries - 1, events.ClassBadResponse, "3 token ids, 2 log-probabilities"},
 		"other-usage":          {[]answer{text(strings.Replace(final, `"completion_tokens":2`, `"completion_tokens":7`, 1))}, tries - 1, events.ClassBadResponse, "usage counts 7 completion tokens, token_ids has 2"},
 	}
 	for name, c := range cases {
