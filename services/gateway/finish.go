@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
@@ -163,15 +162,10 @@ func (g *Gateway) episode(ctx context.Context, ro *rollout, stopReason string) (
 
 // stopped is why the episode ended, as far as its turns tell.
 func (r *rollout) stopped() string {
-	switch last := r.LastTurn(); {
-	case last.FinishReason == events.FinishUnknown:
-		return events.StopUnknown
-	case last.FinishReason == events.FinishFiltered:
-		return events.StopFiltered
-	case last.Cut():
-		return events.StopLength
-	case slices.Contains(last.Lacks, events.LackTools):
-		return events.StopUnread
+	last := r.LastTurn()
+	switch stop := last.Stopped(); {
+	case stop != events.StopFinished:
+		return stop
 	case len(r.Turns) >= r.cfg.Limits.Turns:
 		return events.StopMaxTurns
 	case last.Used() >= r.cfg.Limits.Tokens:

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -219,18 +220,14 @@ func messagesHead(n *answer) messagesAnswer {
 	}
 }
 
+// stopReasons are Anthropic's words; what has none is told as it is.
+var stopReasons = map[string]string{
+	events.FinishStop: "end_turn", events.FinishLength: "max_tokens", events.FinishToolCalls: "tool_use", contentFilter: "refusal",
+}
+
 func stopReason(n *answer) *string {
 	reason := finishReason(n)
-	switch reason {
-	case events.FinishStop:
-		reason = "end_turn"
-	case events.FinishLength:
-		reason = "max_tokens"
-	case events.FinishToolCalls:
-		reason = "tool_use"
-	case contentFilter:
-		reason = "refusal"
-	}
+	reason = cmp.Or(stopReasons[reason], reason)
 	return &reason
 }
 

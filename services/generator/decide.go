@@ -4,7 +4,6 @@ package generator
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
@@ -57,12 +56,8 @@ func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) strin
 		return events.StopContext
 	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == events.FinishLength && last.ContextLimit > 0:
 		return events.StopContext
-	case last.Summary == nil && len(last.ToolCalls) == 0 && last.Cut():
-		return events.StopLength
-	case last.Summary == nil && len(last.ToolCalls) == 0 && slices.Contains(last.Lacks, events.LackTools):
-		return events.StopUnread
 	case last.Summary == nil && len(last.ToolCalls) == 0:
-		return events.StopFinished
+		return last.Stopped()
 	case r.AgentTimeLeft(task) <= 0, r.ToolTimeLeft(limits) <= 0:
 		return events.StopTimeout
 	}
