@@ -95,15 +95,15 @@ func (l *lab) state(run string, typ events.Type, entity, ordinal string, data an
 	return servicetest.Append(l.T, l.log, servicetest.Event(l.T, run, typ, entity, ordinal, data))
 }
 
-// file is a file of tensors with some content.
-func (l *lab) file(content string) []byte {
+// file is the file of a model with a number, which holds one tensor, with some content.
+func (l *lab) file(number int, content string) []byte {
 	l.Helper()
 	values := make([]float32, len(content))
 	for i := range values {
 		values[i] = float32(content[i])
 	}
 	var file bytes.Buffer
-	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))}, values)}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32(fmt.Sprint("w", number), []int64{int64(len(values))}, values)}, nil); err != nil {
 		l.Fatal(err)
 	}
 	return file.Bytes()
@@ -115,7 +115,7 @@ func (l *lab) publish(run string, contents ...string) int64 {
 	l.last++
 	var files []weights.Content
 	for i, content := range contents {
-		files = append(files, weights.Content{Name: fmt.Sprintf("model-%d.safetensors", i), Data: l.file(content)})
+		files = append(files, weights.Content{Name: fmt.Sprintf("model-%d.safetensors", i), Data: l.file(i, content)})
 	}
 	published, err := weights.Publish(l.Context(), l.store.Store, "p", l.last, files...)
 	if err != nil {
@@ -281,17 +281,17 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 		l.publish("r", fmt.Sprint("content ", v), fmt.Sprint("other ", v))
 	}
 	l.age()
-	submitted := func(version int64, content string) events.WeightsSubmitted {
-		data := l.file(content)
+	submitted := func(version int64, number int, content string) events.WeightsSubmitted {
+		data := l.file(number, content)
 		ref := storage.Ref{Key: weights.FileKey("p", storage.Digest(data)), SHA256: storage.Digest(data), Size: int64(len(data))}
 		return events.WeightsSubmitted{Version: version, Run: "r", Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}}
 	}
-	pending := submitted(9, "content 0") // long ago, and nobody has answered
+	pending := submitted(9, 0, "content 0") // long ago, and nobody has answered
 	l.state(events.Catalogue, events.WeightsSubmittedType, "p", "9", pending)
-	rejected := submitted(3, "content 1")
+	rejected := submitted(3, 0, "content 1")
 	at := l.state(events.Catalogue, events.WeightsSubmittedType, "p", "3", rejected)
 	l.state(events.Catalogue, events.WeightsRejectedType, "p", fmt.Sprintf("submission-%d", at.Seq), events.WeightsRejected{Version: 3})
-	queued := submitted(10, "other 0") // and not taken in
+	queued := submitted(10, 1, "other 0") // and not taken in
 	offering, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
@@ -385,11 +385,11 @@ func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
 		}
 		return ref
 	}
-	l.publish("r", "first")
+	l.publish("r", "a content of some length 1")
 	var deltas []storage.Ref
 	for version := int64(2); version <= 5; version++ {
 		ref := upload(fmt.Sprint("a delta to ", version))
-		model := l.file(fmt.Sprint("a content of some length ", version))
+		model := l.file(0, fmt.Sprint("a content of some length ", version))
 		file := weights.File{Name: "model.safetensors", Ref: upload(string(model))}
 		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file}, &weights.Made{Base: version - 1, Ref: ref})
 		if err != nil || published.Delta == nil || published.Delta.Ref != ref {

@@ -31,7 +31,7 @@ func TestEvalRefusals(t *testing.T) {
 		"--policy a --logprobs x":                   "--logprobs is for --from",
 		"--policy a --follow --against b":           "--against is for one evaluation",
 		"--policy a@3 --follow":                     "--follow evaluates all versions",
-		"--policy a --temperature 11":               "sampling.temperature 11",
+		"--policy a@0 --temperature 11":             "sampling.temperature 11",
 		"--policy a --endpoint ftp://x":             "endpoint",
 		"--policy a --file nothing.yaml":            "nothing.yaml",
 		"--from first --turns 3":                    "--turns is for --policy",

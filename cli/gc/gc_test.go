@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,6 +26,7 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/services/trainerfeeder"
 	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
 // stored is a recorded plane whose objects are looked at.
@@ -114,8 +116,11 @@ func everything(t *testing.T) *stored {
 
 	body := servicetest.Blob(t, store, []byte("refused"))
 	servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "RONDO_IN-1", "0", events.DeadLettered{Body: &body}))
-	tensors := []byte{2, 0, 0, 0, 0, 0, 0, 0, '{', '}'}
-	if _, err := weights.Publish(t.Context(), store, "small", 3, weights.Content{Name: "model.safetensors", Data: tensors}); err != nil {
+	var tensors bytes.Buffer
+	if err := safetensors.Write(&tensors, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{1})}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := weights.Publish(t.Context(), store, "small", 3, weights.Content{Name: "model.safetensors", Data: tensors.Bytes()}); err != nil {
 		t.Fatal(err)
 	}
 
