@@ -149,6 +149,7 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	for _, noun := range root.Commands() {
 		refuseUnknown(noun)
 	}
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1))
 	takeNoFlags(root)
 	return root
 }
@@ -168,6 +169,9 @@ func nameHelp(cmd *cobra.Command) {
 	}
 }
 
+// groups annotates a command that does nothing but group others: its usage is that of its members alone.
+const groups = "groups"
+
 // refuseUnknown lets a command that only groups others refuse a name that is none of theirs. It shows its help without one.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
@@ -176,6 +180,7 @@ func refuseUnknown(cmd *cobra.Command) {
 	if !cmd.HasSubCommands() || cmd.Runnable() {
 		return
 	}
+	cmd.Annotations = map[string]string{groups: "true"}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return misused(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))

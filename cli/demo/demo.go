@@ -119,7 +119,7 @@ tool codebase_search, because neither a listing nor grep finds the fault. Compar
 	s.Dashboard.AddFlags(f, "127.0.0.1:0")
 	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
-	f.StringVar(&o.tasks, "tasks", "", "train on a pack of your own: a folder of Harbor task folders")
+	f.StringVar(&o.tasks, "tasks", "", "train on a pack of your own: a folder of Harbor task folders, also ones whose tests run in process")
 	f.StringVar(&o.pack, "pack", o.pack, "train on a pack that comes with Rondo: small, sample or large")
 	f.BoolVar(&o.large, "large", false, "the same as --pack large: two large repositories")
 	cmd.MarkFlagsMutuallyExclusive("tasks", "large", "pack")
@@ -254,6 +254,9 @@ func openDemo(ctx context.Context, p *plane.Plane, name string, o demoOptions) (
 	f.Limits.Turns = demoTurns
 	if o.tasks == "" && o.pack == opening.DefaultPack {
 		f.Staleness.Max = 0 // a batch has one group of each of the eight tasks, so that one step's reward compares with another's
+	}
+	if o.tasks != "" {
+		f.MinVerifier = runfile.VerifierUnguarded // the built-in policy repairs programs and does not write any that could decide its reward
 	}
 	if o.insecure {
 		f.MinIsolation = sandbox.IsolationNone

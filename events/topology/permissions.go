@@ -223,10 +223,13 @@ func (g *grants) denyConsumers(service string) {
 	}
 }
 
-// leases lets a service that decides make the bucket of leases, and hold its lease in any run.
+// leases lets a service that decides make the bucket of leases, and hold its lease in any run, or one for each feed of it.
 func (g *grants) leases(service string) {
 	key := "$KV." + LeaseBucket + ".*." + service
-	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream, key, "$JS.API.DIRECT.GET."+LeaseStream+"."+key)
+	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream)
+	for _, k := range []string{key, key + ".>"} {
+		g.publish(k, "$JS.API.DIRECT.GET."+LeaseStream+"."+k)
+	}
 }
 
 // ServicePermissions are those of a service or participant of the topology, also under a former name.

@@ -81,10 +81,10 @@ func TestEval(t *testing.T) {
 	})
 	t.Run("refusals", func(t *testing.T) {
 		for flags, want := range map[string]string{
-			"--policy small@7":                "no version of it is published",
-			"--policy small --run " + r.Run:   "already, with another configuration",
-			"--from nothing":                  "there is no run",
-			"--policy small --tasks /nowhere": "/nowhere",
+			"--policy small@7":                  "no version of it is published",
+			"--policy small@0 --run " + r.Run:   "already, with another configuration",
+			"--from nothing":                    "there is no run",
+			"--policy small@0 --tasks /nowhere": "/nowhere",
 		} {
 			err := run(t.Context(), nil, append([]string{"eval", "--quiet", "--dir", dir}, strings.Fields(flags)...)...)
 			if exit(err) != 1 || !strings.Contains(err.Error(), want) {
