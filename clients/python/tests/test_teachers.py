@@ -90,9 +90,9 @@ def test_what_a_model_says_becomes_an_object() -> None:
     for wrong, why in (
         (lambda ids: score(ids)[2:], "for 3 tokens"),
         (lambda ids: np.append(score(ids), 0), "4 log-probabilities"),
-        (lambda ids: -score(ids), "at most 0"),
-        (lambda ids: np.full(len(ids), np.nan), "finite"),
-        (lambda ids: np.full(len(ids), -np.inf), "finite"),
+        (lambda ids: -score(ids), "above 0"),
+        (lambda ids: np.full(len(ids), np.nan), "no log-probability"),
+        (lambda ids: np.full(len(ids), -np.inf), "no log-probability"),
     ):
         with pytest.raises(ValueError, match=why):
             packed(tokens, wrong)

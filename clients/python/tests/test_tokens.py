@@ -23,7 +23,8 @@ def test_what_the_plane_says(case: dict[str, Any]) -> None:
         if len(ids) != len(logprobs):
             raise ValueError(f"{len(ids)} token ids, {len(logprobs)} log-probabilities")
         assert ids.dtype == np.int32 and ids.tolist() == case["ids"] and logprobs.dtype == np.float32
-        return logprobs.tolist()
+        values: list[float] = logprobs.tolist()
+        return values
 
     if "wrong" in case:
         with pytest.raises(ValueError, match=case["wrong"]):
