@@ -37,7 +37,8 @@ class Message:
     #: The tool's name and the call that it answers.
     name: str = ""
     tool_call_id: str = ""
-    #: Why the generation ended: stop, tool_calls, length, repetition, filtered or unknown; OpenAI's words are read, and any other one is recorded as unknown.
+    #: Why the generation ended: stop, tool_calls, length, repetition, filtered or unknown. OpenAI's words are read; any other one is
+    #: recorded as unknown.
     finish_reason: str = ""
     #: Policy version that sampled the message; None: that of the dispatch, -1: nobody knows.
     policy_version: int | None = None

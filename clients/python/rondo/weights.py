@@ -169,11 +169,12 @@ def _unfit(tensor: Any) -> str:
     if tensor.layout is not torch.strided or getattr(tensor, "is_nested", False):
         return f"its layout is {tensor.layout}, want torch.strided: use to_dense()"
     if tensor.numel() == 0:
-        return "DeepSpeed has spread its elements over several processes: gather it (deepspeed.zero.GatheredParameters)" if hasattr(tensor, "ds_id") else ""
-    if hasattr(tensor, "untyped_storage"):
-        held = tensor.untyped_storage().nbytes()
-    else:
-        held = tensor.storage().nbytes()
+        return (
+            "DeepSpeed has spread its elements over several processes: gather it (deepspeed.zero.GatheredParameters)"
+            if hasattr(tensor, "ds_id")
+            else ""
+        )
+    held = tensor.untyped_storage().nbytes() if hasattr(tensor, "untyped_storage") else tensor.storage().nbytes()
     reach = tensor.storage_offset() + 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     if held < reach * tensor.element_size():
         return f"its memory was given up ({held} bytes are left), as FSDP does between steps: gather it"

@@ -103,7 +103,9 @@ def test_padding() -> None:
 
 
 def test_constrained_tokens_are_marked() -> None:
-    assert not handmade.batch().constrained.values.any() and handmade.batch().constrained.lengths.tolist() == handmade.batch().lengths.tolist()
+    assert (
+        not handmade.batch().constrained.values.any() and handmade.batch().constrained.lengths.tolist() == handmade.batch().lengths.tolist()
+    )
     samples = [{**row, "constrained": [t == 2 for t in range(len(row["tokens"]))]} for row in handmade.rows()]
     schema = handmade.SCHEMA.append(pa.field("constrained", pa.list_(pa.bool_())))
     marked = rondo.open_batch(handmade.file(samples, schema, schema_version="7", constrained="4"))

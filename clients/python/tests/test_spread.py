@@ -12,7 +12,7 @@ CLIENT = Path(__file__).resolve().parents[1]
 
 #: What each of two processes runs. Pieces are DTensors where torch has them (2.5 and later), and else what FSDP2's state_dict is
 #: to its reader: a tensor without memory of its own whose full_tensor sends and receives.
-PROGRAM = '''
+PROGRAM = """
 import sys
 import numpy as np, torch, torch.distributed as dist
 from safetensors.numpy import load
@@ -73,7 +73,7 @@ else:
     assert len(file.data) > 12 * 4 + 8 * 2
 assert weights.whole({"plain": state["plain"]}) == {"plain": state["plain"]}
 print("done")
-'''
+"""
 
 
 def test_pieces_of_two_processes_are_gathered(tmp_path: Path) -> None:
@@ -82,7 +82,9 @@ def test_pieces_of_two_processes_are_gathered(tmp_path: Path) -> None:
         pytest.skip("torch has no gloo")
     command = [sys.executable, "-c", PROGRAM]
     processes = [
-        subprocess.Popen([*command, str(rank), str(tmp_path / "store")], cwd=CLIENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "store")], cwd=CLIENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         for rank in range(2)
     ]
     said = []

@@ -1,8 +1,8 @@
 """Reports which tests unittest and pytest ran, over a descriptor that the verifier opened.
 
-Python imports this module when it starts, before it can import anything of the workspace. A process takes its nonce from the descriptor, loads the test
-programs, and closes the descriptor for everything that it starts. Code under test runs in the same process and can forge what is reported: canaries show
-that it does. It works with Python 3.5 and newer.
+Python imports this module when it starts, before it can import anything of the workspace. A process takes its nonce from the
+descriptor, loads the test programs, and closes the descriptor for everything that it starts. Code under test runs in the same process
+and can forge what is reported: canaries show that it does. It works with Python 3.5 and newer.
 """
 
 

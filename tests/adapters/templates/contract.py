@@ -154,7 +154,16 @@ def main(names: list[str]) -> None:
                         "tools": {"only": ["list_dir", "read_file"]},
                         "sampling": {"max_tokens": 1024},
                     }
-                    plane.open(run, url, 1, policy="m", endpoint_api="tokens", system_prompt=SYSTEM, min_verifier="in-process-without-canaries", **settings)
+                    plane.open(
+                        run,
+                        url,
+                        1,
+                        policy="m",
+                        endpoint_api="tokens",
+                        system_prompt=SYSTEM,
+                        min_verifier="in-process-without-canaries",
+                        **settings,
+                    )
                     plane.finished(run, 1)
                 played = Played(plane, run)
                 checked(model, server, played)
