@@ -42,7 +42,7 @@ func (w *rateWindow) count(now time.Time, good bool) {
 }
 
 // many reports whether so many requests fail that it may be the load.
-func (w *rateWindow) many(now time.Time, inFlight int) bool {
+func (w *rateWindow) many(inFlight int) bool {
 	return w.good > 0 && w.bad >= reduceAfter && w.bad*reduceShare > w.bad+w.good+inFlight
 }
 

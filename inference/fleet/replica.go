@@ -226,7 +226,7 @@ func (r *replica) fail(now time.Time, since int, caller string, f *inference.Fai
 	switch {
 	case r.open, r.failures >= tripAfter && (len(r.callers) > r.current || unreachable(f) && len(r.callers) >= tripAfter):
 		r.trip(now)
-	case r.rates.many(now, r.current):
+	case r.rates.many(r.current):
 		r.reduce(fmt.Sprintf("%d of %d requests failed within %s", r.rates.bad, r.rates.bad+r.rates.good, rateTime))
 		r.rates = rateWindow{began: now}
 	}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 __all__ = ["LEAST_SAMPLED", "LEAST_SCORED", "logprobs_of", "mask_of", "token_ids_of"]
 
-#: Below the logarithm of the least probability that float32 holds. No sampler draws such a token; -9999, -1e30 and the like stand for "none".
+#: Below the logarithm of the least probability that float32 holds. No sampler draws such a token; -9999, -1e30 and so on stand for "none".
 LEAST_SAMPLED = -104.0
 #: Below what any model says of a token that it is given.
 LEAST_SCORED = -1000.0
