@@ -109,9 +109,8 @@ func (t *TurnSampled) Cut() bool {
 	return t.FinishReason != "" && t.FinishReason != FinishStop && t.FinishReason != FinishToolCalls
 }
 
-// Unoffered takes the calls out of a turn that was offered no tools: nobody would answer them, and text that looks like one is text.
+// Unoffered notes that the turn was offered no tools: text that looks like a call is text.
 func (t *TurnSampled) Unoffered() {
-	t.ToolCalls = nil
 	t.Lacks = slices.DeleteFunc(t.Lacks, func(lack string) bool { return lack == LackTools })
 }
 

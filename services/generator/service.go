@@ -206,6 +206,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	}
 	t := answer.Turn
 	if len(offered) == 0 {
+		t.ToolCalls = nil // nobody would answer a call of a tool that was not offered
 		t.Unoffered()
 	}
 	if t.Cut() {

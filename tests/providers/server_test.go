@@ -73,7 +73,7 @@ type server struct {
 }
 
 // life is the time from a cold start to the next. It holds the ramp: who asks begins with one request, may send one more for each
-// answer, and twice as many for each 5 seconds since the first.
+// answer, and twice as many for each 2 seconds since the server took the first.
 type life struct {
 	ready    time.Time
 	inFlight int
@@ -160,8 +160,11 @@ func (s *server) enter(l *life) (n int) {
 	l.inFlight++
 	l.most = max(l.most, l.inFlight)
 	steps := 0
+	if l.first.IsZero() && !time.Now().Before(l.ready) {
+		l.first = time.Now()
+	}
 	if !l.first.IsZero() {
-		steps = int(time.Since(l.first)/(5*time.Second)) + 1 // clocks may be read a little apart
+		steps = int(time.Since(l.first)/(2*time.Second)) + 1 // clocks may be read a little apart
 	}
 	if allowed := min(s.slots, (1+l.answered)<<min(steps, 20)); l.inFlight > allowed {
 		s.t.Errorf("%T has %d requests under way, %d answers after its start; its ramp allows %d", s.dialect, l.inFlight, l.answered, allowed)
@@ -176,9 +179,7 @@ func (s *server) leave(l *life, turn bool) {
 	l.inFlight--
 	if turn {
 		s.answered++
-		if l.answered++; l.answered == 1 {
-			l.first = time.Now()
-		}
+		l.answered++
 	}
 }
 
