@@ -60,7 +60,9 @@ func attempts() []attempt {
 			holds = []string{s.Name}
 		}
 		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name, holds...)
-		add("$KV." + topology.LeaseBucket + "." + run + "." + s.Name + ".x")
+		add("$KV."+topology.LeaseBucket+"."+run+"."+s.Name+".x", holds...) // of a feed
+		add("$KV." + topology.LeaseBucket + "." + run + "." + s.Name + "x")
+		add("$KV." + topology.LeaseBucket + "." + s.Name)
 	}
 	add(topology.AliveSubject+"x", topology.ToolRunner)
 	add("$SYS.REQ.SERVER.PING")
