@@ -19,7 +19,7 @@ import (
 // contract is a test against packages of others, as tests/adapters/contracts.toml names it.
 type contract struct {
 	Name     string
-	CI       bool `toml:"ci"`
+	Nightly  bool `toml:"nightly"`
 	Packages []struct{ Name, Shown, Ours, Covers string }
 }
 
@@ -41,10 +41,10 @@ func TestCompatibility(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := "| package | version | Rondo's part | what is the package's own | seen |\n|---|---|---|---|---|\n"
-	var names, ci []string
+	var names, nightly []string
 	for _, c := range listed.Contract {
-		if names = append(names, c.Name); c.CI {
-			ci = append(ci, c.Name)
+		if names = append(names, c.Name); c.Nightly {
+			nightly = append(nightly, c.Name)
 		}
 		versions, last := map[string][]string{}, passed{}
 		files, err := filepath.Glob(filepath.Join(folder, c.Name, "requirements*.txt"))
@@ -72,7 +72,7 @@ func TestCompatibility(t *testing.T) {
 			}
 			slices.Reverse(of)
 			by := last.On + ", Python " + last.Python
-			if c.CI {
+			if c.Nightly {
 				by = "by CI"
 			}
 			table += fmt.Sprintf("| %s | %s | `%s` | %s | %s |\n", p.Shown, strings.Join(of, ", "), p.Ours, p.Covers, by)
@@ -91,9 +91,9 @@ func TestCompatibility(t *testing.T) {
 	if slices.Sort(names); !slices.Equal(names, tests) {
 		t.Errorf("contracts.toml has %v, and there are the tests %v", names, tests)
 	}
-	slices.Sort(ci)
-	if want := "tests/adapters/run " + strings.Join(ci, " ") + "\n"; !strings.Contains(read(t, filepath.Join(root, ".ci/e2e")), want) {
-		t.Errorf(".ci/e2e does not run %q", want)
+	slices.Sort(nightly)
+	if want := "tests/adapters/run " + strings.Join(nightly, " ") + "\n"; !strings.Contains(read(t, filepath.Join(root, ".ci/nightly")), want) {
+		t.Errorf(".ci/nightly does not run %q", want)
 	}
 	generated(t, "docs/guide/compatibility.md", "compatibility", table)
 }

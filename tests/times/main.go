@@ -1,0 +1,127 @@
+// Command times runs tests as `go test` does, measures them, and prints which took longest:
+//
+//	times test FILE FLAG... PACKAGE...   tests packages, prints what go test prints, and adds each package's and test's time to FILE
+//	times slowest FILE                   prints the ten slowest tests and packages of FILE
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "times:", err)
+		os.Exit(2)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (code int, err error) {
+	if len(args) < 2 {
+		return 0, fmt.Errorf("use: times test|slowest FILE ...")
+	}
+	switch verb, file := args[0], args[1]; verb {
+	case "test":
+		return test(file, args[2:])
+	case "exec": // what go test starts a test program by
+		return measured(file, args[2:])
+	case "slowest":
+		return 0, slowest(os.Stdout, file)
+	default:
+		return 0, fmt.Errorf("there is no verb %q: use test or slowest", verb)
+	}
+}
+
+// module is what the import path of each package begins with.
+const module = "github.com/rondo-rl/rondo/"
+
+// entry is a line of the file: what a test took, or a package (Test is ""), or the processes of a package's test program (CPU alone).
+type entry struct {
+	Folder  string  `json:"folder"` // of the package, in the repository
+	Test    string  `json:"test,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+	CPU     float64 `json:"cpu,omitempty"` // seconds of the processors
+}
+
+// test runs go test in the repository's root, and each test program by this one.
+func test(file string, args []string) (code int, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return 0, err
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return 0, err
+	}
+	c := exec.Command("go", append([]string{"test", "-json", "-exec", strings.Join([]string{self, "exec", file, root}, " ")}, args...)...)
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	if err := c.Start(); err != nil {
+		return 0, err
+	}
+	if err := follow(os.Stdout, out, file); err != nil {
+		return 0, errors.Join(err, c.Process.Kill())
+	}
+	return status(c.Wait())
+}
+
+// status is the exit status of a command that was waited for.
+func status(err error) (code int, failure error) {
+	if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Wait returns it as it is
+		if code = exit.ExitCode(); code < 0 {
+			code = 1 // ended by a signal
+		}
+		return code, nil
+	}
+	return 0, err
+}
+
+// measured runs a test program, and notes what it and the processes that it waited for took of the processors.
+func measured(file string, args []string) (code int, err error) {
+	root, program := args[0], args[1:]
+	c := exec.Command(program[0], program[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := c.Start(); err != nil {
+		return 0, err
+	}
+	if code, err = status(c.Wait()); err != nil {
+		return 0, err
+	}
+	here, err := os.Getwd() // go test starts a test program in its package's folder
+	if err != nil {
+		return 0, err
+	}
+	folder, err := filepath.Rel(root, here)
+	if err != nil {
+		return 0, err
+	}
+	return code, add(file, entry{Folder: folder, CPU: (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()})
+}
+
+// add appends an entry to the file in one write, as several programs do so at once.
+func add(file string, e entry) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.Write(append(line, '\n'))
+	return err
+}
