@@ -124,6 +124,12 @@ def until(check: Any, seconds: float, problem: Any = lambda: "") -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture(autouse=True)
+def short_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker here asks for work in short questions, so that it sees soon that its run is closed."""
+    monkeypatch.setattr("rondo.env.lease.WAIT", 0.3)
+
+
 @pytest.fixture(scope="session")
 def plane(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A plane that all tests share."""

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -347,32 +348,41 @@ def process(plane: Plane, run: str, name: str, journal: Path, die: int = 0) -> s
     return subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize(("name", "data", "die", "again"), [("guess", {"number": 4}, 2, "load"), ("countdown", {"from": 3}, 0, "said 3")])
-def test_a_killed_worker_is_followed_by_another(
-    plane: Plane, client: rondo.Client, bisecting: str, tmp_path: Path, name: str, data: dict[str, Any], die: int, again: str
-) -> None:
+def replaced(plane: Plane, run: str, name: str, journal: Path, die: int) -> int:
+    """Kill a run's worker, behind its step DIE or (0) wherever it is, and let another one end the run; its process id."""
+    with process(plane, run, name, journal, die) as first:
+        if die == 0:
+            until(lambda: journal.exists(), 60)
+            first.kill()
+        assert first.wait(60) == -9, first.stderr and first.stderr.read()
+    with process(plane, run, name, journal) as second:
+        assert second.wait(120) == 0, second.stderr and second.stderr.read()
+    plane.command("audit", run)
+    return second.pid
+
+
+def test_a_killed_worker_is_followed_by_another(plane: Plane, client: rondo.Client, tmp_path: Path) -> None:
+    """The plane waits for a dead worker's signs of life, of both runs at once."""
+
     def model(messages: Any) -> str:
         last = str(messages[-1]["content"])
         return last.removeprefix("Say ").rstrip(".") if last.startswith("Say ") else bisect(messages)
 
-    with serving(model) as url:
+    def follow(url: str, name: str, data: dict[str, Any], die: int) -> list[list[str]]:
         run = evaluate(plane, client, url, [task("a", **data)], environment={"name": name}, group_size=1)
-        journal = tmp_path / "journal"
-        with process(plane, run, name, journal, die) as first:
-            if die == 0:  # it is killed from outside, wherever it is
-                until(lambda: journal.exists(), 60)
-                first.kill()
-            assert first.wait(60) == -9, first.stderr and first.stderr.read()
-        with process(plane, run, name, journal) as second:
-            assert second.wait(120) == 0, second.stderr and second.stderr.read()
-    lines = [line.split(" ", 1) for line in journal.read_text().splitlines()]
-    assert len({pid for pid, _ in lines}) <= 2
-    if name == "guess":
-        assert next(what for pid, what in lines if pid == str(second.pid)) == again
-    assert [s["reward"] for s in outcomes(client, run, "scored")] == [1.0]
-    said = [o["turn"] for o in outcomes(client, run, "observed")]
-    assert said == list(range(-1, len(said) - 1))
-    plane.command("audit", run)
+        second = replaced(plane, run, name, tmp_path / name, die)
+        assert [s["reward"] for s in outcomes(client, run, "scored")] == [1.0]
+        said = [o["turn"] for o in outcomes(client, run, "observed")]
+        assert said == list(range(-1, len(said) - 1))
+        lines = [line.split(" ", 1) for line in (tmp_path / name).read_text().splitlines()]
+        assert len({pid for pid, _ in lines}) <= 2
+        return [line for line in lines if line[0] == str(second)]
+
+    with serving(model) as url, ThreadPoolExecutor() as pool:
+        guess = pool.submit(follow, url, "guess", {"number": 4}, 2)
+        countdown = pool.submit(follow, url, "countdown", {"from": 3}, 0)
+        assert guess.result()[0][1] == "load"
+        countdown.result()
 
 
 def test_a_killed_plane_is_waited_for(own_plane: Plane, bisecting: str, tmp_path: Path) -> None:

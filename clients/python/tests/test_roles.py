@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rondo.env.roles import play_roles
 from .conftest import Plane, until
 from .environments import LINES, TicTacToe, any_free
 from .model import serving
-from .test_env import evaluate, outcomes, process, serve, shown, task
+from .test_env import evaluate, outcomes, process, replaced, serve, shown, task
 
 GAME = {"environment": {"name": "game", "roles": ["x", "o"]}, "group_size": 4}
 
@@ -101,23 +102,18 @@ def _train(plane: Plane, client: rondo.Client, run: str) -> rondo.Batch:
     return batch
 
 
-@pytest.mark.parametrize("name", ["game", "generated"])
-@pytest.mark.parametrize("die", [0, 2])
-def test_a_killed_worker_is_followed_by_another(
-    plane: Plane, client: rondo.Client, playing: str, tmp_path: Path, name: str, die: int
-) -> None:
-    run = evaluate(plane, client, playing, [task("a")], **{**GAME, "group_size": 2})
-    journal = tmp_path / "journal"
-    with process(plane, run, name, journal, die) as first:
-        if die == 0:
-            until(lambda: journal.exists(), 60)
-            first.kill()
-        assert first.wait(60) == -9, first.stderr and first.stderr.read()
-    with process(plane, run, name, journal) as second:
-        assert second.wait(120) == 0, second.stderr and second.stderr.read()
-    check_games(client, run)
-    plane.command("audit", run)
-    plane.command("replay", run, "--verify")
+def test_a_killed_worker_is_followed_by_another(plane: Plane, client: rondo.Client, playing: str, tmp_path: Path) -> None:
+    """The plane waits for a dead worker's signs of life, of all four runs at once."""
+
+    def follow(name: str, die: int) -> None:
+        run = evaluate(plane, client, playing, [task("a")], **{**GAME, "group_size": 2})
+        replaced(plane, run, name, tmp_path / f"{name}{die}", die)
+        check_games(client, run)
+        plane.command("replay", run, "--verify")
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(follow, name, die) for name in ("game", "generated") for die in (0, 2)]:
+            done.result()
 
 
 def test_a_killed_plane_is_waited_for(own_plane: Plane, playing: str, tmp_path: Path) -> None:

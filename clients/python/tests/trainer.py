@@ -1,11 +1,12 @@
-"""A trainer that dies where it is told to: python -m tests.trainer DIR RUN CHECKPOINT EVERY STEPS ADAPTER [POINT STEP].
+"""A trainer that dies where it is told to: python -m tests.trainer DIR RUN CHECKPOINT EVERY STEPS none|all [POINT STEP].
 
-Its weights are 8 numbers that follow from the batches and their order, as an adapter gives them to its trainer; the adapter "none" gives
-the batch itself. Beside its checkpoint it keeps a journal of what it was given.
+Its weights are 8 numbers that follow from the batches and their order: from the batch itself (none), or from what all adapters give of it.
+Beside its checkpoint it keeps a journal of what it was given.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -45,14 +46,22 @@ ADAPTERS: dict[str, Callable[[rondo.Batch], Any]] = {
 }
 
 
-def learn(weights: Weights, batch: rondo.Batch, adapter: str = "none") -> Weights:
+#: Those that give torch tensors.
+TENSORS = ("areal", "openrlhf", "skyrl", "verl")
+
+
+def learn(weights: Weights, batch: rondo.Batch, adapters: str = "none") -> Weights:
     """A step that depends on every token and on all steps before it."""
-    if adapter == "none":
-        pull = np.bincount(batch.tokens.values % 8, batch.advantages.values + batch.loss_mask.values, 8)
+    if adapters == "none":
+        pull: Weights = np.bincount(batch.tokens.values % 8, batch.advantages.values + batch.loss_mask.values, 8)
     else:
-        given = numbers(ADAPTERS[adapter](batch))
-        assert len(given) > batch.token_count, "the adapter has not given every token"
-        pull = np.bincount(np.arange(len(given)) % 8, given, 8)
+        pull = np.zeros(8)
+        for name, adapter in ADAPTERS.items():
+            if name in TENSORS and importlib.util.find_spec("torch") is None:
+                continue
+            given = numbers(adapter(batch))
+            assert len(given) > batch.token_count, f"the adapter {name} has not given every token"
+            pull += np.bincount(np.arange(len(given)) % 8, given, 8)
     return 0.5 * weights + pull + batch.step
 
 
@@ -69,7 +78,7 @@ def numbers(given: Any) -> Weights:
 
 def main() -> None:
     directory, run, file, every, steps = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
-    adapter = sys.argv[6]
+    adapters = sys.argv[6]
     die = (sys.argv[7], int(sys.argv[8])) if len(sys.argv) > 7 else ("", 0)
 
     def at(point: str, step: int) -> None:
@@ -90,7 +99,7 @@ def main() -> None:
             at("given", batch.step)
             feed.consumed(batch)
             at("consumed", batch.step)
-            weights = learn(weights, batch, adapter)
+            weights = learn(weights, batch, adapters)
             if batch.step % every == 0:
                 part = file.with_suffix(".part")
                 part.write_text(json.dumps({"step": batch.step, "weights": weights.tolist()}))
