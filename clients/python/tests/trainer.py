@@ -53,7 +53,7 @@ TENSORS = ("areal", "openrlhf", "skyrl", "verl")
 def learn(weights: Weights, batch: rondo.Batch, adapters: str = "none") -> Weights:
     """A step that depends on every token and on all steps before it."""
     if adapters == "none":
-        pull: Weights = np.bincount(batch.tokens.values % 8, batch.advantages.values + batch.loss_mask.values, 8)
+        pull = np.asarray(np.bincount(batch.tokens.values % 8, batch.advantages.values + batch.loss_mask.values, 8), np.float64)
     else:
         pull = np.zeros(8)
         for name, adapter in ADAPTERS.items():
