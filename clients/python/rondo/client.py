@@ -166,7 +166,7 @@ class AsyncClient:
         others it is WeightsRejected.
         base: the files of the version that was published last, in a folder: only a delta is uploaded then, and the publisher makes
         the files of it. Where it does not fit, or the delta has more than 70 % of their bytes, the files are uploaded after all.
-        It needs the package xxhash (`rondo[delta]`) and room for the delta in the system's folder for temporary files.
+        It needs the package xxhash (`rondo-rl[delta]`) and room for the delta in the system's folder for temporary files.
         allow: what the publisher would refuse otherwise: "not_finite" (NaN and infinities), "empty" (tensors without elements),
         "other_tensors" (other names, types or shapes than the version before), "gap" (a version further on than steps were trained).
         timeout: seconds until it is published; None waits, since large weights take as long as they take.
