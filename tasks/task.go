@@ -15,7 +15,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -338,16 +337,29 @@ func testsIn(tests *node) (fs.FS, error) {
 	return tests.tree("tests")
 }
 
-// checkGraded refuses a graded log where the tests are separate: the test runner that writes it loads the code under test.
+// checkGraded refuses separate tests whose report could be written by the code under test: by what it prints, or in a file.
 func (t *Task) checkGraded() error {
-	graded := func(tests fs.FS) bool {
-		_, err := fs.Stat(tests, grade.File)
-		return err == nil
-	}
-	if !t.Separate || !graded(t.Tests) && !slices.ContainsFunc(t.Stages, func(s Stage) bool { return graded(s.Tests) }) {
+	if !t.Separate {
 		return nil
 	}
-	return fmt.Errorf("metadata.rondo.verifier: separate tests cannot be graded by tests/%s, whose log comes from a test runner that loads the code under test", grade.File)
+	folders := []fs.FS{t.Tests}
+	for _, s := range t.Stages {
+		folders = append(folders, s.Tests)
+	}
+	for _, tests := range folders {
+		if tests == nil {
+			continue
+		}
+		g, err := gradingOf(tests)
+		if err != nil {
+			return err
+		}
+		if g != nil && !g.Channelled() {
+			return fmt.Errorf("metadata.rondo.verifier: separate tests cannot be graded by the report of %s (tests/%s), which the code under test could write: only by that of pytest, unittest or gotest",
+				g.Parser, grade.File)
+		}
+	}
+	return nil
 }
 
 // checkGrading checks the list of tests that a task is graded by, if it has one.

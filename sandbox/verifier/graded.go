@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -18,25 +19,49 @@ import (
 // gradedOutput is what is kept of a log that is graded, in bytes: half of its beginning and half of its end.
 const gradedOutput = 8 << 20
 
-// gradingOf reads the grading among a task's tests; nil when there is none.
-func gradingOf(tests []byte) (*grade.Grading, error) {
-	tree, err := sandbox.Tree(grade.MaxFile, sandbox.Bytes(tests), nil)
+// graded makes ready what graded tests need, and answers the grading; nil where the tests write a reward. Nothing inside reads the grading, so the tests
+// are without it from here on: code under test is not told which of them decide.
+func graded(spec Spec) (*grade.Grading, Spec, error) {
+	tree, err := sandbox.Tree(grade.MaxFile, sandbox.Bytes(spec.Tests), nil)
 	if err != nil {
-		return nil, err
+		return nil, spec, err
 	}
 	data, err := fs.ReadFile(tree, grade.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, spec, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, spec, err
 	}
 	g, err := grade.Read(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", grade.File, err)
+		return nil, spec, fmt.Errorf("%s: %w", grade.File, err)
 	}
-	return g, nil
+	if tree, err = sandbox.Tree(sandbox.MaxBytes, sandbox.Bytes(spec.Tests), nil); err != nil {
+		return nil, spec, err
+	}
+	spec.Tests, err = sandbox.Pack(without{tree, grade.File})
+	spec.Limits.OutputBytes, spec.reporting = gradedOutput, newReporting()
+	return g, spec, err
 }
+
+// without is a tree without one of the files at its top.
+type without struct {
+	fs.FS
+	name string
+}
+
+func (w without) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(w.FS, name)
+	if name != "." {
+		return entries, err
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e fs.DirEntry) bool { return e.Name() == w.name }), err
+}
+
+// ReadLink and Lstat tell of links.
+func (w without) ReadLink(name string) (string, error)   { return fs.ReadLink(w.FS, name) }
+func (w without) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(w.FS, name) }
 
 // reporters are loaded by test programs and report which tests these ran.
 //
@@ -87,11 +112,11 @@ func (r reporting) environment(env map[string]string) {
 func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, result sandbox.Result) (grade.Report, error) {
 	switch {
 	case g.Parser == grade.JUnit:
-		data, err := sb.ReadFile(ctx, LogsFolder+"/"+grade.JUnitFile, grade.MaxReport)
-		if errors.Is(err, sandbox.ErrClosed) {
+		data, err := readWritten(ctx, sb, grade.JUnitFile, result.Detached, grade.MaxReport)
+		switch {
+		case errors.Is(err, sandbox.ErrClosed) || errors.Is(err, errTampered) || errors.Is(err, errReplaced):
 			return grade.Report{}, err
-		}
-		if err != nil {
+		case err != nil:
 			return grade.Report{}, fmt.Errorf("%w: %s: %w", grade.ErrNoEvidence, grade.JUnitFile, err)
 		}
 		return grade.ReadJUnit(data)
@@ -101,9 +126,13 @@ func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Gra
 	return grade.ReadReport(result.Sent, r.nonces)
 }
 
-// graded grades what the tests reported. That a process got away from them does not matter here: the report is one of processes that came to their end,
-// and a second mark in the log is refused.
-func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, result sandbox.Result) (components map[string]float64, report grade.Report, err error) {
+// reward reads the reward of tests that ended with result: from the file that they wrote, or as g grades what they reported. That a process got away from
+// them matters for a file alone: another report is one of processes that came to their end, and a second mark in the log is refused.
+func reward(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, logs sandbox.FileState, result sandbox.Result) (components map[string]float64, report grade.Report, err error) {
+	if g == nil {
+		components, err = readReward(ctx, sb, logs, result)
+		return components, report, err
+	}
 	if dropped := cmp.Or(result.DroppedBytes, result.SentDropped); dropped > 0 {
 		return nil, report, fmt.Errorf("%w: the log is %d bytes too long to be graded", errBadReward, dropped)
 	}
@@ -115,6 +144,13 @@ func graded(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r report
 		err = fmt.Errorf("%w; exit %d", err, result.ExitCode)
 	}
 	return components, report, err
+}
+
+// conclude notes what the tests were graded by, and in the log which of them the report does not have.
+func (o *Outcome) conclude(g *grade.Grading) {
+	if o.grading = g; g != nil {
+		o.Log = append(o.Log, missingNote(g, o.report)...)
+	}
 }
 
 // missingNote says in a log which tests were asked for and are not in the report.

@@ -22,9 +22,18 @@ var (
 	errControl = errors.New("the tests pass over the task's untouched snapshot: they do not show whether the work is done")
 )
 
-// canaryRuns is how often the tests run with wrong expectations before a reward above 0 counts. Code that guesses in which run it is has to
-// guess each: that which decides its verdict in a share p of all runs gets away in p(1-p)³ of them, one in ten at most.
-const canaryRuns = 3
+// furtherRuns is how often the tests run again before a reward above 0 counts: with wrong expectations at least once, otherwise as they are, by chance. Code
+// that knows the first run from the others, by a clock say, has to guess what each of these is: one guess of 2^furtherRuns - 1 is right.
+const furtherRuns = 4
+
+// deal says of each further run whether it is one with wrong expectations.
+func deal(random *mathrand.Rand) (wrong [furtherRuns]bool) {
+	sides := 1 + random.IntN(1<<furtherRuns-1)
+	for i := range wrong {
+		wrong[i] = sides>>i&1 == 1
+	}
+	return wrong
+}
 
 // Baselines remember what graded tests come to over snapshots that nobody has touched. The zero value is ready.
 type Baselines struct {
@@ -61,15 +70,16 @@ func (b *Baselines) of(spec Spec) *baseline {
 	return b.known[key]
 }
 
-// guarded lets a reward of graded tests count if three things hold: the tests fail over the untouched snapshot, what they skip they skip there, too, and the
-// code under test fails copies of them whose expectations are wrong. The last is left out where no expectation can be made wrong; the outcome says so.
+// guarded lets a reward of graded tests count if four things hold: the tests fail over the untouched snapshot, what they skip they skip there, too, the
+// code under test passes them whenever they run, and fails copies of them whose expectations are wrong. The last two are left out where no expectation
+// can be made wrong; the outcome says so.
 func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
 	b := spec.Baselines.of(spec)
 	sites, err := b.canaries(spec, outcome.grading)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("look for canaries: %w", err), Log: outcome.Log}
 	}
-	if len(sites) > 0 {
+	if canary.Count(sites) > 0 {
 		outcome.Verifier = InProcess
 	}
 	if outcome.Reward > 0 && spec.Changes != nil {
@@ -77,8 +87,21 @@ func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
 			return outcome, err
 		}
 	}
-	for n := 0; n < canaryRuns && outcome.Reward > 0 && len(sites) > 0; n++ {
-		if err := planted(ctx, spec, sites, &outcome); err != nil {
+	random := spec.random
+	if random == nil {
+		var seed [32]byte
+		_, _ = rand.Read(seed[:]) // never fails
+		random = mathrand.New(mathrand.NewChaCha8(seed))
+	}
+	for _, wrong := range deal(random) {
+		if outcome.Reward <= 0 || canary.Count(sites) == 0 {
+			break
+		}
+		further := repeated
+		if wrong {
+			further = planted
+		}
+		if err := further(ctx, spec, sites, random, &outcome); err != nil {
 			return Outcome{Verifier: InProcess}, err
 		}
 	}
@@ -139,16 +162,30 @@ func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) err
 	return nil
 }
 
+// repeated runs the tests once more as they are. The worse of two outcomes counts.
+func repeated(ctx context.Context, spec Spec, _ []canary.Site, _ *mathrand.Rand, outcome *Outcome) error {
+	got, err := run(ctx, spec)
+	if err != nil {
+		return err
+	}
+	got.Duration += outcome.Duration
+	if got.Reward < outcome.Reward {
+		got.Verifier, got.Log = outcome.Verifier, append(got.Log, "\nThe tests passed in one run and not in another.\n"...)
+		*outcome = got
+		return nil
+	}
+	outcome.Duration = got.Duration
+	return nil
+}
+
 // planted runs the tests with wrong expectations over the same workspace.
-func planted(ctx context.Context, spec Spec, sites []canary.Site, outcome *Outcome) error {
+func planted(ctx context.Context, spec Spec, sites []canary.Site, random *mathrand.Rand, outcome *Outcome) error {
 	tests, err := sandbox.Tree(sandbox.MaxBytes, sandbox.Bytes(spec.Tests), nil)
 	if err != nil {
 		return &Error{Class: ClassSandbox, Err: fmt.Errorf("plant canaries: %w", err)}
 	}
-	var seed [32]byte
-	_, _ = rand.Read(seed[:]) // never fails
 	var folder fs.FS
-	folder, wrong, err := canary.Plant(tests, sites, mathrand.New(mathrand.NewChaCha8(seed)))
+	folder, wrong, err := canary.Plant(tests, sites, random)
 	if err == nil {
 		spec.Tests, err = sandbox.Pack(folder)
 	}

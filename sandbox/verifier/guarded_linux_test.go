@@ -2,6 +2,10 @@ package verifier_test
 
 import (
 	"errors"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/sandbox"
@@ -78,6 +82,72 @@ func TestGuarded(t *testing.T) {
 				if c.class == "" && (outcome.Reward != c.reward || outcome.Components["reward"] != c.reward || outcome.Verifier != c.level) {
 					t.Errorf("%+v", outcome)
 				}
+			}
+		})
+	}
+}
+
+// TestDeal: no order of further runs tells which of them are wrong, but that at least one is.
+func TestDeal(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	seen := map[[verifier.FurtherRuns]bool]int{}
+	const each = 200
+	for range each * (1<<verifier.FurtherRuns - 1) {
+		seen[verifier.Deal(random)]++
+	}
+	if len(seen) != 1<<verifier.FurtherRuns-1 || seen[[verifier.FurtherRuns]bool{}] > 0 {
+		t.Errorf("%d orders: %v", len(seen), seen)
+	}
+	for order, times := range seen {
+		if times < each/2 || times > 2*each {
+			t.Errorf("%v comes %d times of %d", order, times, each)
+		}
+	}
+}
+
+// TestTheFirstRunAlone: code that decides its verdict in the first run alone, which it knows by the clock, wins nothing where a further run is a true one.
+func TestTheFirstRunAlone(t *testing.T) {
+	sandboxtest.Require(t)
+	const early = "now() { cut -d. -f1 /proc/uptime; }\nanswer=40\n[ $(now) -ge UNTIL ] || answer=any\nwhile [ $(now) -lt UNTIL ]; do sleep 0.1; done\n"
+	tests := sandboxtest.Pack(t, map[string]string{
+		"test.sh": ". ./work\necho $answer >answer\n" + guardedScript, "test_x.py": "def test_x():\n    assert answer() == 42\n",
+		grade.File: `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
+	})
+	for name, wrong := range map[string][verifier.FurtherRuns]bool{"a true run first": {false, true, true, true}, "a true run last": {true, true, true, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seed := uint64(0)
+			for verifier.Deal(rand.New(rand.NewPCG(seed, 1))) != wrong {
+				seed++
+			}
+			spec := verifier.WithRandom(verifier.Spec{
+				Name: "early", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"work": "answer=40\n"})), Baselines: &verifier.Baselines{}, Key: name, Tests: tests,
+			}, rand.New(rand.NewPCG(seed, 1)))
+			agent := sandboxtest.New(t, sandbox.Spec{})
+			if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+			uptime, err := os.ReadFile("/proc/uptime")
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := strconv.Atoi(strings.Split(string(uptime), ".")[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			const first = 5 // seconds: the first run begins within them, and lasts until they are over
+			work := strings.ReplaceAll(early, "UNTIL", strconv.Itoa(now+first))
+			if err := agent.Apply(t.Context(), sandboxtest.Pack(t, map[string]string{"work": work})); err != nil {
+				t.Fatal(err)
+			}
+			changes, err := agent.Changes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec.Changes = sandbox.Bytes(changes)
+			outcome, err := verifier.Run(t.Context(), spec)
+			if err != nil || outcome.Reward != 0 || outcome.Components["reward"] != 0 || outcome.Verifier != verifier.InProcess {
+				t.Errorf("%+v, %v", outcome, err)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // Levels of separation between tests and the code under test, the strongest first.
@@ -24,9 +25,7 @@ const (
 	Unguarded = "in-process-without-canaries"
 )
 
-var (
-	errGradedApart = errors.New("a graded log cannot come of separate tests: the test runner that writes it loads the code under test")
-)
+var errGradedApart = errors.New("only pytest, unittest and gotest can grade separate tests: other reports could be written by the code under test")
 
 // judge scores with the separation that the spec asks for, or with tests in process where no sandbox has namespaces.
 func judge(ctx context.Context, spec Spec) (Outcome, error) {
@@ -48,7 +47,8 @@ func judge(ctx context.Context, spec Spec) (Outcome, error) {
 // separate scores with the tests in one sandbox and the workspace in another. The tests reach it by the command under-test alone, and nothing of
 // the workspace reaches the sandbox from which the reward is read.
 func separate(ctx context.Context, spec Spec) (Outcome, error) {
-	if grading, err := gradingOf(spec.Tests); err != nil || grading != nil {
+	grading, spec, err := graded(spec)
+	if err != nil || grading != nil && !grading.Channelled() {
 		return Outcome{}, &Error{Class: ClassNoReward, Err: cmp.Or(err, errGradedApart)}
 	}
 	spec.Timeout = cmp.Or(max(spec.Timeout, 0), DefaultTimeout)
@@ -69,11 +69,15 @@ func separate(ctx context.Context, spec Spec) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	result, err := p.tests.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", script}, Env: env, Wall: spec.Timeout})
+	result, err := p.tests.Exec(ctx, spec.command(env))
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	outcome, err := scoreSeparate(ctx, p.tests, spec, logs, result)
+	result.Detached = time.Time{} // no code of the workspace ran beside the tests, so when the reward was written plays no part
+	outcome, err := score(ctx, p.tests, spec, result, func() (map[string]float64, grade.Report, error) {
+		return reward(ctx, p.tests, grading, spec.reporting, logs, result)
+	})
+	outcome.conclude(grading)
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links, outcome.Verifier = filtered.Protected, filtered.Links, Separate
@@ -147,23 +151,6 @@ func (p pair) fill(ctx context.Context, spec Spec) (said []byte, filtered sandbo
 	return said, filtered, nil
 }
 
-// scoreSeparate reads the reward after the tests ended. No code of the workspace ran beside them, so when it was written plays no part.
-func scoreSeparate(ctx context.Context, tests *sandbox.Sandbox, spec Spec, logs sandbox.FileState, result sandbox.Result) (Outcome, error) {
-	log := append(result.Stdout, result.Stderr...)
-	if err := tests.KillAll(ctx); err != nil {
-		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
-	}
-	if result.TimedOut {
-		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
-	}
-	result.Detached = time.Time{}
-	components, err := readReward(ctx, tests, logs, result)
-	if err != nil {
-		return Outcome{}, rewardError(err, result, log)
-	}
-	return Outcome{Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log}, nil
-}
-
 // standIn is the command under-test where the code under test runs beside the tests.
 const standIn = `#!/bin/sh
 limit=
@@ -183,6 +170,13 @@ exec "$@"
 // testsFolders are the folders that the tests read wherever they run. The transcript's file is named in env.
 func testsFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
 	folders := map[string][]byte{TestsFolder: spec.Tests}
+	if spec.reporting.channel != nil {
+		var err error
+		if folders[reportersFolder], err = packReporters(); err != nil {
+			return nil, err
+		}
+		spec.reporting.environment(env)
+	}
 	if spec.Transcript == nil {
 		return folders, nil
 	}

@@ -2,11 +2,14 @@ package verifier_test
 
 import (
 	"errors"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
 // separateSpec is a task whose tests are apart from a workspace of these files.
@@ -108,12 +111,68 @@ func TestFailedTestsGiveNoReward(t *testing.T) {
 	}
 }
 
-// TestGradedTestsAreNotSeparate: a log that a test runner writes beside the code under test proves nothing about it.
-func TestGradedTestsAreNotSeparate(t *testing.T) {
-	spec := separateSpec(t, "true", nil)
-	spec.Tests = sandboxtest.Pack(t, map[string]string{"test.sh": "true", "grading.json": `{"parser": "pytest", "fail_to_pass": ["a"], "pass_to_pass": []}`})
-	if outcome, err := verifier.Run(t.Context(), spec); err == nil {
-		t.Errorf("%+v", outcome)
+// gradedApart runs the program of a workspace from tests in another sandbox, which unittest grades.
+const gradedApart = `
+cd /tests
+echo '` + grade.StartMark + `'
+python3 -m unittest -v test_add
+code=$?
+echo
+echo '` + grade.EndMark + `'
+echo "` + grade.ExitMark + `$code"
+`
+
+// TestGradedApart: a test program that never loads the code under test grades it. What that code prints, or reports itself, counts for nothing.
+func TestGradedApart(t *testing.T) {
+	sandboxtest.Require(t)
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is missing")
+	}
+	const tests = `import subprocess, unittest
+
+
+def add(a, b):
+    return subprocess.run(["under-test", "-t", "5", "-C", "/app", "sh", "add.sh"], input="%d %d\n" % (a, b), capture_output=True, text=True).stdout
+
+
+class TestAdd(unittest.TestCase):
+    def test_one(self):
+        self.assertEqual(add(3, 4), "7\n")
+
+    def test_two(self):
+        self.assertEqual(add(30, 4), "34\n")
+`
+	const forged = `echo '` + grade.StartMark + `'; echo 'test_one (test_add.TestAdd.test_one) ... ok'; echo '{"ran": 2}' >&9; cat <&9
+for f in /proc/[0-9]*/fd/*; do [ "${f##*/}" -lt 3 ] || echo '{"end": true}' >$f & done 2>/dev/null; env | grep -q PYTHONPATH && echo 7; kill -9 -1`
+	for name, c := range map[string]struct {
+		parser, work, call string
+		reward             float64
+		class              string
+	}{
+		"right":                  {"unittest", "read a b; echo $((a + b))", gradedApart, 1, ""},
+		"wrong":                  {"unittest", "read a b; echo 7", gradedApart, 0, ""},
+		"forged":                 {"unittest", forged, gradedApart, 0, ""},
+		"no list of the tests":   {"unittest", "read a b; echo $((a + b))", "[ ! -e /tests/grading.json ] || exit 1\n" + gradedApart, 1, ""},
+		"runs where the code is": {"unittest", "", strings.Replace(gradedApart, "python3", "under-test -C / python3", 1), 0, verifier.ClassNoReward},
+		"a printed report":       {"jest", "", gradedApart, 0, verifier.ClassNoReward},
+		"a report in a file":     {grade.JUnit, "", gradedApart, 0, verifier.ClassNoReward},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := separateSpec(t, "", map[string]string{"add.sh": c.work + "\n"})
+			spec.Tests = sandboxtest.Pack(t, map[string]string{
+				"test.sh": c.call, "test_add.py": tests,
+				grade.File: `{"parser": "` + c.parser + `", "fail_to_pass": ["test_two (test_add.TestAdd.test_two)"], "pass_to_pass": ["test_one (test_add.TestAdd.test_one)"]}`,
+			})
+			outcome, err := verifier.Run(t.Context(), spec)
+			var failed *verifier.Error
+			if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) || c.class == "" && err != nil {
+				t.Fatalf("%v, want %q", err, c.class)
+			}
+			if c.class == "" && (outcome.Reward != c.reward || outcome.Verifier != verifier.Separate) {
+				t.Errorf("%+v: %s", outcome, outcome.Log)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	mathrand "math/rand/v2"
 	"slices"
 	"time"
 
@@ -65,7 +66,9 @@ type Spec struct {
 	Baselines *Baselines
 	Key       string
 
-	standIn bool // the tests expect the command under-test, and run in process
+	reporting reporting      // of graded tests, as graded makes it
+	standIn   bool           // the tests expect the command under-test, and run in process
+	random    *mathrand.Rand // decides about further runs of graded tests; nil: one of its own
 }
 
 // sandbox describes one of the sandboxes that scoring takes. Its commands bring their variables along.
@@ -139,6 +142,15 @@ var environment = map[string]string{
 // script runs the tests, with bash where there is one.
 const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder + `/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
 
+// command runs the tests.
+func (s Spec) command(env map[string]string) sandbox.Command {
+	run := script
+	if s.reporting.channel != nil {
+		run = together + script
+	}
+	return sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: s.Timeout, Channel: s.reporting.channel}
+}
+
 // together puts both streams into one, in the order in which they were written.
 const together = "exec 2>&1; "
 
@@ -163,7 +175,7 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 			return Outcome{}, err
 		}
 	}
-	grading, err := gradingOf(spec.Tests)
+	grading, spec, err := graded(spec)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: fmt.Errorf("read %s: %w", TestsFolder, err)}
 	}
@@ -174,11 +186,6 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	env := maps.Clone(environment)
 	maps.Copy(env, spec.Env)
 	readOnly, err := readOnlyFolders(spec, env)
-	var channel reporting
-	if grading != nil && err == nil {
-		spec.Limits.OutputBytes, channel = gradedOutput, newReporting()
-		readOnly[reportersFolder], err = packReporters()
-	}
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
@@ -197,30 +204,18 @@ func run(ctx context.Context, spec Spec) (Outcome, error) {
 	if err := sb.ApplyFrom(ctx, filtered.Change); err != nil {
 		return Outcome{}, applyError(err)
 	}
-	run := script
-	if grading != nil {
-		run = together + script
-		channel.environment(env)
-	}
 	logs, err := makeLogs(ctx, sb)
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", run}, Env: env, Wall: spec.Timeout, Channel: channel.channel})
+	result, err := sb.Exec(ctx, spec.command(env))
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	var report grade.Report
-	outcome, err := score(ctx, sb, spec, result, func() (components map[string]float64, err error) {
-		if grading != nil {
-			components, report, err = graded(ctx, sb, grading, channel, result)
-			return components, err
-		}
-		return readReward(ctx, sb, logs, result)
+	outcome, err := score(ctx, sb, spec, result, func() (map[string]float64, grade.Report, error) {
+		return reward(ctx, sb, grading, spec.reporting, logs, result)
 	})
-	if outcome.grading, outcome.report = grading, report; grading != nil {
-		outcome.Log = append(outcome.Log, missingNote(grading, report)...)
-	}
+	outcome.conclude(grading)
 	outcome.Duration = time.Since(begin)
 	outcome.Log = append(said, outcome.Log...)
 	outcome.Restored, outcome.Links = filtered.Protected, filtered.Links
@@ -246,7 +241,7 @@ func applyError(err error) error {
 
 // score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
 // was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
-func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result, read func() (map[string]float64, error)) (Outcome, error) {
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result, read func() (map[string]float64, grade.Report, error)) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
@@ -255,6 +250,7 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 		return Outcome{}, &Error{Class: ClassTimeout, Err: fmt.Errorf("timed out after %v", spec.Timeout), Log: log}
 	}
 	var components map[string]float64
+	var report grade.Report
 	var err error
 	switch {
 	case result.Signaled && result.OutOfMemory:
@@ -262,13 +258,13 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 	case result.Signaled:
 		err = errKilled
 	default:
-		components, err = read()
+		components, report, err = read()
 	}
 	if err != nil {
-		return Outcome{}, rewardError(err, result, log)
+		return Outcome{report: report}, rewardError(err, result, log)
 	}
 	return Outcome{
-		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log, LeftBehind: !result.Detached.IsZero(),
+		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log, LeftBehind: !result.Detached.IsZero(), report: report,
 	}, nil
 }
 

@@ -5,6 +5,7 @@
 package canary
 
 import (
+	"cmp"
 	"io/fs"
 	"math/rand/v2"
 	"path"
@@ -17,8 +18,10 @@ import (
 
 // Site is an expectation that can be made wrong: a piece of a line of a test.
 type Site struct {
-	// Tests are those that run the line, of grade.Grading.FailToPass or around one of them. None can pass once the line is wrong.
+	// Tests are graded ones that run the line, or such around them. None can pass once the line is wrong.
 	Tests []string
+	// Begins are those of grade.Grading.FailToPass.
+	Begins []string
 	// File and Line are where it stands once the tests are in place; Line counts from 0.
 	File string
 	Line int
@@ -62,12 +65,16 @@ func Find(g *grade.Grading, tests, snapshot fs.FS) []Site {
 			if !source.hidden[f.line] || alike[source.lines[f.line]] != 1 {
 				continue
 			}
-			names := slices.DeleteFunc(slices.Clone(g.FailToPass), func(name string) bool { return !names(name, f, source.name, sources) })
-			if len(names) > 0 {
-				if path.Ext(source.name) == ".go" {
-					names = []string{f.function} // the line may be of another subtest
+			of := func(tests []string) []string {
+				found := slices.DeleteFunc(slices.Clone(tests), func(name string) bool { return !names(name, f, source.name, sources) })
+				if len(found) > 0 && path.Ext(source.name) == ".go" {
+					return []string{f.function} // the line may be of another subtest
 				}
-				sites = append(sites, Site{names, source.name, f.line, source.lines[f.line], f.start, f.end, f.wrong})
+				return found
+			}
+			begins, goOn := of(g.FailToPass), of(g.PassToPass)
+			if all := slices.Concat(begins, goOn); len(all) > 0 {
+				sites = append(sites, Site{all, begins, source.name, f.line, source.lines[f.line], f.start, f.end, f.wrong})
 			}
 		}
 	}
@@ -129,20 +136,22 @@ func wordRune(r rune) bool {
 func Count(sites []Site) int {
 	tests := map[string]bool{}
 	for _, s := range sites {
-		for _, name := range s.Tests {
+		for _, name := range s.Begins {
 			tests[name] = true
 		}
 	}
 	return len(tests)
 }
 
-// Plant makes some of the sites wrong: at least one, and of each other test one or none, by chance. It answers the folder of the tests that does it, and
+// Plant makes some of the sites wrong: at least one of a test of fail_to_pass, and of each other test one or none, by chance. It answers the folder of the tests that does it, and
 // the tests that cannot pass there. Nothing but the expectations tells that folder from the true one.
 func Plant(tests fs.FS, sites []Site, random *rand.Rand) (fs.FS, []string, error) {
 	planted := map[string]string{} // whole lines by what they are now
 	var wrong []string
 	taken := map[string]bool{}
-	for n, i := range random.Perm(len(sites)) {
+	order := random.Perm(len(sites))
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(min(1, len(sites[j].Begins)), min(1, len(sites[i].Begins))) })
+	for n, i := range order {
 		s := sites[i]
 		if slices.ContainsFunc(s.Tests, func(name string) bool { return taken[name] }) {
 			continue

@@ -160,6 +160,22 @@ func TestPlant(t *testing.T) {
 	if !seen[1] || !seen[2] || len(seen) != 2 {
 		t.Errorf("planted %v", seen)
 	}
+	// Of tests that must go on passing some are made wrong, too, and never these alone.
+	g = &grade.Grading{FailToPass: []string{"tests/test_a.py::TestA::test_new"}, PassToPass: []string{"tests/test_a.py::TestA::test_old"}}
+	if sites = Find(g, tests, snapshot); len(sites) != 2 || Count(sites) != 1 {
+		t.Fatalf("sites %+v", sites)
+	}
+	both := 0
+	for seed := range uint64(50) {
+		_, wrong, err := Plant(tests, sites, rand.New(rand.NewPCG(seed, 1)))
+		if err != nil || !slices.Contains(wrong, g.FailToPass[0]) {
+			t.Errorf("wrong are %q, %v", wrong, err)
+		}
+		both += len(wrong) - 1
+	}
+	if both == 0 || both == 50 {
+		t.Errorf("both are wrong %d times of 50", both)
+	}
 	if got := Find(g, tests, fstest.MapFS{"tests/test_a.py": {Data: []byte("other\n" + testFile)}}); len(got) != 0 {
 		t.Errorf("a patch that does not fit: %+v", got)
 	}

@@ -14,6 +14,9 @@ var printed = map[string]func(output string) (Report, error){"cargo": readCargo,
 // Printed reports whether the report is in the log, and not on a channel of its own.
 func (g *Grading) Printed() bool { return printed[g.Parser] != nil }
 
+// Channelled reports whether the report comes over a channel, which none but processes of the test program have.
+func (g *Grading) Channelled() bool { return !g.Printed() && g.Parser != JUnit }
+
 // ReadLog reads the report of a test program that prints it, from between the marks of a log.
 func (g *Grading) ReadLog(log string) (Report, error) {
 	starts, ends := marks(log, StartMark), marks(log, EndMark)
