@@ -73,7 +73,8 @@ func separate(ctx context.Context, spec Spec) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	result.Detached = time.Time{} // no code of the workspace ran beside the tests, so when the reward was written plays no part
+	// No code of the workspace ran beside the tests: what else ran when the reward was written, and who ended them, plays no part.
+	result.Detached, result.Signaled = time.Time{}, false
 	outcome, err := score(ctx, p.tests, spec, result, func() (map[string]float64, grade.Report, error) {
 		return reward(ctx, p.tests, grading, spec.reporting, logs, result)
 	})
