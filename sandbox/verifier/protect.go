@@ -14,7 +14,7 @@ import (
 var Protected = slices.Concat([]string{
 	"**/conftest.py", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc",
 	"**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
-	"**/*.dist-info/**", "**/*.egg-info/**", "**/*.egg-link",
+	"**/*.[dD][iI][sS][tT]-[iI][nN][fF][oO]/**", "**/*.[eE][gG][gG]-[iI][nN][fF][oO]/**", "**/*.egg-link", // Python looks for them in any case
 	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD", "!**/.git/index", "!**/.git/packed-refs",
 	"!**/.git/COMMIT_EDITMSG", "**/.git/objects/info/**",
 }, shadows("pytest", "_pytest", "pluggy", "unittest"))

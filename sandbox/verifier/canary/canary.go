@@ -34,7 +34,7 @@ type Site struct {
 // found is a site before it is known whose it is.
 type found struct {
 	function, class string
-	title           string // the first line of the test's description, by which lists of Django's tests name it
+	named           []string // names of the test as it is reported, beside those of its function
 	line            int
 	start, end      int
 	wrong           func(piece string, random *rand.Rand) string
@@ -42,6 +42,14 @@ type found struct {
 
 // maxSource bounds a file of tests that is looked at, in bytes.
 const maxSource = 4 << 20
+
+// listers list the sites of a file of tests, which has a name in the workspace, by the end of that name.
+var listers = map[string]func(name, source string) []found{
+	".py": python, ".go": golang, ".rs": rust, ".js": script, ".mjs": script, ".cjs": script, ".ts": script, ".mts": script, ".cts": script,
+}
+
+// Languages are those whose tests can be made canaries.
+const Languages = "Python, Go, Rust, JavaScript or TypeScript"
 
 // Find lists the sites of a grading: tests is the folder of the task's tests, with what they put into the workspace as test.patch or as files, and
 // snapshot the task's workspace. What cannot be read has none.
@@ -57,11 +65,7 @@ func Find(g *grade.Grading, tests, snapshot fs.FS) []Site {
 		}
 	}
 	for _, source := range sources {
-		list := python
-		if path.Ext(source.name) == ".go" {
-			list = golang
-		}
-		for _, f := range list(strings.Join(source.lines, "\n")) {
+		for _, f := range listers[path.Ext(source.name)](source.name, strings.Join(source.lines, "\n")) {
 			if !source.hidden[f.line] || alike[source.lines[f.line]] != 1 {
 				continue
 			}
@@ -83,8 +87,8 @@ func Find(g *grade.Grading, tests, snapshot fs.FS) []Site {
 
 // names reports whether a graded test is a function of a file. A name without a file is one of the only function that is called so.
 func names(test string, f found, name string, sources []source) bool {
-	if f.title != "" && test == f.title {
-		return true
+	if f.function == "" || slices.Contains(f.named, test) {
+		return slices.Contains(f.named, test)
 	}
 	if path.Ext(name) == ".go" {
 		outer, _, _ := strings.Cut(test, "/")

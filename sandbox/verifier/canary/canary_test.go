@@ -43,7 +43,7 @@ func TestPython(t *testing.T) {
 			source := "def test_it(self):\n    x = f()\n    " + c.body + "\n"
 			lines := strings.Split(source, "\n")
 			var got []string
-			for _, s := range python(source) {
+			for _, s := range python("", source) {
 				piece := lines[s.line][s.start:s.end]
 				got = append(got, piece)
 				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece || len(wrong) != len(piece) && piece != "True" {
@@ -84,7 +84,7 @@ if x:
         assert f() == 8
 `
 	var got []string
-	for _, s := range python(source) {
+	for _, s := range python("", source) {
 		got = append(got, s.class+"."+s.function)
 	}
 	if want := []string{"TestA.test_one", ".test_four"}; !slices.Equal(got, want) {
@@ -108,7 +108,7 @@ func TestGolang(t *testing.T) {
 			const head = "package p\n\nfunc TestIt(t *testing.T) { "
 			lines := strings.Split(head+c.body+" }\n", "\n")
 			var got []string
-			for _, s := range golang(strings.Join(lines, "\n")) {
+			for _, s := range golang("", strings.Join(lines, "\n")) {
 				line := lines[s.line]
 				wrong := line[:s.start] + s.wrong(line[s.start:s.end], nil) + line[s.end:]
 				got = append(got, strings.TrimSuffix(wrong[len("func TestIt(t *testing.T) { "):], " }"))
@@ -117,6 +117,55 @@ func TestGolang(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestScript: of a file in JavaScript, the literals of statements that a passing test has run.
+func TestScript(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"jest":                  {`expect(f()).toBe(25); expect(f()).toEqual({a: [1, "b"], 'c': true, d: undefined, e: null})`, `25 1 "b" true`},
+		"chai":                  {`expect(f()).to.deep.equal(['x'])`, `'x'`},
+		"node":                  {"assert.strictEqual(f('a', 1), 'two', 'message')\nassert.deepEqual([1], f())", `'two' 1`},
+		"many lines":            {"expect(\n  f(`a ${g({})} }`),\n).toEqual([\n  1,\n  2,\n])", "1 2"},
+		"without semicolons":    {"const x = f()\nexpect(x).toBe(1)\nexpect(x[0])\n  .toBe(2)", "1 2"},
+		"behind a block":        {"if (x) { y() }\nexpect(f()).toBe(1)\nfor (const x of y) { z }\nexpect(f()).toBe(2)", "1 2"},
+		"a pattern":             {"expect(/[/'\"]'/.test(x / y / 2)).toBe(true)", "true"},
+		"other matchers":        {"expect(f()).not.toBe(1); expect(f()).toBeCloseTo(2); await expect(f()).resolves.toBe(3); assert.ok(4); assert.notEqual(f(), 5)", ""},
+		"no literal":            {"expect(f()).toBe(g()); expect(f()).toEqual([g(1)]); expect(f()).toBe([1][0]); expect(f()).toBe(`x`); expect(f()).toBe(1 + 1)", ""},
+		"two literals":          {"expect(1).toBe(1)", ""},
+		"a condition":           {"if (x) expect(f()).toBe(1)\nif (g(x))\n  expect(f()).toBe(2)\nelse\n  expect(f()).toBe(3)\nif (x) { expect(f()).toBe(4) }", ""},
+		"a loop":                {"for (const x of y)\n  expect(x).toBe(1)\nwhile (x)\n  expect(x).toBe(2)\nfor await (const x of y)\n  expect(x).toBe(3)\nx.forEach(x => expect(x).toBe(4))", ""},
+		"part of an expression": {"const x = y ?\n  expect(f()).toBe(1) : z; y && expect(f()).toBe(2); y ||\n  expect(f()).toBe(3); async () =>\n  expect(f()).toBe(4)", ""},
+		"behind a return":       {"expect(f()).toBe(1); if (x) return; expect(f()).toBe(2)", "1"},
+		"comments and strings":  {"// expect(f()).toBe(1)\n/* expect(f()).toBe(2)\n*/ x('expect(f()).toBe(3)'); y(`\nexpect(f()).toBe(4)\n`)", ""},
+		"what it cannot read":   {"expect(f()).toBe(1); x = <p>don't</p>", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := "describe('all', function () {\n  it.skip('not', () => { expect(f()).toBe(0) })\n  it(\"works\", async (t) => {\n" + c.body + "\n  })\n})\n"
+			lines := strings.Split(source, "\n")
+			var got []string
+			for _, s := range script("", source) {
+				piece := lines[s.line][s.start:s.end]
+				got = append(got, piece)
+				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece || len(wrong) != len(piece) && piece != "true" {
+					t.Errorf("%s becomes %s", piece, wrong)
+				}
+				if !slices.Equal(s.named, []string{"works", "all > works"}) {
+					t.Errorf("named %q", s.named)
+				}
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+	for _, declared := range []string{"it(`a`, () => {BODY})", "it('a', function* () {BODY})", "it('a', options, () => {BODY})", "it('a', () => BODY)", "if (x) it('a', () => {BODY})", "it.each(x)('a', () => {BODY})"} {
+		if got := script("", strings.Replace(declared, "BODY", "expect(f()).toBe(1)", 1)); len(got) != 0 {
+			t.Errorf("%s: %+v", declared, got)
+		}
+	}
+	if got := script("", "it('a', x => {expect(f()).toBe(1)}, 100); test('b', function named() {assert.equal(f(), 1)})"); len(got) != 2 {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -214,10 +263,16 @@ func TestNames(t *testing.T) {
 // FuzzFind: no file of tests, whatever is in it, makes a site that is not in the file.
 func FuzzFind(f *testing.F) {
 	f.Add("def test_x():\n    assert f() == 1\n", patch)
+	f.Add("#[test]\nfn a() { assert_eq!(f('a', b'x', r#\"x\"#), Some(\"b\")); }\n", patch)
+	f.Add("it('a', async () => {\n expect(f(`${x}`)).toEqual([1, {'a': /x/}])\n})\n", patch)
 	f.Add("def test_x():\n    assert f() == '''\n1''' == (\n", "+++ b/x.py\n@@ -1 +1 @@\n")
 	f.Fuzz(func(t *testing.T, source, patch string) {
 		lines := strings.Split(source, "\n")
-		for _, s := range append(python(source), golang(source)...) {
+		var sites []found
+		for _, list := range listers {
+			sites = append(sites, list("tests/x.rs", source)...)
+		}
+		for _, s := range sites {
 			if s.start > s.end || s.end > len(lines[s.line]) {
 				t.Fatalf("%+v", s)
 			}

@@ -10,7 +10,7 @@ import (
 
 // golang lists the sites of a Go file of tests: comparisons that decide whether a test fails. Each stands where a test that passes has come to it, and is
 // false there, so that its opposite fails.
-func golang(source string) (sites []found) {
+func golang(_, source string) (sites []found) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
 	if err != nil {

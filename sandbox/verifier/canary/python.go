@@ -9,13 +9,13 @@ import (
 
 // python lists the sites of a Python file: literals that a statement of a test compares for equality with something else. The statement stands at the
 // top of the test's body and before any return, so that a test which passes has run it, and what equals a literal does not equal another.
-func python(source string) (sites []found) {
+func python(_, source string) (sites []found) {
 	type block struct {
 		indent          int
 		function, class string
-		nested          bool   // no test of its file or of a class at the top of it
-		closed          bool   // by a return, or never a test
-		title           string // the first line of a description
+		nested          bool     // no test of its file or of a class at the top of it
+		closed          bool     // by a return, or never a test
+		titles          []string // the first line of a description, by which lists of Django's tests name a test
 		begun           bool
 	}
 	var stack []*block
@@ -59,11 +59,12 @@ func python(source string) (sites []found) {
 			continue
 		}
 		if !top.begun && len(line) == 1 && line[0].kind == quotation {
-			top.title, _, _ = strings.Cut(strings.TrimSpace(strings.Trim(strings.TrimLeft(first, "rRuU"), `"'`)), "\n")
+			title, _, _ := strings.Cut(strings.TrimSpace(strings.Trim(strings.TrimLeft(first, "rRuU"), `"'`)), "\n")
+			top.titles = []string{title}
 		}
 		top.begun = true
 		for _, t := range expectations(line) {
-			sites = append(sites, found{top.function, top.class, top.title, t.line, t.start, t.end, wrongLiteral})
+			sites = append(sites, found{top.function, top.class, top.titles, t.line, t.start, t.end, wrongLiteral})
 		}
 	}
 	return slices.DeleteFunc(sites, func(f found) bool { return seen[f.class+"."+f.function] != 1 })
@@ -217,11 +218,8 @@ func alphabet(c byte) string {
 
 // wrongLiteral is another literal of the same kind and length.
 func wrongLiteral(piece string, random *rand.Rand) string {
-	switch piece {
-	case "True":
-		return "False"
-	case "False":
-		return "True"
+	if other := map[string]string{"True": "False", "False": "True", "true": "false", "false": "true"}[piece]; other != "" {
+		return other
 	}
 	at := 0
 	if !plainNumber.MatchString(piece) {

@@ -45,7 +45,7 @@ func sourcesOf(tests, snapshot fs.FS) (sources []source) {
 }
 
 func readable(name string) bool {
-	return path.Ext(name) == ".py" || strings.HasSuffix(name, "_test.go")
+	return listers[path.Ext(name)] != nil && (path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"))
 }
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
