@@ -8,25 +8,15 @@ import (
 	"strings"
 )
 
-// Protected is what no agent may change of any task: what interpreters and test programs run of their own accord, their settings, packages that
-// Python would take for test programs, and compiled code, which they prefer to the source that it pretends to be made of. Of a repository an agent
+// Protected is what no agent may change of any task: what interpreters and test programs run of their own accord, their settings, and compiled code, which
+// they prefer to the source that it pretends to be made of. Of a repository an agent
 // may change what a commit changes. A task that needs one of them takes it back with "!".
-var Protected = slices.Concat([]string{
+var Protected = []string{
 	"**/conftest.py", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc",
 	"**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
 	"**/*.[dD][iI][sS][tT]-[iI][nN][fF][oO]/**", "**/*.[eE][gG][gG]-[iI][nN][fF][oO]/**", "**/*.egg-link", // Python looks for them in any case
 	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD", "!**/.git/index", "!**/.git/packed-refs",
 	"!**/.git/COMMIT_EDITMSG", "**/.git/objects/info/**",
-}, shadows("pytest", "_pytest", "pluggy", "unittest"))
-
-// shadows are patterns of Python modules of these names where a repository's modules are looked for.
-func shadows(names ...string) (patterns []string) {
-	for _, name := range names {
-		for _, folder := range []string{"", "src/", "lib/", "tests/", "test/"} {
-			patterns = append(patterns, folder+name+".py", folder+name+"/**")
-		}
-	}
-	return patterns
 }
 
 // Bounds of a list of patterns.

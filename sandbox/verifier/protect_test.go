@@ -10,8 +10,8 @@ func TestProtects(t *testing.T) {
 	for _, c := range []struct {
 		patterns, yes, no string
 	}{
-		{"", "conftest.py a/b/conftest.py x/__pycache__/m.cpython-311.pyc __pycache__ m.pyc .git/hooks .git/hooks/pre-commit .git/config a/.git/config site/x.pth a/pyproject.toml pytest.py src/_pytest/runner.py .git .git/commondir .git/info/attributes .git/worktrees/x/HEAD a/.git/modules .git/objects/info/alternates",
-			"a.py .git/objects/ab/cd .git/refs/heads/main .git/index docs/pytest/x.py .git/HEAD conftest .github/config contest.py"},
+		{"", "conftest.py a/b/conftest.py x/__pycache__/m.cpython-311.pyc __pycache__ m.pyc .git/hooks .git/hooks/pre-commit .git/config a/.git/config site/x.pth a/pyproject.toml .git .git/commondir .git/info/attributes .git/worktrees/x/HEAD a/.git/modules .git/objects/info/alternates",
+			"a.py .git/objects/ab/cd .git/refs/heads/main .git/index pytest.py src/_pytest/runner.py .git/HEAD conftest .github/config contest.py"},
 		{"tests/**", "tests tests/a tests/deep/a", "a/tests testsuite test"},
 		{"tests", "tests tests/a tests/deep/a", "a/tests testsuite"},
 		{"**/tests/*.py", "tests/a.py x/tests/a.py x/y/tests/a.py tests/tests/a.py tests/x/tests/a.py", "tests/a.txt x/tests/y/a.py"},
@@ -21,8 +21,8 @@ func TestProtects(t *testing.T) {
 		{"!**/conftest.py", "m.pyc", "conftest.py a/conftest.py"},
 		{"tests/** !tests/data/**", "tests/a", "tests/data/a"},
 		{"!tests/data/** tests/**", "tests/data/a", ""},
-		{"", "evil.dist-info/entry_points.txt a/x.egg-info pytest.toml a/.pytest.toml", "pytest.tom dist-info/x"},
-		{"+**/*.py", "conftest.py a.txt src/x.cfg evil-1.dist-info/METADATA .git/config unittest/__init__.py", "a.py src/a.py"},
+		{"", "evil.dist-info/entry_points.txt a/x.egg-info X.DIST-INFO/METADATA pytest.toml a/.pytest.toml", "pytest.tom dist-info/x"},
+		{"+**/*.py", "conftest.py a.txt src/x.cfg evil-1.dist-info/METADATA .git/config", "a.py unittest/__init__.py src/a.py"},
 		{"+src/** tests/** +setup.cfg", "tests/a.py a.py src/conftest.py pyproject.toml", "src/a.py src/data/x setup.cfg"},
 		{"tests/** +tests/new.py +**/conftest.py", "tests/old.py conftest.py a.py", "tests/new.py"},
 	} {

@@ -174,7 +174,35 @@ def _pytest(send):
     _pytest.config.default_plugins += ("rondo_report",)
 
 
+def _trusted():
+    """Leaves folders that somebody can have written to out of what PYTHONPATH names. Returns the whole path of modules."""
+    import os
+    import sys
+
+    path = sys.path[:]
+    named = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(":")]
+    own = (sys.prefix + "/", sys.exec_prefix + "/", sys.base_prefix + "/")
+
+    def trusted(entry):
+        entry = os.path.abspath(entry)
+        return entry not in named or (entry + "/").startswith(own) or not os.access(entry, os.W_OK)
+
+    sys.path[:] = [entry for entry in path if trusted(entry)]
+    return path
+
+
 def _start():
+    """Loads the test programs and what they need of the standard library, from where no code under test can be."""
+    import sys
+
+    path = _trusted()
+    try:
+        _report()
+    finally:
+        sys.path[:] = path
+
+
+def _report():
     import atexit
     import sys
     import threading
