@@ -14,6 +14,12 @@ const pythonNames = `([f % ((n,) * f.count("%s")) for n in ("edges", "words", "u
 // pythonCases are they in JUnit's XML.
 const pythonCases = `"".join('<testcase classname="tests.test_slugs.TestSlugs" name="test_%s"/>' % n for n in ("edges", "words", "umlauts"))`
 
+// endsWell lets the test program end with success whatever came of the tests.
+const endsWell = `import builtins, sys
+sys.exit = lambda *a: None
+builtins.SystemExit = lambda *a, e=SystemExit: e(0)
+`
+
 // python appends code to the module under test.
 func python(code string) string { return "cat >>slugs.py <<'END'\n" + code + "\nEND" }
 
@@ -124,11 +130,11 @@ def slug(text):
         if isinstance(o, types.FunctionType) and o.__qualname__ == "_channel.<locals>.send":
             for n in ` + pythonNames + `: o(test=n, status="PASSED")
             o(ran=9); o(end=True); os._exit(0)`), ""},
-	"changes the reporter": {python(`import gc
+	"changes the reporter": {python(endsWell + `import gc
 for o in gc.get_objects():
     if isinstance(o, type) and o.__name__ == "_Run":
         o.note = lambda self, name, status, old=o.note: old(self, name, "PASSED")`), ""},
-	"changes what is told": {python(`import gc
+	"changes what is told": {python(endsWell + `import gc
 for o in gc.get_objects():
     if isinstance(o, type) and o.__name__ == "_Run":
         def finish(self, old=o.finish):
@@ -144,7 +150,7 @@ for o in gc.get_objects():
 	"brings an egg":                     {"mkdir -p evil.egg-info; printf '[pytest11]\\nevil = evil\\n' >evil.egg-info/entry_points.txt; printf 'Name: evil\\nVersion: 1\\n' >evil.egg-info/PKG-INFO; printf 'import os\\nos._exit(0)\\n' >evil.py", ""},
 	"lets all assertions pass":          {python("import unittest; unittest.TestCase.assertEqual = lambda *a: None"), verifier.ClassTampered},
 	"changes an assertion's code":       {python("import unittest; unittest.TestCase.assertEqual.__code__ = (lambda self, first, second, msg=None: None).__code__"), verifier.ClassTampered},
-	"lets no test fail":                 {python("import unittest; unittest.TestResult.addFailure = unittest.TestResult.addSuccess"), ""},
+	"lets no test fail":                 {python(endsWell + "import unittest; unittest.TestResult.addFailure = unittest.TestResult.addSuccess"), ""},
 	"lets every test be a pass":         {python("import unittest.case as c, contextlib\nc._Outcome.testPartExecutor = lambda self, *a, **k: contextlib.suppress(BaseException)"), verifier.ClassTampered},
 	"changes what runs a test":          {python("import unittest; unittest.TestCase.run = lambda self, result=None: (result.startTest(self), result.addSuccess(self), result.stopTest(self))"), verifier.ClassTampered},
 	"expects the failures":              {python("import unittest; unittest.TestCase.__unittest_expecting_failure__ = True"), ""},
@@ -187,7 +193,7 @@ if pytest:
             outcome.force_result(None)
     for manager in [o for o in gc.get_objects() if isinstance(o, pytest.PytestPluginManager)]:
         manager.register(Evil())`), ""},
-	"notes passes from a thread": {python(`import gc, threading, time
+	"notes passes from a thread": {python(endsWell + `import gc, threading, time
 def note():
     while True:
         for o in gc.get_objects():
@@ -195,7 +201,7 @@ def note():
                 for n in o.statuses: o.statuses[n] = "PASSED"
         time.sleep(0.001)
 threading.Thread(target=note, daemon=True).start()`), ""},
-	"changes the type of what is noted": {python(`import gc
+	"changes the type of what is noted": {python(endsWell + `import gc
 class Passes(dict):
     def __setitem__(self, name, status): dict.__setitem__(self, name, "PASSED")
 for o in gc.get_objects():
@@ -205,18 +211,18 @@ for o in gc.get_objects():
             self.statuses = Passes()
         o.__init__ = init
     elif type(getattr(o, "statuses", None)) is dict: o.statuses = Passes()`), ""},
-	"changes what the channel closes over": {python(`import gc, types
+	"changes what the channel closes over": {python(endsWell + `import gc, types
 for o in gc.get_objects():
     if isinstance(o, types.FunctionType) and o.__qualname__ == "_channel.<locals>.send":
         for cell in o.__closure__:
             if getattr(cell.cell_contents, "__name__", "") == "dumps":
                 cell.cell_contents = lambda r, old=cell.cell_contents: old(dict(r, status="PASSED") if "status" in r else r)`), ""},
-	"changes what JSON is made of": {python(`import json
+	"changes what JSON is made of": {python(endsWell + `import json
 old = json.JSONEncoder.encode
 json.JSONEncoder.encode = lambda self, o: old(self, dict(o, status="PASSED") if isinstance(o, dict) and "status" in o else o)`), ""},
 	"goes on as another program": {python(`import os, sys
 os.execv(sys.executable, [sys.executable, "-c", "import gc, os, types\nfor o in gc.get_objects():\n  if isinstance(o, types.FunctionType) and o.__qualname__ == '_channel.<locals>.send':\n    for n in """ + repr(` + pythonNames + `) + """: o(test=n, status='PASSED')\n    o(ran=9)"])`), ""},
-	"reports from a child": {python(`import gc, os, types
+	"reports from a child": {python(endsWell + `import gc, os, types
 for o in gc.get_objects():
     if isinstance(o, types.FunctionType) and o.__qualname__ == "_channel.<locals>.send":
         for cell in o.__closure__:
@@ -275,7 +281,8 @@ def slug(text, old=slug):
         if pytest and isinstance(o, pytest.Function): o.obj = lambda *a: None; o.runtest = lambda: None
     return old(text)
 if pytest:
-    pytest.Function.runtest = lambda self: None`), ""},
+    import _pytest.unittest
+    pytest.Function.runtest = _pytest.unittest.TestCaseFunction.runtest = lambda self: None`), ""},
 	"makes reports of pytest":       {python("import sys\nif 'pytest' in sys.modules:\n    from _pytest import reports, runner\n    def passed(item, call, old=reports.TestReport.from_item_and_call):\n        call.excinfo = None\n        return old(item, call)\n    reports.TestReport.from_item_and_call = passed"), ""},
 	"runs no suite":                 {python("import unittest\nclass E: pass\nunittest.TestSuite.run = lambda self, result, debug=False: ([result.addSuccess(t) for s in self for t in (s if isinstance(s, unittest.TestSuite) else [s])], result)[1]"), ""},
 	"brings a package in capitals":  {"mkdir -p EVIL.DIST-INFO; printf '[pytest11]\nevil = evil\n' >EVIL.DIST-INFO/entry_points.txt; printf 'Name: evil\nVersion: 1\n' >EVIL.DIST-INFO/METADATA; printf 'import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n' >evil.py", ""},
