@@ -53,6 +53,15 @@ func TestPrintedReports(t *testing.T) {
 			if _, err := score(c.passed, "head -c 200 /tests/report; echo", "0"); !errors.As(err, &failure) || failure.Class != verifier.ClassTampered && failure.Class != verifier.ClassNoReward {
 				t.Errorf("cut short: %v", err)
 			}
+			if name != "junit" {
+				return
+			}
+			const behind = "(setsid sh -c 'while :; do cp /tests/report /tmp/next; mv /tmp/next /logs/verifier/junit.xml; sleep 0.01; done' >/dev/null 2>&1 &); while [ ! -e /logs/verifier/junit.xml ]; do sleep 0.01; done"
+			for why, script := range map[string]string{"by what is left behind": behind, "with a second name": c.script + "; ln /logs/verifier/junit.xml /logs/verifier/other"} {
+				if got, err := score(c.passed, script, "0"); !errors.As(err, &failure) || failure.Class != verifier.ClassTampered {
+					t.Errorf("written %s: %+v, %v", why, got, err)
+				}
+			}
 		})
 	}
 }
