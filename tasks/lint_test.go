@@ -153,8 +153,12 @@ func TestLintOfTestsInProcess(t *testing.T) {
 		canaries, tests int
 	}{
 		"graded":           {graded("f() == 1"), runfile.VerifierInProcess, "1 of the 2 tests that must begin to pass can be run as canaries", 1, 2},
-		"without a number": {graded("f()"), runfile.VerifierUnguarded, "none compares with a constant", 0, 2},
-		"not graded":       {fstest.MapFS{}, runfile.VerifierUnguarded, "the command under-test", 0, 0},
+		"without a number": {graded("f()"), runfile.VerifierUnguarded, "and compares with a constant on a line that the task hides", 0, 2},
+		"another language": {fstest.MapFS{
+			"t/tests/grading.json": file(`{"parser": "junit", "fail_to_pass": ["XTest.x"], "pass_to_pass": []}`),
+			"t/tests/XTest.java":   file("class XTest { @Test void x() { assertEquals(1, X.f()); } }\n"),
+		}, runfile.VerifierUnguarded, "none is in Python, Go, Rust, JavaScript or TypeScript", 0, 1},
+		"not graded": {fstest.MapFS{}, runfile.VerifierUnguarded, "the command under-test", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			loaded, err := LoadPack(with(c.pack))
@@ -191,6 +195,22 @@ func TestLintNamesProtectedFiles(t *testing.T) {
 		}
 		if sound && report.Verdict != VerdictInProcess {
 			t.Errorf("%s: %s", settings, report.Verdict)
+		}
+	}
+}
+
+// TestSeparateGradedTests: tests apart from the workspace are graded by a report that code under test cannot write, or not at all.
+func TestSeparateGradedTests(t *testing.T) {
+	for parser, ok := range map[string]bool{"pytest": true, "unittest": true, "gotest": true, "jest": false, "cargo": false, "sympy": false, "junit": false} {
+		pack := with(fstest.MapFS{"t/tests/grading.json": file(`{"parser": "` + parser + `", "fail_to_pass": ["a"], "pass_to_pass": []}`)})
+		toml := string(pack["t/task.toml"].Data)
+		pack["t/task.toml"] = file(toml + "\nverifier = \"separate\"\n")
+		loaded, err := LoadPack(pack)
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "cannot be graded by the report of "+parser) {
+			t.Errorf("%s: %v", parser, err)
+		}
+		if err == nil && loaded[0].Verifier() != runfile.VerifierSeparate {
+			t.Errorf("%s: %s", parser, loaded[0].Verifier())
 		}
 	}
 }

@@ -76,7 +76,10 @@ func Find(g *grade.Grading, tests, snapshot fs.FS) []Site {
 				}
 				return found
 			}
-			begins, goOn := of(g.FailToPass), of(g.PassToPass)
+			begins, goOn := of(g.FailToPass), []string(nil)
+			if !g.FailOnly { // which takes a test that has not run for one that has passed
+				goOn = of(g.PassToPass)
+			}
 			if all := slices.Concat(begins, goOn); len(all) > 0 {
 				sites = append(sites, Site{all, begins, source.name, f.line, source.lines[f.line], f.start, f.end, f.wrong})
 			}

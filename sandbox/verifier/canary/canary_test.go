@@ -214,6 +214,10 @@ func TestPlant(t *testing.T) {
 	if sites = Find(g, tests, snapshot); len(sites) != 2 || Count(sites) != 1 {
 		t.Fatalf("sites %+v", sites)
 	}
+	failOnly := *g
+	if failOnly.FailOnly = true; len(Find(&failOnly, tests, snapshot)) != 1 {
+		t.Error("where only failures are named, a test that has not run seems to have passed")
+	}
 	both := 0
 	for seed := range uint64(50) {
 		_, wrong, err := Plant(tests, sites, rand.New(rand.NewPCG(seed, 1)))
