@@ -11,6 +11,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/index/segment"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
@@ -115,7 +116,7 @@ func (c *Collector) markStored(ctx context.Context) error {
 		if _, known := c.read[run]; known {
 			continue
 		}
-		sealed, err := c.Log.Stored(ctx, run)
+		sealed, err := recovery.Stored(ctx, c.Store, run)
 		if err == nil && len(sealed) == 0 {
 			err = errors.New("there are objects of it in the store, but neither a stream nor an archive; is the store that of another server?")
 		}

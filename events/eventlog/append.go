@@ -71,6 +71,10 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 	if e.Expires > 0 {
 		setHeader(jetstream.MsgTTLHeader, e.Expires.Truncate(time.Second).String())
 	}
+	if err := l.checkEnd(ctx, e.Run); err != nil {
+		return e, false, fmt.Errorf("append %s: %w", e.ID, err)
+	}
+	stream, _ := l.created.Load(e.Run)
 	began := time.Now()
 	for try := 1; ; try++ {
 		sent := time.Now()
@@ -82,7 +86,7 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 		}
 		switch code := apiCode(err); {
 		case code == codeWrongSequence || unknownOutcome(err):
-			winner, found, readErr := l.after(ctx, e)
+			winner, found, readErr := l.after(ctx, e, stream)
 			switch {
 			case readErr != nil && ctx.Err() == nil && unknownOutcome(readErr): // the server is still away: ask again
 			case readErr != nil:
@@ -144,8 +148,18 @@ func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	return appended(answer)
 }
 
-// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before.
-func (l *Log) after(ctx context.Context, e events.Event) (link events.Event, found bool, err error) {
+// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. What was to be appended to a stream that
+// is hidden by now, or was made again, is void: it was made of what another stream holds.
+func (l *Log) after(ctx context.Context, e events.Event, stream any) (link events.Event, found bool, err error) {
+	if e.Run != events.Catalogue {
+		in, err := l.Incarnation(ctx, e.Run)
+		if created, ok := stream.(time.Time); err == nil && ok && !created.Equal(in.Created) {
+			err = fmt.Errorf("run %s: %w", e.Run, ErrReplaced)
+		}
+		if err != nil {
+			return link, false, err
+		}
+	}
 	link, err = l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
 	if errors.Is(err, ErrNotFound) && !errors.Is(err, errNoRun) {
 		return link, false, nil

@@ -146,6 +146,9 @@ func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*eve
 		}
 	}
 	in, err := l.Incarnation(ctx, run)
+	if err == nil && link != nil && link.Type == events.SegmentSealedType {
+		err = l.joins(ctx, run, in, last)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -178,9 +181,40 @@ func (l *Log) NextSegment(ctx context.Context, run string, through uint64) (*eve
 	if err != nil {
 		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
+	l.archives.join(run, in, sealed)
 	stated, err := events.New(events.Catalogue, events.SegmentSealedType, run, fmt.Sprint(next), sealed)
 	stated.Source, stated.Prev = topology.Archiver, fact.Prev
 	return &stated, err
+}
+
+// ErrForked means that a run's stream and its archive hold different events at one sequence.
+var ErrForked = errors.New("the stream and its archive are a fork")
+
+// joins checks that a stream holds what the last part of its last segment holds: nothing is sealed behind an archive that is another one's. It reads the
+// segment once.
+func (l *Log) joins(ctx context.Context, run string, in Incarnation, last events.SegmentSealed) error {
+	if in.LastSeq < last.Last {
+		return fmt.Errorf("run %s: %w: it ends at %d, and the archive at %d", run, ErrBehind, in.LastSeq, last.Last)
+	}
+	if l.archives.isJoined(run, in, last) {
+		return nil
+	}
+	segment, err := l.ReadSegment(ctx, run, last)
+	if err != nil {
+		return err
+	}
+	records, err := segment.Part(segment.Parts() - 1)
+	if err != nil {
+		return err
+	}
+	differs, err := l.compare(ctx, run, in, records)
+	if err == nil && differs != "" {
+		err = fmt.Errorf("%w: %s", ErrForked, differs)
+	}
+	if err == nil {
+		l.archives.join(run, in, last)
+	}
+	return err
 }
 
 // fillsSegment estimates whether the last n events of a run fill a segment: as large as those of its last segment were in the store, or

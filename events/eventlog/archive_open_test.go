@@ -7,6 +7,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 )
 
 // annotated appends n annotations to a run, each of a rollout of its own.
@@ -67,7 +68,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
-	found, err := log.Stored(t.Context(), "r")
+	found, err := recovery.Stored(t.Context(), log.Store(), "r")
 	if err != nil || len(found) != 5 || found[4].Last != last.Last {
 		t.Fatalf("in the store: %v: %+v", err, found)
 	}
@@ -80,7 +81,7 @@ func TestArchiverDiesBeforeItStates(t *testing.T) {
 		t.Error(err)
 	}
 	empty := elsewhere(t, log)
-	if n, err := empty.Restore(t.Context(), "r", found); err != nil || n != len(want) {
+	if n, err := recovery.Restore(t.Context(), empty, "r", found, nil); err != nil || n != len(want) {
 		t.Fatalf("%d events restored of %d: %v", n, len(want), err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)
@@ -121,11 +122,11 @@ func TestLostDisk(t *testing.T) {
 	annotated(t, log, "r", 50, 3) // these are lost
 
 	empty := elsewhere(t, log)
-	found, err := empty.Stored(t.Context(), "r")
+	found, err := recovery.Stored(t.Context(), empty.Store(), "r")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := empty.Restore(t.Context(), "r", found); err != nil || n != len(want) {
+	if n, err := recovery.Restore(t.Context(), empty, "r", found, nil); err != nil || n != len(want) {
 		t.Fatalf("%d events restored of %d: %v", n, len(want), err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -92,7 +93,7 @@ func TestArchive(t *testing.T) {
 	if findings, err := log.VerifyArchive(t.Context(), "r", sealed); err != nil || len(findings) > 0 {
 		t.Errorf("%v: %v", err, findings)
 	}
-	if _, err := log.Restore(t.Context(), "r", sealed); err == nil {
+	if _, err := recovery.Restore(t.Context(), log, "r", sealed, nil); err == nil {
 		t.Error("a run was restored over its stream")
 	}
 	if err := log.DeleteRun(t.Context(), "r"); err != nil {
@@ -142,11 +143,11 @@ func TestRestoreElsewhere(t *testing.T) {
 	if err := empty.EnsureStreams(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := empty.Stored(t.Context(), "r")
+	sealed, err := recovery.Stored(t.Context(), empty.Store(), "r")
 	if err != nil || len(sealed) != 2 {
 		t.Fatalf("%v: %+v", err, sealed)
 	}
-	if n, err := empty.Restore(t.Context(), "r", sealed); err != nil || n != len(want) {
+	if n, err := recovery.Restore(t.Context(), empty, "r", sealed, nil); err != nil || n != len(want) {
 		t.Fatalf("%d events: %v", n, err)
 	}
 	same(t, "restored", everything(t, empty, "r"), want)

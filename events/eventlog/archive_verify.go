@@ -20,7 +20,7 @@ func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.Seg
 	if err := CheckSegments(run, sealed); err != nil {
 		findings = append(findings, err.Error())
 	}
-	in, err := l.Incarnation(ctx, run)
+	in, _, err := l.Look(ctx, run)
 	live := err == nil
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return findings, err
@@ -37,7 +37,22 @@ func (l *Log) VerifyArchive(ctx context.Context, run string, sealed []events.Seg
 			findings = append(findings, differs)
 		}
 	}
+	if end := through(sealed); live && in.LastSeq < end {
+		findings = append(findings, fmt.Sprintf("run %s: the archive goes on to %d, the stream only to %d", run, end, in.LastSeq))
+	}
 	return findings, nil
+}
+
+// Differs names the first event that a run's stream, which may be hidden, and its archive hold differently, as far as both go; "" where there is none.
+func (l *Log) Differs(ctx context.Context, run string, sealed []events.SegmentSealed) (differs string, err error) {
+	in, _, err := l.Look(ctx, run)
+	for _, s := range sealed {
+		if err != nil || differs != "" || s.First > in.LastSeq {
+			break
+		}
+		differs, err = l.verifySegment(ctx, run, s, in, true)
+	}
+	return differs, err
 }
 
 // verifySegment reads a whole segment, and names the first event that a live stream has differently.
@@ -45,9 +60,6 @@ func (l *Log) verifySegment(ctx context.Context, run string, s events.SegmentSea
 	segment, err := l.ReadSegment(ctx, run, s)
 	if err != nil {
 		return "", err
-	}
-	if live && s.Last > in.LastSeq {
-		return fmt.Sprintf("run %s: the archive goes on to %d, the stream only to %d", run, s.Last, in.LastSeq), nil
 	}
 	for i := range segment.Parts() {
 		records, err := segment.Part(i)
@@ -68,9 +80,13 @@ func wrong(err error) bool {
 
 // compare names the first event of a part that the stream has differently. Only events of rollouts leave the stream of a run.
 func (l *Log) compare(ctx context.Context, run string, in Incarnation, records []storage.Record) (differs string, err error) {
+	records = slices.DeleteFunc(slices.Clone(records), func(r storage.Record) bool { return uint64(r.Sequence) > in.LastSeq })
+	if len(records) == 0 {
+		return "", nil
+	}
 	first, last := uint64(records[0].Sequence), uint64(records[len(records)-1].Sequence)
 	at := 0
-	r := &reader{log: l, run: run, created: in.Created, next: first, until: last, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	r := &reader{log: l, run: run, created: in.Created, next: first, until: last, restores: true, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		live := record(m, meta)
 		for at < len(records) && records[at].Sequence < live.Sequence {
 			if differs = mayBeGone(run, records[at]); differs != "" {

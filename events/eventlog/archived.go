@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/storage"
@@ -18,6 +19,7 @@ type archives struct {
 	mu    sync.Mutex
 	known map[string]archive
 	read  map[string]bool // digests of segments that were read back
+	ends  map[string]joint
 
 	reading sync.Mutex // one reader at a time, so that only one segment is in memory
 	segment *storage.Segment
@@ -59,7 +61,28 @@ func (a *archives) keep(run string, found archive) {
 func (a *archives) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.known, a.read = nil, nil
+	a.known, a.read, a.ends = nil, nil, nil
+}
+
+// joint is the end of an archive that was found on a stream.
+type joint struct {
+	created time.Time
+	digest  string
+}
+
+func (a *archives) isJoined(run string, in Incarnation, s events.SegmentSealed) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ends[run] == joint{in.Created, s.Segment.SHA256}
+}
+
+func (a *archives) join(run string, in Incarnation, s events.SegmentSealed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ends == nil {
+		a.ends = map[string]joint{}
+	}
+	a.ends[run] = joint{in.Created, s.Segment.SHA256}
 }
 
 // isRead reports whether a segment was found to be what the stream holds.

@@ -88,6 +88,7 @@ type reader struct {
 	next    uint64                                            // the sequence to read from
 	until   uint64                                            // the last sequence of a read that ends, 0 otherwise
 
+	restores bool          // the stream may be hidden
 	patience time.Duration // how long the read goes on without an event; 0 = for ever
 }
 
@@ -288,8 +289,11 @@ func (r *reader) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	if err != nil {
 		return nil, lasting(fmt.Errorf("follow run %s: %w", r.run, err))
 	}
-	in, err := r.log.Incarnation(asking, r.run)
-	if err == nil && !in.Created.Equal(r.created) {
+	in, isHidden, err := r.log.Look(asking, r.run)
+	switch {
+	case err == nil && isHidden && !r.restores:
+		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrRestoring)}
+	case err == nil && !in.Created.Equal(r.created):
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	}
 	return consumer, err

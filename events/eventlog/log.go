@@ -49,6 +49,7 @@ type Log struct {
 	archives     archives
 	created      sync.Map // run → time.Time at which its stream was made
 	single       sync.Map // run → time.Time at which its stream had one replica
+	reached      sync.Map // run → reached
 	now          func() time.Time
 }
 
@@ -168,12 +169,21 @@ func (l *Log) EnsureRun(ctx context.Context, run string) error {
 
 // EnsureRunFor makes the stream of a run where it is missing, as the run's settings say: ErrNoRoom or ErrReplicas where the server cannot.
 func (l *Log) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
+	return l.makeRun(ctx, run, settings, func(*jetstream.StreamConfig) {})
+}
+
+func (l *Log) makeRun(ctx context.Context, run string, settings runfile.Log, change func(*jetstream.StreamConfig)) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
 	s := topology.Stream(events.RunStream(run))
 	s.MaxBytes, s.Forgets = settings.Bytes(), settings.Forgets()
-	return l.ensureStreamAt(ctx, s, settings.Replicas, settings.Placement)
+	return l.ensureStreamAt(ctx, s, settings.Replicas, func(cfg *jetstream.StreamConfig) {
+		if settings.Placement != "" {
+			cfg.Placement = &jetstream.Placement{Tags: []string{settings.Placement}}
+		}
+		change(cfg)
+	})
 }
 
 // FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
@@ -216,11 +226,11 @@ const makePatience = 30 * time.Second
 
 // ensureStream makes a stream where it is missing; 0 replicas are as many as the catalogue has.
 func (l *Log) ensureStream(ctx context.Context, s topology.StreamSpec, replicas int) error {
-	return l.ensureStreamAt(ctx, s, replicas, "")
+	return l.ensureStreamAt(ctx, s, replicas, func(*jetstream.StreamConfig) {})
 }
 
-// ensureStreamAt makes it on servers with a tag; "" takes any.
-func (l *Log) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, tag string) error {
+// ensureStreamAt makes it with settings of its own.
+func (l *Log) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, change func(*jetstream.StreamConfig)) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
 		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
 	}
@@ -233,15 +243,13 @@ func (l *Log) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replica
 		}
 	}
 	cfg := settings(s, replicas)
-	if tag != "" {
-		cfg.Placement = &jetstream.Placement{Tags: []string{tag}}
-	}
 	if l.uncompressed {
 		cfg.Compression = jetstream.NoCompression
 	}
+	change(&cfg)
 	_, err := l.js.CreateStream(ctx, cfg)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // which it was by somebody else, just now
-		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noReplicas(replicas, tag, noRoom(err)))
+		return fmt.Errorf("make stream %s of %s: %w", s.Name, runfile.Size(s.MaxBytes), noReplicas(cfg, noRoom(err)))
 	}
 	return l.persistStream(s.Name)
 }
@@ -310,6 +318,11 @@ func (l *Log) persistStream(name string) error {
 
 // EnsureConsumer makes a durable consumer of the topology table where it is missing.
 func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
+	if run, ok := events.RunOfStream(spec.Stream); ok && events.ValidRun(run) {
+		if _, err := l.info(ctx, run); errors.Is(err, ErrRestoring) {
+			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
+		}
+	}
 	c, err := l.js.CreateOrUpdateConsumer(ctx, spec.Stream, jetstream.ConsumerConfig{
 		Durable: spec.Name, FilterSubject: spec.Filter(route),
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,
@@ -338,7 +351,16 @@ func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) 
 	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq}, nil
 }
 
+// info reads what the server says of a run's stream: ErrRestoring where that is hidden.
 func (l *Log) info(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
+	info, err := l.anyInfo(ctx, run)
+	if err == nil && hidden(info.Config) {
+		return nil, fmt.Errorf("run %s: %w", run, ErrRestoring)
+	}
+	return info, err
+}
+
+func (l *Log) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, error) {
 	s, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("run %s: %w", run, errNoRun)
@@ -376,10 +398,10 @@ func (l *Log) Size(ctx context.Context, run string) (bytes uint64, most int64, e
 	return info.State.Bytes, max(info.Config.MaxBytes, 0), nil
 }
 
-// Runs lists the runs that have a stream.
+// Runs lists the runs that have a stream, and not a hidden one.
 func (l *Log) Runs(ctx context.Context) ([]string, error) {
 	var runs []string
-	names := l.js.StreamNames(ctx)
+	names := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(events.SubjectPrefix+">"))
 	for name := range names.Name() {
 		if run, ok := events.RunOfStream(name); ok && run != events.Catalogue {
 			runs = append(runs, run)

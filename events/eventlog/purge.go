@@ -32,7 +32,7 @@ func (l *Log) PurgeEnded(ctx context.Context, run string) (rollouts int, err err
 
 // purgeEnded is PurgeEnded behind segments, of which those that are purged must pass a check.
 func (l *Log) purgeEnded(ctx context.Context, run string, sealed []events.SegmentSealed, check func(context.Context, string, []events.SegmentSealed) error) (rollouts int, err error) {
-	info, err := l.info(ctx, run)
+	info, err := l.anyInfo(ctx, run)
 	if err != nil || info.Config.DenyPurge || float64(info.State.Bytes) < PurgeAt*float64(info.Config.MaxBytes) {
 		return 0, err
 	}
@@ -159,6 +159,9 @@ func (l *Log) readBack(ctx context.Context, run string, sealed []events.SegmentS
 	for _, s := range sealed {
 		if l.archives.isRead(s) {
 			continue
+		}
+		if s.Last > in.LastSeq {
+			return fmt.Errorf("run %s: %w", run, ErrBehind)
 		}
 		differs, err := l.verifySegment(ctx, run, s, in, true)
 		if err == nil && differs != "" {

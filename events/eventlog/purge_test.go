@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
@@ -162,7 +163,7 @@ func restoreAndDie(t *testing.T, log *eventlog.Log, run string, sealed []events.
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe()
-	_, err = log.Restore(ctx, run, sealed)
+	_, err = recovery.Restore(ctx, log, run, sealed, nil)
 	if err != nil && ctx.Err() == nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (l *Log) fitReplicas(ctx context.Context, name string) error {
 		cfg.Compression = jetstream.NoCompression
 	}
 	if _, err := l.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("give stream %s %d replicas instead of %d (an operator may, and the intake's credentials may not): %w", name, l.replicas, before, noReplicas(l.replicas, "", err))
+		return fmt.Errorf("give stream %s %d replicas instead of %d (an operator may, and the intake's credentials may not): %w", name, l.replicas, before, noReplicas(cfg, err))
 	}
 	return nil
 }
@@ -70,13 +70,13 @@ var ErrReplicas = errors.New("the NATS cluster has too few servers for the repli
 const codeReplicasUnclustered jetstream.ErrorCode = 10074
 
 // noReplicas wraps what a server answers that has no place for a stream's replicas.
-func noReplicas(replicas int, tag string, err error) error {
+func noReplicas(cfg jetstream.StreamConfig, err error) error {
 	switch code := apiCode(err); {
 	case errors.Is(err, ErrNoRoom):
-	case code == codeNoPeers && strings.Contains(err.Error(), "tags not matched"):
-		return fmt.Errorf("%w: %d with the tag %q are wanted (log.placement): %w", ErrReplicas, replicas, tag, err)
+	case code == codeNoPeers && cfg.Placement != nil && strings.Contains(err.Error(), "tags not matched"):
+		return fmt.Errorf("%w: %d with the tag %q are wanted (log.placement): %w", ErrReplicas, cfg.Replicas, strings.Join(cfg.Placement.Tags, ", "), err)
 	case code == codeReplicasUnclustered, code == codeNoPeers && !strings.Contains(err.Error(), "storage"):
-		return fmt.Errorf("%w: %d are wanted: %w", ErrReplicas, replicas, err)
+		return fmt.Errorf("%w: %d are wanted: %w", ErrReplicas, cfg.Replicas, err)
 	}
 	return err
 }

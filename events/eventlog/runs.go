@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rondo-rl/rondo/events"
 )
@@ -35,13 +36,33 @@ func (l *Log) AllRuns(ctx context.Context, others ...events.Type) ([]string, err
 	return runs, nil
 }
 
-// RunState is whether a run is open, paused, closed or archived, and why.
+// The states of a run beside open, paused and closed.
+const (
+	// StateArchived: the closed run's stream was deleted, and its archive is left.
+	StateArchived = "archived"
+	// StateLost: the run's stream is gone, and the run was not closed, or nothing of it is archived. It is an outage.
+	StateLost = "lost"
+	// StateRestoring: the run's stream is hidden, as a restoration has not ended.
+	StateRestoring = "restoring"
+	// StateBehind: the run's stream ends before its archive. Nothing is appended to it. It is an outage.
+	StateBehind = "behind"
+)
+
+// RunState is whether a run is open, paused, closed or one of the states above, and why.
 func (l *Log) RunState(ctx context.Context, run string) (state, reason string, err error) {
+	archived, err := l.Archived(ctx, run)
+	switch {
+	case errors.Is(err, ErrRestoring):
+		return StateRestoring, "its stream is hidden while it is restored; where that was interrupted: rondo run recover " + run, nil
+	case errors.Is(err, ErrNotFound):
+		return l.stateWithoutStream(ctx, run)
+	case err != nil:
+		return "", "", err
+	case archived.Last < archived.Through:
+		return StateBehind, fmt.Sprintf("its stream ends at %d, and its archive at %d: the log was rolled back; rondo run recover %s", archived.Last, archived.Through, run), nil
+	}
 	last, err := l.Last(ctx, run, events.RunOpenedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
-		if _, err := l.Incarnation(ctx, run); errors.Is(err, ErrNotFound) {
-			return "archived", "", nil // its stream was deleted
-		}
 		return "open", "", nil
 	}
 	if err != nil {
@@ -56,6 +77,29 @@ func (l *Log) RunState(ctx context.Context, run string) (state, reason string, e
 		return "closed", closed.Reason, err
 	}
 	return "open", "", nil
+}
+
+// stateWithoutStream is the state of a run that has no stream, by the catalogue.
+func (l *Log) stateWithoutStream(ctx context.Context, run string) (state, reason string, err error) {
+	last, err := l.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), run)
+	if errors.Is(err, ErrNotFound) {
+		return StateArchived, "", nil // the catalogue knows no opening: nobody says that it was open
+	}
+	if err != nil {
+		return "", "", err
+	}
+	sealed, err := l.Segments(ctx, run)
+	switch {
+	case errors.Is(err, ErrForgotten):
+		return StateArchived, "its archive is given up", nil
+	case err != nil:
+		return "", "", err
+	case len(sealed) == 0:
+		return StateLost, "its stream is gone, and nothing of it is archived; rondo run recover " + run, nil
+	case last.Type != events.RunClosedType:
+		return StateLost, fmt.Sprintf("its stream is gone, and it was not closed; its archive ends at %d; rondo run recover %s", through(sealed), run), nil
+	}
+	return StateArchived, "", nil
 }
 
 // Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it.
@@ -90,7 +134,7 @@ func (l *Log) Deletable(ctx context.Context, run string) error {
 
 // ForgetRun records that the archive of a run without a stream is given up. Nothing is deleted by it: gc does that.
 func (l *Log) ForgetRun(ctx context.Context, run, reason string) error {
-	if _, err := l.Incarnation(ctx, run); !errors.Is(err, ErrNotFound) {
+	if _, err := l.Incarnation(ctx, run); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrRestoring) {
 		if err == nil {
 			err = fmt.Errorf("run %s has a stream: rondo run delete %s comes first", run, run)
 		}
@@ -121,4 +165,11 @@ func (l *Log) Forgotten(ctx context.Context) (runs []string, err error) {
 		}
 	}
 	return runs, nil
+}
+
+// ListRun copies a run's opening or closing to the catalogue, unless that has it.
+func (l *Log) ListRun(ctx context.Context, e events.Event) error {
+	listed := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: e.Source, Time: e.Time, Data: e.Data}
+	_, err := l.AppendOnce(ctx, listed, time.Time{}, nil)
+	return err
 }

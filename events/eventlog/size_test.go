@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
@@ -57,7 +58,7 @@ func TestSizeOfALog(t *testing.T) {
 	if err := log.DeleteRun(t.Context(), "large"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Restore(t.Context(), "large", sealed); err != nil {
+	if _, err := recovery.Restore(t.Context(), log, "large", sealed, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := limit(t, log, "large"); got != 8<<30 {

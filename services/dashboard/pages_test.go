@@ -18,6 +18,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -141,11 +142,11 @@ func (d *desk) golden(path string) (run string) {
 			run = parts[1]
 		}
 	}
-	sealed, err := d.log.Stored(d.Context(), run)
+	sealed, err := recovery.Stored(d.Context(), d.log.Store(), run)
 	if err != nil {
 		d.Fatal(err)
 	}
-	if _, err := d.log.Restore(d.Context(), run, sealed); err != nil {
+	if _, err := recovery.Restore(d.Context(), d.log, run, sealed, nil); err != nil {
 		d.Fatal(err)
 	}
 	return run

@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/ledger"
@@ -59,10 +60,10 @@ func restored(t *testing.T, name string) *recording {
 			r.run = parts[1]
 		}
 	}
-	if r.sealed, err = r.log.Stored(t.Context(), r.run); err != nil || len(r.sealed) == 0 {
+	if r.sealed, err = recovery.Stored(t.Context(), r.log.Store(), r.run); err != nil || len(r.sealed) == 0 {
 		t.Fatalf("run %q: %d segments, %v", r.run, len(r.sealed), err)
 	}
-	if _, err := r.log.Restore(t.Context(), r.run, r.sealed); err != nil {
+	if _, err := recovery.Restore(t.Context(), r.log, r.run, r.sealed, nil); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -75,7 +76,7 @@ func (r *recording) whole() {
 	if err != nil || len(findings) > 0 {
 		r.Errorf("the archive: %v %v", findings, err)
 	}
-	objects, err := r.log.VerifyObjects(r.Context(), r.run, r.sealed, nil)
+	objects, err := recovery.VerifyObjects(r.Context(), r.log, r.run, r.sealed, nil)
 	if err != nil || len(objects.Findings) > 0 || objects.Count == 0 {
 		r.Errorf("%d objects: %v %v", objects.Count, objects.Findings, err)
 	}

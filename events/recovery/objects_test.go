@@ -1,4 +1,4 @@
-package eventlog_test
+package recovery_test
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -79,8 +80,8 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 // TestBrokenObjects: whatever byte of whatever object changes, verification names the object and who refers to it.
 func TestBrokenObjects(t *testing.T) {
 	log, sealed := recordedObjects(t)
-	verify := func() eventlog.Objects {
-		o, err := log.VerifyObjects(t.Context(), "r", sealed, nil)
+	verify := func() recovery.Objects {
+		o, err := recovery.VerifyObjects(t.Context(), log, "r", sealed, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

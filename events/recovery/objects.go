@@ -1,9 +1,10 @@
-package eventlog
+package recovery
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -27,11 +29,11 @@ const readingObjects = 8
 
 // VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
 // too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
-// read are left to VerifyArchive. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
-func (l *Log) VerifyObjects(ctx context.Context, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (Objects, error) {
-	c := &objectCheck{log: l, seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
+// read are left to [eventlog.Log.VerifyArchive]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
+func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (Objects, error) {
+	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
 	for _, s := range sealed {
-		segment, err := l.ReadSegment(ctx, run, s)
+		segment, err := log.ReadSegment(ctx, run, s)
 		if wrong(err) {
 			continue
 		}
@@ -51,9 +53,16 @@ func (l *Log) VerifyObjects(ctx context.Context, run string, sealed []events.Seg
 	return c.found, nil
 }
 
+// verifyTail is VerifyObjects of what a stream holds from a sequence on.
+func verifyTail(ctx context.Context, log *eventlog.Log, run string, from uint64) (Objects, error) {
+	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
+	err := log.Records(ctx, run, from, func(r storage.Record) error { return c.part(ctx, run, []storage.Record{r}) })
+	return c.found, err
+}
+
 // objectCheck is a check at work. What it has seen takes 32 bytes for each object.
 type objectCheck struct {
-	log   *Log
+	store storage.Store
 	mu    sync.Mutex
 	seen  map[[sha256.Size]byte]bool
 	found Objects
@@ -98,7 +107,7 @@ func (c *objectCheck) record(ctx context.Context, r storage.Record) (findings []
 			return []string{fmt.Sprintf("body reference: %v", err)}, nil
 		}
 		if payload, err = c.read(ctx, body); err != nil {
-			return found(err)
+			return broken(err)
 		}
 	}
 	document, err := events.Document(payload)
@@ -114,7 +123,7 @@ func (c *objectCheck) record(ctx context.Context, r storage.Record) (findings []
 		if err == nil && content != nil && r.Type == string(events.WeightsPublishedType) {
 			err = c.manifest(ctx, content)
 		}
-		texts, err := found(err)
+		texts, err := broken(err)
 		if err != nil {
 			return findings, err
 		}
@@ -137,8 +146,11 @@ func (c *objectCheck) manifest(ctx context.Context, content []byte) error {
 	return nil
 }
 
-// found turns what is wrong with an object into a finding.
-func found(err error) ([]string, error) {
+// wrong says that an object is not what it should be, as opposed to a store that fails.
+func wrong(err error) bool { return errors.Is(err, eventlog.ErrBroken) || storage.IsUnusable(err) }
+
+// broken turns what is wrong with an object into a finding.
+func broken(err error) ([]string, error) {
 	if wrong(err) {
 		return []string{err.Error()}, nil
 	}
@@ -159,7 +171,7 @@ func (c *objectCheck) once(ctx context.Context, ref storage.Ref) ([]byte, error)
 }
 
 func (c *objectCheck) read(ctx context.Context, ref storage.Ref) ([]byte, error) {
-	content, err := storage.GetBlob(ctx, c.log.store, ref)
+	content, err := storage.GetBlob(ctx, c.store, ref)
 	if err != nil && !wrong(err) {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package eventlog
+package recovery
 
 import (
 	"context"
@@ -10,12 +10,12 @@ import (
 )
 
 // Stored finds the segments of a run in the store, when the catalogue that lists them is lost.
-func (l *Log) Stored(ctx context.Context, run string) (sealed []events.SegmentSealed, err error) {
-	for info, err := range l.store.List(ctx, "runs/"+run+"/log/") {
+func Stored(ctx context.Context, store storage.Store, run string) (sealed []events.SegmentSealed, err error) {
+	for info, err := range store.List(ctx, "runs/"+run+"/log/") {
 		if err != nil {
 			return nil, err
 		}
-		data, err := l.store.Get(ctx, info.Key)
+		data, err := store.Get(ctx, info.Key)
 		if err != nil {
 			return nil, err
 		}
