@@ -27,6 +27,7 @@ const (
 	RuleAdvantage = "advantage" // advantages and annotations in a batch's files follow from the facts
 	RuleObject    = "object"    // referenced objects are there with their digest
 	RuleDecision  = "decision"  // a decision was made on what stood on the log before it
+	RuleArchive   = "archive"   // catalogue, stream and archive of the run agree
 	RuleLedger    = "ledger"    // started = trained + stale + filtered + failed + in flight
 )
 

@@ -85,8 +85,8 @@ func archivedRuns(ctx context.Context, log *eventlog.Log) (runs []ForgottenRun, 
 		return nil, err
 	}
 	for _, run := range names {
-		if _, err := log.Incarnation(ctx, run); !errors.Is(err, eventlog.ErrNotFound) {
-			if err != nil {
+		if _, err := log.Incarnation(ctx, run); !errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrRestoring) {
+			if err != nil && !errors.Is(err, eventlog.ErrRestoring) {
 				return nil, err
 			}
 			continue

@@ -29,6 +29,10 @@ const (
 	InputsStalled Kind = "inputs_stalled"
 	// StoreUnreachable: the object store fails, or does not answer within Patience.
 	StoreUnreachable Kind = "store_unreachable"
+	// StreamLost: the stream of a run that was not closed is gone.
+	StreamLost Kind = "stream_lost"
+	// StreamBehind: a run's stream ends before its archive, and takes no appends.
+	StreamBehind Kind = "stream_behind"
 	// DiskFull: a disk that log, objects or local state are on has no room left.
 	DiskFull Kind = "disk_full"
 )

@@ -213,7 +213,7 @@ func (l *loop) work(ctx context.Context) (err error) {
 	defer cancel()
 	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source)
 	defer giveBack()
-	s := &session{loop: l, db: db, lease: lease, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
+	s := &session{loop: l, db: db, lease: lease, created: in.Created, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
 	defer s.unwatch()
 	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
 		return err

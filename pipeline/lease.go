@@ -14,6 +14,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/retry"
 )
 
 // A lease lets one of several processes decide while the others fold along, ready to take over. It saves work
@@ -200,4 +201,44 @@ func (h *lease) giveBack() {
 	defer cancel()
 	// A lease that cannot be given back runs out by itself.
 	_ = h.leases.bucket.Delete(ctx, h.key, jetstream.LastRevision(h.revision))
+}
+
+// noDeciderWithin is how long deciders may take to notice that their run's stream is gone: two heartbeats of a reader, and the end of a lease.
+const noDeciderWithin = time.Minute
+
+// AwaitNoDecider returns when nobody holds a lease of a run. Who decides in a run whose stream is gone, or hidden, has not noticed it yet, and might
+// append to the next stream what it decided of the last one.
+func AwaitNoDecider(ctx context.Context, log *eventlog.Log, run string) error {
+	ctx, cancel := context.WithTimeout(ctx, noDeciderWithin)
+	defer cancel()
+	for {
+		holders, err := deciders(ctx, log, run)
+		switch {
+		case errors.Is(err, jetstream.ErrBucketNotFound): // nobody decides, or the server has lost its memory, and leases run out
+			if !retry.Sleep(ctx, leaseTTL) {
+				return ctx.Err()
+			}
+			return nil
+		case err == nil && len(holders) == 0:
+			return nil
+		case !retry.Sleep(ctx, leaseRenew/10):
+			return fmt.Errorf("run %s: %s may still decide: stop the services, and try again: %w", run, strings.Join(holders, ", "), errors.Join(ctx.Err(), err))
+		}
+	}
+}
+
+// deciders are the holders of leases of a run.
+func deciders(ctx context.Context, log *eventlog.Log, run string) (keys []string, err error) {
+	bucket, err := log.JetStream().KeyValue(ctx, topology.LeaseBucket)
+	if err != nil {
+		return nil, err
+	}
+	list, err := bucket.ListKeysFiltered(ctx, run+".>")
+	if err != nil {
+		return nil, err
+	}
+	for key := range list.Keys() {
+		keys = append(keys, strings.TrimPrefix(key, run+"."))
+	}
+	return keys, ctx.Err()
 }

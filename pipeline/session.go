@@ -41,8 +41,9 @@ func (l *loop) events(ctx context.Context, in eventlog.Incarnation, from uint64)
 // session is a loop with its projection open.
 type session struct {
 	*loop
-	db    *projection.DB
-	lease *lease
+	db      *projection.DB
+	lease   *lease
+	created time.Time // the incarnation's
 	// target is the sequence that must be folded before the next decision: what was there at the start, and
 	// what the last decision put on the log or found there.
 	target uint64
@@ -116,6 +117,9 @@ func (s *session) ready() bool {
 // takeOver sees to it that what another process decided until now is folded before this one decides.
 func (s *session) takeOver(ctx context.Context) error {
 	in, err := s.env.Log.Incarnation(ctx, s.run)
+	if err == nil && !in.Created.Equal(s.created) {
+		err = fmt.Errorf("take over run %s: %w", s.run, eventlog.ErrReplaced)
+	}
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package archive
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -13,8 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/weights"
+	"github.com/rondo-rl/rondo/events/recovery"
 )
 
 // New makes the command `rondo archive`.
@@ -35,8 +33,8 @@ type archiveReport struct {
 	Segments []events.SegmentSealed `json:"segments"`
 	Events   uint64                 `json:"events"`
 	Bytes    int64                  `json:"bytes"`
-	// Objects are what verify read beside the segments.
-	*eventlog.Objects
+	// ObjectsFound are what verify read beside the segments.
+	*recovery.ObjectsFound
 	// Findings are what verify found to be broken.
 	Findings []string `json:"findings,omitempty"`
 }
@@ -103,7 +101,7 @@ event that refers to it, and exits with 2.`,
 			if err != nil {
 				return err
 			}
-			done := fmt.Sprintf("and %d objects of %d bytes were read", r.Count, r.Objects.Bytes)
+			done := fmt.Sprintf("and %d objects of %d bytes were read", r.Count, r.ObjectsFound.Bytes)
 			if err := printArchive(cmd.OutOrStdout(), g, r, done); err != nil || len(r.Findings) == 0 {
 				return err
 			}
@@ -113,7 +111,7 @@ event that refers to it, and exits with 2.`,
 }
 
 func verifyArchive(ctx context.Context, g *app.Global, log *eventlog.Log, run string) (archiveReport, error) {
-	sealed, err := segments(ctx, log, run)
+	sealed, err := plane.Segments(ctx, log, run)
 	if err != nil {
 		return archiveReport{}, err
 	}
@@ -121,8 +119,8 @@ func verifyArchive(ctx context.Context, g *app.Global, log *eventlog.Log, run st
 	if r.Findings, err = log.VerifyArchive(ctx, run, sealed); err != nil {
 		return r, err
 	}
-	objects, err := log.VerifyObjects(ctx, run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
-	r.Findings, r.Objects = append(r.Findings, objects.Findings...), &objects
+	objects, err := recovery.VerifyObjects(ctx, log, run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
+	r.Findings, r.ObjectsFound = append(r.Findings, objects.Findings...), &objects
 	return r, err
 }
 
@@ -130,7 +128,11 @@ func newArchiveRestore(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "restore RUN", Short: "Restore a run's stream from its archive", Args: cobra.ExactArgs(1),
 		Long: `Restore makes the stream of an archived run again, each event at its sequence, so that every chain is intact. The server may
-be an empty one: then the segments are found in the store. It refuses a run whose stream is there.
+be an empty one: then the segments are found in the store. It refuses a run whose stream is as long as its archive, and names the
+first sequence at which a stream that is there differs from the archive.
+
+Services may run meanwhile. The stream is hidden until it is whole: nobody appends to it or reads it before. On a plane whose
+services run, restore waits until no service decides in the run any more, up to a minute. When it is interrupted, repeat it.
 
 A catalogue that was lost learns the version that the store has of the run's policy, also where that was published behind the last
 segment: inference servers may have it already.`,
@@ -141,56 +143,17 @@ segment: inference servers may have it already.`,
 				return err
 			}
 			defer p.Close()
-			sealed, err := segments(cmd.Context(), p.Log, args[0])
+			sealed, err := plane.Segments(cmd.Context(), p.Log, args[0])
 			if err != nil {
 				return err
 			}
-			if _, err := p.Log.Restore(cmd.Context(), args[0], sealed); err != nil {
+			if _, err := recovery.Restore(cmd.Context(), p.Log, args[0], sealed, p.AwaitNoDecider); err != nil {
 				return err
 			}
-			if err := listStored(cmd.Context(), p.Log, args[0]); err != nil {
+			if err := plane.ListStored(cmd.Context(), p.Log, args[0]); err != nil {
 				return err
 			}
 			return printArchive(cmd.OutOrStdout(), g, report(args[0], sealed), "restored to the log")
 		},
 	}
-}
-
-// listStored lists the version of a run's policy that the store has. The archive ends before it where it was published behind the last segment.
-func listStored(ctx context.Context, log *eventlog.Log, run string) error {
-	cfg, err := log.Config(ctx, run)
-	if err != nil {
-		return nil // a log that does not begin with its opening has no policy
-	}
-	version, manifest, err := weights.Current(ctx, log.Store(), cfg.Policy)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	stored, _, err := log.Published(ctx, run, cfg.Policy) // whose batches it was trained on: at least these
-	if err != nil {
-		return err
-	}
-	stored.Policy, stored.Version, stored.Manifest = cfg.Policy, version, manifest
-	return log.ListWeights(ctx, stored)
-}
-
-// segments lists a run's segments by the catalogue, or by the store where the catalogue does not know them.
-func segments(ctx context.Context, log *eventlog.Log, run string) ([]events.SegmentSealed, error) {
-	if !events.ValidRun(run) {
-		return nil, fmt.Errorf("there is no run %q", run)
-	}
-	sealed, err := log.Segments(ctx, run)
-	if err == nil && len(sealed) == 0 {
-		sealed, err = log.Stored(ctx, run)
-	}
-	if err == nil && len(sealed) == 0 {
-		err = errors.New("nothing of it is archived: rondo archive seal " + run)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("archive of run %s: %w", run, err)
-	}
-	return sealed, nil
 }

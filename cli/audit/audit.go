@@ -16,6 +16,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/books"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/ledger"
 )
 
@@ -36,8 +37,8 @@ func New(g *app.Global) *cobra.Command {
 		Short: "Check a run's log and objects, and close its books",
 		Long: `Audit reads the whole log of a run and every object that it names, and proves or refutes that all chains are
 unbroken, no event is there twice, every rollout has at most one outcome, no rollout was batched twice, every
-object has its digest, and every started rollout is in exactly one of trained, stale, filtered, failed and in
-flight. It exits with 2 when it finds a fault. The run may still be open: the audit covers the events recorded so far.
+object has its digest, every started rollout is in exactly one of trained, stale, filtered, failed and in
+flight, and the run's stream, its archive and the catalogue agree. It exits with 2 when it finds a fault. The run may still be open: the audit covers the events recorded so far.
 
 --by divides the books of each feed: by task, by reason (which filter, which mask, which class of failure) or by
 stage (who has the rollout, or had it last); the parts add up to the whole. --bias compares the rollouts that a feed
@@ -99,6 +100,9 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 		return listLetters(cmd.OutOrStdout(), g, letters)
 	}
 	report, l, err := check(cmd.Context(), p, run, o.quick)
+	if err == nil && !o.quick {
+		report.Findings, err = compare(cmd.Context(), p, run, recovery.Segments, report.Findings)
+	}
 	if err != nil {
 		return err
 	}
@@ -144,6 +148,15 @@ func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.R
 		}
 	}
 	return c.Finish(), c.Ledger(), nil
+}
+
+// compare adds to findings where the run's catalogue, stream and archive differ.
+func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Depth, findings []audit.Finding) ([]audit.Finding, error) {
+	wrong, err := recovery.Compare(ctx, p.Log, run, depth)
+	for _, f := range wrong {
+		findings = append(findings, audit.Finding{Rule: audit.RuleArchive, Event: string(f.Kind), Message: f.Found})
+	}
+	return findings, err
 }
 
 // auditReport is the report with the first feed's books at the top, where scripts look for them.

@@ -15,6 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/ledger"
 )
 
@@ -23,16 +25,23 @@ func auditAll(cmd *cobra.Command, g *app.Global, p *plane.Plane, o auditOptions)
 	if o.watch || o.feed != "" {
 		return errors.New("name the run: --watch and --feed are about one")
 	}
-	names, err := p.Log.AllRuns(cmd.Context())
+	names, err := p.Log.AllRuns(cmd.Context(), events.RunOpenedType)
 	if err != nil {
 		return err
 	}
-	list := []auditReport{}
+	list, wrong := []auditReport{}, 0
 	for _, name := range names {
 		report, l, err := check(cmd.Context(), p, name, true)
+		if errors.Is(err, eventlog.ErrNotFound) { // its stream is lost, and nothing of it is archived
+			l, err = ledger.New(name), nil
+		}
+		if err == nil {
+			report.Findings, err = compare(cmd.Context(), p, name, recovery.Ends, report.Findings)
+		}
 		if err != nil {
 			return err
 		}
+		wrong += len(report.Findings)
 		a, err := newAuditReport(report, []DeadLetter{}, l, o)
 		if err != nil {
 			return err
@@ -40,12 +49,16 @@ func auditAll(cmd *cobra.Command, g *app.Global, p *plane.Plane, o auditOptions)
 		list = append(list, a)
 	}
 	if g.JSON {
-		return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"runs": list})
+		err = app.PrintJSON(cmd.OutOrStdout(), map[string]any{"runs": list})
+	} else {
+		for _, a := range list {
+			printAudit(cmd.OutOrStdout(), a, true)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs\n", len(list))
 	}
-	for _, a := range list {
-		printAudit(cmd.OutOrStdout(), a, true)
+	if err == nil && wrong > 0 {
+		err = &app.ExitError{Code: app.Found, Err: fmt.Errorf("audit of %d runs: %d findings", len(list), wrong)}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d runs\n", len(list))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/recovery"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/retry"
@@ -44,7 +45,7 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	if err != nil {
 		return nil
 	}
-	names, err := log.AllRuns(ctx)
+	names, err := log.AllRuns(ctx, events.RunOpenedType)
 	if errors.Is(context.Cause(ctx), nats.ErrPermissionViolation) {
 		return []finding{ok("runs", "not looked at: these credentials may not read all of them, the operator's may")}
 	}
@@ -58,7 +59,15 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	var waiting []unservedTasks
 	atOnce := map[string]int{}
 	for _, run := range names {
-		switch state, reason, err := log.RunState(ctx, run); {
+		state, reason, err := log.RunState(ctx, run)
+		if err == nil && state != eventlog.StateArchived { // of which nothing but the archive is left to compare
+			var wrong []recovery.Finding
+			wrong, err = recovery.Compare(ctx, log, run, recovery.Ends)
+			for _, f := range wrong {
+				findings = append(findings, finding{"runs", levelTrouble, app.Clean(f.String()), f.Do})
+			}
+		}
+		switch {
 		case err != nil:
 			findings = append(findings, trouble("runs", err, ""))
 		case state == "paused":

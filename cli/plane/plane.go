@@ -97,6 +97,11 @@ func (p *Plane) MustRun(ctx context.Context, run string) error {
 	if errors.Is(err, eventlog.ErrNotFound) {
 		_, err = p.Log.RecordedConfig(ctx, run) // of its archive
 	}
+	if known && errors.Is(err, eventlog.ErrNotFound) {
+		if state, reason, unknown := p.Log.RunState(ctx, run); unknown == nil && state == eventlog.StateLost {
+			return fmt.Errorf("run %s is lost: %s", run, reason)
+		}
+	}
 	if !known || errors.Is(err, eventlog.ErrNotFound) {
 		return fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
 	}

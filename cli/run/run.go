@@ -26,7 +26,7 @@ import (
 // New makes the command `rondo run`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
-	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunSteps(g), newRunDelete(g))
+	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g), newRunResume(g), newRunClose(g), newRunCancel(g), newRunList(g), newRunShow(g), newRunSteps(g), newRunDelete(g), newRunRecover(g))
 	return cmd
 }
 
@@ -135,11 +135,14 @@ func newRunCancel(g *app.Global) *cobra.Command {
 	return newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType, events.RunClosed{Reason: "cancelled by the operator"}, "closed")
 }
 
+// lostKinds are the states of runs that are outages.
+var lostKinds = map[string]health.Kind{eventlog.StateLost: health.StreamLost, eventlog.StateBehind: health.StreamBehind}
+
 // RunSummary is one line of `run list` and the whole of `run show`.
 type RunSummary struct {
 	Run           string           `json:"run"`
-	State         string           `json:"state"`            // open, paused or closed
-	Reason        string           `json:"reason,omitempty"` // of a pause or closing
+	State         string           `json:"state"`            // open, paused, closed, archived, lost, restoring or behind
+	Reason        string           `json:"reason,omitempty"` // of a pause, a closing or an outage
 	Policy        string           `json:"policy"`
 	PolicyVersion int64            `json:"policy_version"`
 	Tasks         int              `json:"tasks"`
@@ -190,7 +193,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 	if l.Config.Has(runfile.FeatureUserTraffic) {
 		s.Traffic = &l.Config.Traffic
 	}
-	if s.State != "closed" && s.State != "archived" {
+	if s.State != "closed" && s.State != eventlog.StateArchived && s.State != eventlog.StateLost {
 		if s.Waits, err = books.RejectedWeights(ctx, log, s.Policy, s.PolicyVersion); err != nil {
 			return RunSummary{}, err
 		}
@@ -213,7 +216,7 @@ func newRunList(g *app.Global) *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			names, err := p.Log.AllRuns(cmd.Context())
+			names, err := p.Log.AllRuns(cmd.Context(), events.RunOpenedType) // also those whose streams are lost
 			if err != nil {
 				return err
 			}
@@ -269,6 +272,9 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			}
 			if s.Outages, err = plane.OutagesOf(cmd.Context(), p); err != nil {
 				s.Outages = []health.Outage{{Kind: "unknown", Since: time.Now(), Reason: err.Error()}}
+			}
+			if kind, ok := lostKinds[s.State]; ok {
+				s.Outages = append(s.Outages, health.Outage{Kind: kind, Of: events.RunStream(s.Run), Since: time.Now(), Reason: s.Reason})
 			}
 			if s.Unreadable == "" {
 				s.Behaviour = acts.Rows()

@@ -88,6 +88,7 @@ type reader struct {
 	next    uint64                                            // the sequence to read from
 	until   uint64                                            // the last sequence of a read that ends, 0 otherwise
 
+	given    uint64        // the last sequence that the server gave
 	restores bool          // the stream may be hidden
 	patience time.Duration // how long the read goes on without an event; 0 = for ever
 }
@@ -186,6 +187,7 @@ func (r *reader) receive(ctx context.Context, msg jetstream.Msg, delivered uint6
 			return end, err
 		}
 	}
+	r.given = meta.Sequence.Stream
 	if r.raw != nil {
 		if err := r.raw(msg, meta); err != nil {
 			return false, final{err}
@@ -293,6 +295,9 @@ func (r *reader) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	switch {
 	case err == nil && isHidden && !r.restores:
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrRestoring)}
+	case err == nil && r.given > in.LastSeq && r.log.knownSingle(r.run): // it was rolled back: what was read is void, and nobody else is ahead of the leader
+		r.log.forget()
+		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	case err == nil && !in.Created.Equal(r.created):
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	}

@@ -36,22 +36,43 @@ const (
 	ObjectLost Kind = "object_lost"
 )
 
+// advice is what a person can do about a finding.
+var advice = map[Kind]string{
+	StreamLost:      "rondo run recover brings back what is archived. Where nothing is, only a copy of the NATS server's disk has the run: else open a new one",
+	StreamBehind:    "rondo run recover gives the stream its end again; until then no service appends to it",
+	Restoring:       "rondo run recover goes on, unless a restoration is at work now",
+	Fork:            "two histories of a run cannot be joined: go on in a new run, or put the NATS server's disk or the store back from a copy",
+	Gap:             "put the NATS server's disk back from a copy, as nothing else has these events, or go on in a new run",
+	SegmentLost:     "rondo run recover makes it again where the stream has its events; else put the object back from a copy of the store",
+	CatalogueBehind: "rondo run recover lists what is missing",
+	ObjectLost:      "put the object back from a copy of the store: nothing else has it",
+}
+
 // Finding is one thing that is wrong.
 type Finding struct {
 	Kind  Kind   `json:"kind"`
 	Found string `json:"found"`
+	Do    string `json:"do"` // what helps
 }
 
 func (f Finding) String() string { return string(f.Kind) + ": " + f.Found }
 
-func found(kind Kind, format string, args ...any) Finding {
-	return Finding{kind, fmt.Sprintf(format, args...)}
-}
+// Depth is how much a comparison reads.
+type Depth int
 
-// Compare compares the catalogue, the stream and the archive of a run. whole reads each segment and each object; without it, the last segment is compared with the
-// stream, and of the others it looks whether they are there. The error is a server or a store that cannot be asked.
-func Compare(ctx context.Context, log *eventlog.Log, run string, whole bool) ([]Finding, error) {
-	c := comparison{log: log, run: run, whole: whole, findings: []Finding{}}
+// The depths of a comparison.
+const (
+	// Ends: the last segment is compared with the stream. Of the others it looks whether they are there.
+	Ends Depth = iota
+	// Segments: each segment is compared with the stream.
+	Segments
+	// Objects: and each object that events name is read.
+	Objects
+)
+
+// Compare compares the catalogue, the stream and the archive of a run. The error is a server or a store that cannot be asked.
+func Compare(ctx context.Context, log *eventlog.Log, run string, depth Depth) ([]Finding, error) {
+	c := comparison{log: log, run: run, depth: depth, findings: []Finding{}}
 	err := c.compare(ctx)
 	return c.findings, err
 }
@@ -59,14 +80,14 @@ func Compare(ctx context.Context, log *eventlog.Log, run string, whole bool) ([]
 type comparison struct {
 	log      *eventlog.Log
 	run      string
-	whole    bool
+	depth    Depth
 	in       eventlog.Incarnation
 	live     bool
 	findings []Finding
 }
 
 func (c *comparison) find(kind Kind, format string, args ...any) {
-	c.findings = append(c.findings, found(kind, format, args...))
+	c.findings = append(c.findings, Finding{kind, fmt.Sprintf(format, args...), advice[kind]})
 }
 
 func (c *comparison) compare(ctx context.Context) error {
@@ -89,7 +110,7 @@ func (c *comparison) compare(ctx context.Context) error {
 		c.find(SegmentLost, "%v", broken)
 	}
 	for i, s := range sealed {
-		if err := c.segment(ctx, s, c.whole || i == len(sealed)-1); err != nil {
+		if err := c.segment(ctx, s, c.depth >= Segments || i == len(sealed)-1); err != nil {
 			return err
 		}
 	}
@@ -101,7 +122,7 @@ func (c *comparison) compare(ctx context.Context) error {
 			return err
 		}
 	}
-	if !c.whole {
+	if c.depth < Objects {
 		return nil
 	}
 	return c.objects(ctx, sealed)

@@ -16,8 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Objects is what a check of an archived run's objects found.
-type Objects struct {
+// ObjectsFound is what a check of an archived run's objects found.
+type ObjectsFound struct {
 	Count int   `json:"objects"`
 	Bytes int64 `json:"object_bytes"`
 	// Findings name each object that is not what an event says, and that event.
@@ -30,8 +30,8 @@ const readingObjects = 8
 // VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
 // too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
 // read are left to [eventlog.Log.VerifyArchive]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
-func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (Objects, error) {
-	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
+func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
+	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	for _, s := range sealed {
 		segment, err := log.ReadSegment(ctx, run, s)
 		if wrong(err) {
@@ -54,8 +54,8 @@ func VerifyObjects(ctx context.Context, log *eventlog.Log, run string, sealed []
 }
 
 // verifyTail is VerifyObjects of what a stream holds from a sequence on.
-func verifyTail(ctx context.Context, log *eventlog.Log, run string, from uint64) (Objects, error) {
-	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: Objects{Findings: []string{}}}
+func verifyTail(ctx context.Context, log *eventlog.Log, run string, from uint64) (ObjectsFound, error) {
+	c := &objectCheck{store: log.Store(), seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	err := log.Records(ctx, run, from, func(r storage.Record) error { return c.part(ctx, run, []storage.Record{r}) })
 	return c.found, err
 }
@@ -65,7 +65,7 @@ type objectCheck struct {
 	store storage.Store
 	mu    sync.Mutex
 	seen  map[[sha256.Size]byte]bool
-	found Objects
+	found ObjectsFound
 }
 
 // finding is one that is put in order before it is told.

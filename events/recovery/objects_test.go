@@ -80,7 +80,7 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 // TestBrokenObjects: whatever byte of whatever object changes, verification names the object and who refers to it.
 func TestBrokenObjects(t *testing.T) {
 	log, sealed := recordedObjects(t)
-	verify := func() recovery.Objects {
+	verify := func() recovery.ObjectsFound {
 		o, err := recovery.VerifyObjects(t.Context(), log, "r", sealed, nil)
 		if err != nil {
 			t.Fatal(err)

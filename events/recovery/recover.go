@@ -26,7 +26,10 @@ var errFull = errors.New("the segment has all its events")
 // what the catalogue should list. It takes no side where stream and archive differ. alone: see [Restore].
 func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx context.Context, run string) error) (r Report, err error) {
 	r = Report{Run: run, Done: []string{}, Left: []Finding{}}
-	if r.Found, err = Compare(ctx, log, run, true); err != nil || len(r.Found) == 0 {
+	if known, err := knows(ctx, log, run); err != nil || !known {
+		return r, errors.Join(err, fmt.Errorf("neither log nor store know a run %q: %w", run, eventlog.ErrNotFound))
+	}
+	if r.Found, err = Compare(ctx, log, run, Objects); err != nil || len(r.Found) == 0 {
 		return r, err
 	}
 	has := func(kinds ...Kind) bool {
@@ -42,8 +45,25 @@ func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx 
 			return r, err
 		}
 	}
-	r.Left, err = Compare(ctx, log, run, true)
+	r.Left, err = Compare(ctx, log, run, Objects)
 	return r, err
+}
+
+// knows reports whether the log or the store has something of a run.
+func knows(ctx context.Context, log *eventlog.Log, run string) (bool, error) {
+	if !events.ValidRun(run) {
+		return false, nil
+	}
+	if _, _, err := log.Look(ctx, run); err == nil || !errors.Is(err, eventlog.ErrNotFound) {
+		return err == nil, err
+	}
+	for _, t := range []events.Type{events.RunOpenedType, events.SegmentSealedType} {
+		if _, err := log.Last(ctx, events.Catalogue, t.Kind(), run); err == nil || !errors.Is(err, eventlog.ErrNotFound) {
+			return err == nil, err
+		}
+	}
+	end, err := storedEnd(ctx, log.Store(), run)
+	return end > 0, err
 }
 
 // segments puts back those of which the stream has all events.

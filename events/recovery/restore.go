@@ -203,12 +203,3 @@ func ListWeights(ctx context.Context, log *eventlog.Log, published events.Weight
 	_, err = log.AppendOnce(ctx, fact, time.Time{}, nil)
 	return err
 }
-
-// Segments lists a run's segments by the catalogue, or by the store where the catalogue does not know the run.
-func Segments(ctx context.Context, log *eventlog.Log, run string) ([]events.SegmentSealed, error) {
-	sealed, err := log.Segments(ctx, run)
-	if err == nil && len(sealed) == 0 {
-		sealed, err = Stored(ctx, log.Store(), run)
-	}
-	return sealed, err
-}

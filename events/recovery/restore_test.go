@@ -201,7 +201,7 @@ func TestRestoreBesideServices(t *testing.T) {
 		}
 	}
 	r.state("open")
-	if findings, err := recovery.Compare(t.Context(), r.log, "r", true); err != nil || len(findings) > 0 {
+	if findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
 }
@@ -273,7 +273,7 @@ func TestRestoreOfAFork(t *testing.T) {
 			if n := len(r.stream()); n != before {
 				t.Errorf("the stream has %d events, and had %d", n, before)
 			}
-			findings, err := recovery.Compare(t.Context(), r.log, "r", true)
+			findings, err := recovery.Compare(t.Context(), r.log, "r", recovery.Objects)
 			if err != nil || !slices.ContainsFunc(findings, func(f recovery.Finding) bool {
 				return f.Kind == recovery.Fork && strings.Contains(f.Found, "sequence 11:")
 			}) {
