@@ -398,18 +398,6 @@ func (l *Log) Size(ctx context.Context, run string) (bytes uint64, most int64, e
 	return info.State.Bytes, max(info.Config.MaxBytes, 0), nil
 }
 
-// Runs lists the runs that have a stream, and not a hidden one.
-func (l *Log) Runs(ctx context.Context) ([]string, error) {
-	var runs []string
-	names := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(events.SubjectPrefix+">"))
-	for name := range names.Name() {
-		if run, ok := events.RunOfStream(name); ok && run != events.Catalogue {
-			runs = append(runs, run)
-		}
-	}
-	return runs, names.Err()
-}
-
 // Decode reads a message and fetches its body when that lies in the store.
 func (l *Log) Decode(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
 	e, err := events.Parse(subject, h, body)

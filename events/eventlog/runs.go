@@ -7,8 +7,22 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/rondo-rl/rondo/events"
 )
+
+// Runs lists the runs that have a stream, and not a hidden one.
+func (l *Log) Runs(ctx context.Context) ([]string, error) {
+	var runs []string
+	names := l.js.StreamNames(ctx, jetstream.WithStreamListSubject(events.SubjectPrefix+">"))
+	for name := range names.Name() {
+		if run, ok := events.RunOfStream(name); ok && run != events.Catalogue {
+			runs = append(runs, run)
+		}
+	}
+	return runs, names.Err()
+}
 
 // AllRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
 // some other types; none that are forgotten and have no stream.
