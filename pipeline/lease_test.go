@@ -205,7 +205,7 @@ func heldSession(t *testing.T, log *eventlog.Log, d Decider) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	s := &session{loop: l, db: db, lease: &lease{until: time.Now().Add(time.Hour)}, target: in.LastSeq}
+	s := &session{loop: l, db: db, lease: &lease{until: time.Now().Add(time.Hour)}, created: in.Created, target: in.LastSeq}
 	for e, err := range log.All(t.Context(), testRun, 1) {
 		if err := s.fold(arrival{e, err}, nil); err != nil {
 			t.Fatal(err)
@@ -288,5 +288,9 @@ func TestTakingOverFoldsFirst(t *testing.T) {
 	}
 	if err := s.decide(t.Context()); err != nil || lastSeq(t, log) != left.Seq+2 {
 		t.Errorf("it decides nothing on all there is, %v", err)
+	}
+	s.created = s.created.Add(-time.Second) // it has folded another stream of the name
+	if err := s.takeOver(t.Context()); !errors.Is(err, eventlog.ErrReplaced) {
+		t.Errorf("it takes over a stream that was made again: %v", err)
 	}
 }
