@@ -92,7 +92,7 @@ func TestBehaviourIsShown(t *testing.T) {
 	if err := r.Log.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
-	if archived := show("--behaviour"); !strings.Contains(archived, "is archived") || !strings.HasSuffix(archived, table) {
+	if archived := show("--behaviour"); !strings.Contains(archived, "is lost") || !strings.HasSuffix(archived, table) {
 		t.Errorf("of its archive: %s", archived)
 	}
 }
