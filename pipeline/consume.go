@@ -42,7 +42,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	topic := spec.Stream + "/" + spec.Name
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(spec.Stream), Gone: gone, Grace: graceTime, HandOver: handOver,
+		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: gone, Grace: graceTime, HandOver: handOver,
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)
 			if err == nil {
@@ -64,7 +64,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		s.metrics.acknowledged(asking, s.effect.Name, inputOf(spec), spec.Stream, func() jetstream.Consumer {
+		s.metrics.acknowledged(asking, s.effect.Name, consumedBy(spec), spec.Stream, func() jetstream.Consumer {
 			if c, ok := current.Load().(*jetstream.Consumer); ok {
 				return *c
 			}
@@ -75,6 +75,14 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	h := &inputs{effectService: s, spec: spec, meter: meter}
 	return s.router.run(topic, messages, h.handle,
 		meter.middleware, s.traced, s.settle(meter), middleware.Recoverer)
+}
+
+// tenantOf is who shares the slots: runs, and the senders of a shared stream.
+func tenantOf(spec topology.ConsumerSpec) string {
+	if spec.Queue.Name != "" {
+		return spec.Name
+	}
+	return spec.Stream
 }
 
 // inputs is the Watermill handler of one consumer.

@@ -70,7 +70,7 @@ func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 			wg.Go(func() { w.work(ctx, r.cfg) })
 		}
 		w.closed.Store(r.closed)
-	})
+	}, func() {})
 }
 
 // decidedRun is a run with a service's deciders for it.

@@ -84,11 +84,11 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	}
 	defer router.close()
 	s := &effectService{
-		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{}, turn: make(chan struct{}, 1),
+		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{}, policies: map[string]int{}, turn: make(chan struct{}, 1),
 	}
 	defer s.serving.Wait()
 	for _, c := range topology.ConsumersOf(e.Name) {
-		if !c.PerRun() {
+		if !c.PerRun() && !c.Shared() {
 			s.serve(ctx, c.For("", ""), "")
 		}
 	}
@@ -100,6 +100,12 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 			s.leave(r.name)
 		} else {
 			s.takeUp(ctx, r.name, r.cfg)
+		}
+	}, func() {
+		for _, c := range topology.ConsumersOf(e.Name) {
+			if c.Shared() {
+				s.serving.Go(func() { s.serveQueues(ctx, c) })
+			}
 		}
 	})
 }
@@ -114,14 +120,16 @@ type effectService struct {
 	serving sync.WaitGroup
 	turn    chan struct{} // of the one round that is made at a time
 
-	mu   sync.Mutex
-	runs map[string]*servedRun // open ones
+	mu       sync.Mutex
+	runs     map[string]*servedRun // open ones
+	policies map[string]int        // how many of them have a policy
 }
 
 // servedRun is a run whose consumers are served.
 type servedRun struct {
 	ctx    context.Context
 	stop   context.CancelFunc
+	policy string
 	routes map[string]context.CancelFunc
 }
 
@@ -132,9 +140,10 @@ func (s *effectService) takeUp(ctx context.Context, runName string, cfg runfile.
 	if s.runs[runName] != nil || s.effect.Serves != nil && !s.effect.Serves(cfg) {
 		return
 	}
-	r := &servedRun{routes: map[string]context.CancelFunc{}}
+	r := &servedRun{policy: cfg.Policy, routes: map[string]context.CancelFunc{}}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	s.runs[runName] = r
+	s.policies[cfg.Policy]++
 	s.env.Logger.Info("run serving started", "service", s.effect.Name, "run", runName)
 	for _, c := range topology.ConsumersOf(s.effect.Name) {
 		if c.PerRun() && !c.Type.Routed() {
@@ -157,6 +166,9 @@ func (s *effectService) leave(runName string) {
 		s.env.Logger.Info("run serving ended", "service", s.effect.Name, "run", runName)
 		r.stop()
 		delete(s.runs, runName)
+		if s.policies[r.policy]--; s.policies[r.policy] == 0 {
+			delete(s.policies, r.policy)
+		}
 	}
 }
 

@@ -47,15 +47,17 @@ type run struct {
 var askAgain = retry.Policy{First: time.Second, Most: 5 * time.Second}
 
 // watchRuns tells of every run in the catalogue until the context ends: of those that are there at first, once
-// each and as they are by then, and of every opening and closing that comes.
-func watchRuns(ctx context.Context, env Env, tell func(run)) error {
+// each and as they are by then, and of every opening and closing that comes. found is called once between the two.
+func watchRuns(ctx context.Context, env Env, tell func(run), found func()) error {
 	var read uint64
 	known := false
 	_ = askAgain.Keep(ctx, func() (bool, error) {
 		err := error(nil)
 		if !known {
 			read, err = foundRuns(ctx, env, tell)
-			known = err == nil
+			if known = err == nil; known {
+				found()
+			}
 		}
 		if known {
 			err = env.Log.Follow(ctx, events.Catalogue, read+1, topology.RunFilter, func(e events.Event) error {
@@ -134,7 +136,7 @@ func Runs(ctx context.Context, env Env, work func(ctx context.Context, run strin
 			stops[r.name] = cancel
 			wg.Go(func() { work(runCtx, r.name, r.cfg) })
 		}
-	})
+	}, func() {})
 }
 
 // wish is what a handler wants done with its input.

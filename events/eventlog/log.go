@@ -274,6 +274,9 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 		// Chain reads by sequence may be answered by any replica: a link never changes.
 		AllowDirect: true,
 	}
+	if s.Tells != "" {
+		cfg.RePublish = &jetstream.RePublish{Source: s.Subjects[0], Destination: s.Tells + ">", HeadersOnly: true}
+	}
 	if s.WorkQueue {
 		cfg.Retention = jetstream.WorkQueuePolicy
 	} else {
@@ -316,6 +319,9 @@ func (l *Log) persistStream(name string) error {
 	return nil
 }
 
+// queueKept is how long the server keeps the consumer of a queue from which nobody takes. What waits in the queue stays on the stream.
+const queueKept = 10 * time.Minute
+
 // EnsureConsumer makes a durable consumer of the topology table where it is missing.
 func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
 	if run, ok := events.RunOfStream(spec.Stream); ok && events.ValidRun(run) {
@@ -323,8 +329,13 @@ func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, ro
 			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
 		}
 	}
+	kept := time.Duration(0) // for ever
+	filter := spec.Filter(route)
+	if spec.Queue.Filter != "" {
+		kept, filter = queueKept, spec.Queue.Filter
+	}
 	c, err := l.js.CreateOrUpdateConsumer(ctx, spec.Stream, jetstream.ConsumerConfig{
-		Durable: spec.Name, FilterSubject: spec.Filter(route),
+		Durable: spec.Name, FilterSubject: filter, InactiveThreshold: kept,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: spec.AckWait,
 		MaxDeliver: spec.MaxDeliver, MaxAckPending: spec.MaxAckPending,
 		Replicas: 0, // as many as its stream has, whatever the process was told that makes it again

@@ -170,9 +170,9 @@ func (c ConsumerSpec) streamToken() string {
 	return c.Stream
 }
 
-// nameToken is a consumer's name, or * for those of routed types: a wildcard stands for whole tokens only.
+// nameToken is a consumer's name, or * for those of routed types and of queues: a wildcard stands for whole tokens only.
 func (c ConsumerSpec) nameToken() string {
-	if strings.Contains(c.Name, routePlaceholder) {
+	if strings.Contains(c.Name, routePlaceholder) || c.Shared() {
 		return anyRun
 	}
 	return c.Name
@@ -195,8 +195,14 @@ func (c ConsumerSpec) filterTokens() string {
 func (g *grants) consumes(service string) {
 	for _, c := range ConsumersOf(service) {
 		create := "$JS.API.CONSUMER.CREATE." + c.streamToken() + "." + c.nameToken()
+		if c.Shared() {
+			create += ".>"
+		}
 		if c.Type != "" {
 			create += "." + c.filterTokens()
+		}
+		if c.Shared() {
+			g.publish("$JS.API.CONSUMER.DELETE." + c.Stream + ".*")
 		}
 		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(), "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
 	}
@@ -208,6 +214,9 @@ func (g *grants) denyConsumers(service string) {
 	for _, c := range Consumers {
 		create := "$JS.API.CONSUMER.CREATE." + anyRun + "." + c.Name
 		switch {
+		case c.Shared() && c.Service != service: // all consumers of its stream are its service's
+			g.deny("$JS.API.CONSUMER.CREATE."+c.Stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+c.Stream+".>", "$JS.ACK."+c.Stream+".>")
+			continue
 		case c.nameToken() == anyRun:
 			continue
 		case c.Service == service && c.Type == "":

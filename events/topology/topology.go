@@ -39,7 +39,9 @@ type StreamSpec struct {
 	Expires bool
 	// Duplicates is the window in which a sender's message id is remembered by the server.
 	Duplicates time.Duration
-	Purpose    string
+	// Tells begins the subjects on which the server tells of each message that it has stored; "" tells of none.
+	Tells   string
+	Purpose string
 }
 
 // FullAt is the fill of a run's stream from which on nothing new begins: what is in flight must still find room to end.
@@ -55,7 +57,8 @@ const intakeDuplicates = 100 * time.Millisecond
 var Streams = []StreamSpec{
 	{Name: "RONDO_" + runPlaceholder, Subjects: []string{"rondo.v1." + runPlaceholder + ".>"}, MaxBytes: int64(runfile.DefaultLogBytes), Purpose: "the truth of one run"},
 	{Name: events.CatalogueStream, Subjects: []string{"rondo.v1._.>"}, MaxBytes: 1 << 30, Expires: true, Purpose: "what outlives a run: weights, openings and closings, dead letters"},
-	{Name: events.IntakeStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: intakeDuplicates, Purpose: "submissions that wait for the intake"},
+	{Name: events.IntakeStream, Subjects: []string{"rondo.in.>"}, WorkQueue: true, MaxBytes: 1 << 30, Duplicates: intakeDuplicates, Tells: WaitingSubject,
+		Purpose: "submissions that wait for the intake"},
 	// An advisory's subject ends in the stream's name as one token, so run streams cannot be told from foreign ones by a filter.
 	{Name: events.DeadStream, Subjects: []string{"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>"}, MaxBytes: 256 << 20,
 		Purpose: "advisories of deliveries that were given up"},
@@ -139,7 +142,7 @@ const MirrorSubject = PresenceSubject + "mirror."
 var Services = []ServiceSpec{
 	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
 	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType), Publishes: append([]string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, workersConsumers("$JS.API.CONSUMER.CREATE.")...),
-		Purpose: "checks submissions of outsiders and appends them to the log"},
+		Subscribes: []string{WaitingSubject + ">"}, Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType}, Purpose: "opens groups, owns deadlines and cancellation"},
 	{Name: Generator, Emits: []events.Type{events.RolloutCopiedType, events.TurnSampledType, events.StepFinishedType, events.RolloutFinishedType,
@@ -178,13 +181,15 @@ func outsideTypes() []events.Type {
 
 // ConsumerSpec is one durable pull consumer with one wildcard filter.
 type ConsumerSpec struct {
-	// Name of the durable. A trailing "<route>" is filled in for routed types.
+	// Name of the durable. A trailing "<route>" is filled in for routed types, and "<queue>" for a stream that is shared by senders.
 	Name    string
 	Service string
 	// Stream is RONDO_<run> for consumers that every run has.
 	Stream string
 	// Type is the input type; "" consumes the whole stream.
 	Type events.Type
+	// Queue is the part of a shared stream that the consumer has, see ForQueue.
+	Queue Queue
 	// AckWait is short, and running handlers beat: a lost worker is noticed fast without doubling slow work.
 	AckWait time.Duration
 	// MaxDeliver bounds deliveries; then the server sends an advisory, and the dead letters service records it.
@@ -193,11 +198,14 @@ type ConsumerSpec struct {
 	MaxAckPending int
 }
 
-const routePlaceholder = "<route>"
+const (
+	routePlaceholder = "<route>"
+	queuePlaceholder = "<queue>"
+)
 
 // Consumers is the table of durable consumers.
 var Consumers = []ConsumerSpec{
-	{Name: "intake-v1", Service: Intake, Stream: events.IntakeStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 1024},
+	{Name: "intake-v1-" + queuePlaceholder, Service: Intake, Stream: events.IntakeStream, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 1024},
 	{Name: "intake-closed-v1", Service: Intake, Stream: Streams[0].Name, Type: events.RunClosedType, AckWait: 30 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 64},
 	{Name: "generator-started-v1", Service: Generator, Stream: Streams[0].Name, Type: events.RolloutStartedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
 	{Name: "generator-tools-v1", Service: Generator, Stream: Streams[0].Name, Type: events.ToolsCompletedType, AckWait: 15 * time.Second, MaxDeliver: runfile.Deliveries, MaxAckPending: 4096},
@@ -252,6 +260,15 @@ func (c ConsumerSpec) For(run, route string) ConsumerSpec {
 	if c.Stream == Streams[0].Name {
 		c.Stream = events.RunStream(run)
 	}
+	return c
+}
+
+// Shared reports whether the consumer's stream is shared by senders, of whom each has a queue and each queue a consumer.
+func (c ConsumerSpec) Shared() bool { return strings.Contains(c.Name, queuePlaceholder) }
+
+// ForQueue fills in the queue of a shared stream.
+func (c ConsumerSpec) ForQueue(q Queue) ConsumerSpec {
+	c.Name, c.Queue = strings.Replace(c.Name, queuePlaceholder, q.Name, 1), q
 	return c
 }
 

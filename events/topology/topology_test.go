@@ -82,6 +82,9 @@ func TestConsumers(t *testing.T) {
 			t.Errorf("%s: %+v", spec.Name, spec)
 		}
 		c := spec.For("r", "pool-a")
+		if c.Shared() {
+			c = c.ForQueue(Queue{Name: "batch+r"})
+		}
 		if strings.ContainsAny(c.Name+c.Stream, "<>") {
 			t.Errorf("%s of stream %s: a placeholder is left", c.Name, c.Stream)
 		}
@@ -135,5 +138,41 @@ func TestServices(t *testing.T) {
 		if !services[c.Service] && c.Service != Environment || c.Type != "" && !c.Type.Known() {
 			t.Errorf("%s is of service %s and type %s", c.Name, c.Service, c.Type)
 		}
+	}
+}
+
+// TestQueues: each submission is in one queue, which another run's, another kind's and another policy's are not in, and no two queues select the same.
+func TestQueues(t *testing.T) {
+	subjects := map[string]string{
+		"rondo.in.r.batch.trainer.consumed": "r+batch", "rondo.in.r.batch.second.rewound": "r+batch", "rondo.in.r.query.*.submitted": "r+query", "rondo.in.other.batch.trainer.consumed": "other+batch",
+		"rondo.in.r.rollout.x1-0.scored": "r+rollout", "rondo.in.fresh.run.fresh.opened": "fresh+run", "rondo.in.r.batch": "", "rondo.in.r": "", "rondo.in.r.batch.x.y.z": "r+batch",
+		"rondo.in._.weights.small.submitted": "_+weights+small", "rondo.in._.weights.large.submitted": "_+weights+large", "rondo.in._.weights.small": "", "rondo.in._.weights.a b.submitted": "",
+	}
+	queues := map[string]Queue{}
+	for subject, want := range subjects {
+		q, ok := QueueOf(subject)
+		if !ok || !matches(q.Filter, subject) || want != "" && q.Name != want || want == "" && !strings.HasPrefix(q.Name, "other+") {
+			t.Errorf("%s is in %+v, %v", subject, q, ok)
+		}
+		if earlier, known := queues[q.Name]; known && earlier != q {
+			t.Errorf("two queues are called %s: %+v and %+v", q.Name, earlier, q)
+		}
+		queues[q.Name] = q
+	}
+	for subject := range subjects {
+		own, _ := QueueOf(subject)
+		for _, q := range queues {
+			if matches(q.Filter, subject) != (q == own) {
+				t.Errorf("%s is in the queues %+v and %+v", subject, q, own)
+			}
+		}
+	}
+	for _, subject := range []string{"rondo.in.*.batch.trainer.consumed", "rondo.in.r.*.x.y", "rondo.in.r.>", "rondo.in._.weights.*.submitted"} {
+		if q, ok := QueueOf(subject); ok {
+			t.Errorf("%s, which selects others too, is in %+v", subject, q)
+		}
+	}
+	if q, _ := QueueOf("rondo.in.r.exploded.x.y"); q.Kind != "" {
+		t.Errorf("a kind that no outsider states: %+v", q)
 	}
 }

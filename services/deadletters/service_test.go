@@ -35,7 +35,11 @@ func house(t *testing.T) *eventlog.Log {
 // consumer makes the n-th consumer of a service as the topology has it.
 func consumer(t *testing.T, log *eventlog.Log, service string, n int) jetstream.Consumer {
 	t.Helper()
-	c, err := log.EnsureConsumer(t.Context(), topology.ConsumersOf(service)[n].For("r", "pool-shell"), "pool-shell")
+	spec := topology.ConsumersOf(service)[n].For("r", "pool-shell")
+	if spec.Shared() {
+		spec = spec.ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"})
+	}
+	c, err := log.EnsureConsumer(t.Context(), spec, "pool-shell")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,8 +72,9 @@ const refusedShare = 0.5
 // where an earlier delivery recorded it. Each has a chain of its own, so that many can be recorded at once, and that no link misses it when it
 // expires.
 func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Message, cause *refusal) (*events.Event, error) {
+	queue, _ := topology.QueueOf(m.Subject)
 	dead := events.DeadLettered{
-		Stream: events.IntakeStream, Sequence: m.Seq, Consumer: topology.ConsumersOf(topology.Intake)[0].Name,
+		Stream: events.IntakeStream, Sequence: m.Seq, Consumer: topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name,
 		Subject: m.Subject, Reason: cause.reason,
 	}
 	entity := fmt.Sprintf("%s-%d", events.IntakeStream, m.Seq)

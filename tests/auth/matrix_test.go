@@ -90,12 +90,19 @@ func stated(add func(string, ...string)) {
 
 // consumed: the consumers of each service.
 func consumed(add func(string, ...string)) {
+	queue, _ := topology.QueueOf(events.IntakePrefix + run + ".batch.trainer.consumed")
 	for _, spec := range topology.Consumers {
 		c := spec.For(run, route)
+		if spec.Shared() {
+			c = c.ForQueue(queue)
+		}
 		add("$JS.API.CONSUMER.MSG.NEXT."+c.Stream+"."+c.Name, c.Service)
 		add("$JS.ACK."+c.Stream+"."+c.Name+".1.2.3.4.5", c.Service)
 		create := "$JS.API.CONSUMER.CREATE." + c.Stream + "." + c.Name
 		switch f := c.Filter(route); {
+		case spec.Shared():
+			add(create+"."+queue.Filter, c.Service)
+			add(create)
 		case f == "":
 			add(create, c.Service)
 		case c.Type.Routed():
@@ -110,7 +117,11 @@ func consumed(add func(string, ...string)) {
 			add(create)
 		}
 		for _, forbidden := range []string{"DELETE", "PAUSE", "LEADER.STEPDOWN", "UNPIN", "RESET"} {
-			add("$JS.API.CONSUMER." + forbidden + "." + c.Stream + "." + c.Name)
+			var may []string
+			if spec.Shared() && forbidden == "DELETE" {
+				may = []string{c.Service}
+			}
+			add("$JS.API.CONSUMER."+forbidden+"."+c.Stream+"."+c.Name, may...)
 		}
 		add("$JS.API.CONSUMER.DURABLE.CREATE." + c.Stream + "." + c.Name)
 		add("$JS.API.CONSUMER.CREATE." + c.Stream) // the old way, with the name in the body

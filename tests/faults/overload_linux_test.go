@@ -18,7 +18,6 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/tests/program"
 )
@@ -184,11 +183,20 @@ func (tr *trial) flood(ctx context.Context, over []string, rate int) (f *flood, 
 	return f, sent, nc.FlushWithContext(ctx)
 }
 
-// settled reports whether the intake has settled all submissions. Its consumer tells, not the length of its stream: a server whose disk fails for a while
-// may keep what is settled (docs/upstream).
+// settled reports whether the intake has settled all submissions. The consumers of its queues tell, not the length of its stream: a server whose disk
+// fails for a while may keep what is settled (docs/upstream).
 func (tr *trial) settled(ctx context.Context) bool {
-	c, err := tr.log.JetStream().Consumer(ctx, events.IntakeStream, topology.ConsumersOf(topology.Intake)[0].Name)
-	return err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0
+	s, err := tr.log.JetStream().Stream(ctx, events.IntakeStream)
+	if err != nil {
+		return false
+	}
+	queues := s.ListConsumers(ctx)
+	for c := range queues.Info() {
+		if c.NumPending > 0 || c.NumAckPending > 0 {
+			return false
+		}
+	}
+	return queues.Err() == nil
 }
 
 // answered takes what the server and the intake answer.
