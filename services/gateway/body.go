@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/inference/memory"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
 // The memory of all requests that are read or under way, in bytes, and that of one: its text, and what becomes of it. A value in it costs
@@ -58,16 +60,23 @@ func unread(err error) error {
 }
 
 // decode reads a request that is there, when there is memory for what it becomes.
-func decode(ctx context.Context, share *memory.Share, d dialect, text []byte) (*ask, error) {
+func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text []byte) (*ask, error) {
 	if err := share.Grow(ctx, perByte*int64(len(text))+perValue*memory.Values(text)); err != nil {
 		return nil, unread(err)
 	}
-	a, err := d.read(text)
-	if err == nil {
-		err = d.fields().Check(text)
-	}
+	read, err := d.Read(text)
 	if err != nil {
 		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
+	}
+	a := &ask{Request: read, body: text}
+	if a.requested, err = fields.Requested(text); err != nil {
+		return nil, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
+	}
+	if len(read.Withheld) > 0 {
+		if a.requested == nil {
+			a.requested = map[string]any{}
+		}
+		a.requested["withheld_tools"] = read.Withheld
 	}
 	return a, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // pipes is a listener whose connections are in memory, so that time can be made up.
@@ -63,7 +64,7 @@ func TestSlowBodies(t *testing.T) {
 	for name, every := range map[string]time.Duration{"nothing": 0, "a byte now and then": 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			g := &Gateway{memory: newMemory(), metrics: testMetrics(t), mux: http.NewServeMux(), logger: slog.New(slog.DiscardHandler)}
-			g.handle("/", chatDialect{}, func(w *stream, r *http.Request, tn *tenant) error {
+			g.handle("/", dialects.Chat{}, func(w *stream, r *http.Request, tn *tenant) error {
 				share := g.memory.Share("")
 				defer share.End()
 				_, err := body(w, r, share, maxBody)
@@ -97,7 +98,7 @@ func TestSlowBodies(t *testing.T) {
 func TestBodyThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gateway{metrics: testMetrics(t), mux: http.NewServeMux(), logger: slog.New(slog.DiscardHandler)}
-		g.handle("/", chatDialect{}, func(*stream, *http.Request, *tenant) error { return problem(http.StatusNotFound, "not_found", "no") })
+		g.handle("/", dialects.Chat{}, func(*stream, *http.Request, *tenant) error { return problem(http.StatusNotFound, "not_found", "no") })
 		conn := connected(t, g.ServeHTTP)
 		began, got := time.Now(), answers(conn)
 		io.WriteString(conn, head)
@@ -142,7 +143,7 @@ func read(t *testing.T, b *memory.Budget, text string) (a *ask, err error) {
 		defer share.End()
 		var got []byte
 		if got, err = body(newStream(w), r, share, maxBody); err == nil {
-			a, err = decode(r.Context(), share, chatDialect{}, got)
+			a, err = decode(r.Context(), share, dialects.Chat{}, got)
 		}
 	})
 	got := answers(conn)
@@ -160,14 +161,14 @@ func TestSlowReader(t *testing.T) {
 			w := newStream(plain)
 			w.until = time.Now().Add(takeTime)
 			for {
-				if err := w.event(piece{data: strings.Repeat("x", pieceSize)}); err != nil {
+				if err := w.event(dialects.Piece{Data: strings.Repeat("x", 4096)}); err != nil {
 					ended <- err
 					return
 				}
 			}
 		})
 		go func() {
-			for buffer := make([]byte, pieceSize); ; time.Sleep(writeTime / 2) {
+			for buffer := make([]byte, 4096); ; time.Sleep(writeTime / 2) {
 				if _, err := conn.Read(buffer); err != nil {
 					return
 				}

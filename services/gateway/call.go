@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,13 +13,33 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/services/gateway/fields"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
+
+// ask is what a client asks for, and how it is sampled.
+type ask struct {
+	*dialects.Request
+	// body is the request as it came, and requested what it says about sampling, with the tools that were withheld.
+	body      []byte
+	requested map[string]any
+	// sampling is how the call samples.
+	sampling runfile.Sampling
+}
+
+// answer is a turn that is on the log.
+type answer struct {
+	*dialects.Answer
+	// sampled is whose memory it is.
+	sampled *fleet.Answer
+}
+
+// withheldHeader names the types of the tools that the model was not offered.
+const withheldHeader = "Rondo-Withheld-Tools"
 
 // call answers one call of a harness. The inference server is never asked for a stream, as servers do not give exact tokens in one;
 // a client that wants a stream gets the whole answer in pieces, when the turn is on the log: nobody has seen what is not recorded.
 // It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
-func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
+func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) error {
 	if err := g.exists(r, t); err != nil {
 		return err
 	}
@@ -48,10 +69,6 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 		return err
 	}
 	a, err := decode(r.Context(), share, d, body)
-	if err == nil {
-		a.body = body
-		a.requested, err = fields.Requested(body)
-	}
 	if err != nil {
 		return err
 	}
@@ -61,6 +78,9 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	if err := ro.within(a); err != nil {
 		return err
 	}
+	if len(a.Withheld) > 0 {
+		w.Header().Set(withheldHeader, strings.Join(a.Withheld, ", "))
+	}
 	n, err := g.sample(w, r, t, ro, a)
 	if err != nil {
 		return err
@@ -68,10 +88,10 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialect) error {
 	defer n.sampled.Done()
 	leave() // others need no client that reads
 	w.until = time.Now().Add(takeTime)
-	if !a.stream {
-		return reply(w, http.StatusOK, d.whole(a, n))
+	if !a.Stream {
+		return reply(w, http.StatusOK, d.Whole(a.Request, n.Answer))
 	}
-	for p := range d.pieces(a, n) {
+	for p := range d.Pieces(a.Request, n.Answer) {
 		if err := w.event(p); err != nil {
 			return nil // it is gone or does not read; the turn is on the log
 		}
@@ -87,7 +107,7 @@ func (r *rollout) within(a *ask) error {
 	if !r.Started.Deadline.IsZero() && !time.Now().Before(r.Started.Deadline) {
 		return problem(http.StatusConflict, "rollout_over", "the time of rollout %s was up at %s", r.ID, r.Started.Deadline.Format(time.RFC3339))
 	}
-	after := continued(newTree(r.Turns).ends(a.conversation))
+	after := continued(newTree(r.Turns).ends(a.Conversation))
 	if after < 0 {
 		return nil
 	}
@@ -130,7 +150,7 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 		case o := <-done:
 			return o.n, o.err
 		case <-signs.C:
-			if a.stream && w.wait() != nil {
+			if a.Stream && w.wait() != nil {
 				cancel() // the client is gone
 			}
 		}
@@ -168,9 +188,9 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 		return nil, err
 	}
 	n.sampled = sampled
-	t.used(n.turn.Used(), time.Now())
-	g.metrics.tokens.WithLabelValues("prompt").Add(float64(n.turn.PromptTokens))
-	g.metrics.tokens.WithLabelValues("sampled").Add(float64(n.turn.CompletionTokens))
+	t.used(n.Turn.Used(), time.Now())
+	g.metrics.tokens.WithLabelValues("prompt").Add(float64(n.Turn.PromptTokens))
+	g.metrics.tokens.WithLabelValues("sampled").Add(float64(n.Turn.CompletionTokens))
 	return n, nil
 }
 
@@ -178,7 +198,7 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask) (*ans
 // tokens are sampled. What the run leaves out is as the client wishes.
 func request(a *ask, sampling map[string]json.RawMessage, model string, seed int64) map[string]any {
 	body := map[string]any{}
-	for _, fields := range []map[string]json.RawMessage{a.forward, sampling} {
+	for _, fields := range []map[string]json.RawMessage{a.Forward, sampling} {
 		for field, value := range fields {
 			body[field] = value
 		}
@@ -211,7 +231,7 @@ func failed(ctx context.Context, err error) error {
 	case f.Overflow != nil:
 		return problem(http.StatusBadRequest, "context_length_exceeded", "%v", f)
 	case f.Refusal == inference.RefusalFiltered:
-		return problem(http.StatusBadRequest, contentFilter, "%v", f)
+		return problem(http.StatusBadRequest, dialects.ContentFilter, "%v", f)
 	case f.Permanent:
 		return problem(http.StatusBadRequest, "invalid_request_error", "%v", f)
 	case f.Status == http.StatusTooManyRequests:
@@ -233,15 +253,4 @@ func (g *Gateway) models(w *stream, r *http.Request, t *tenant) error {
 		OwnedBy string `json:"owned_by"`
 	}
 	return reply(w, http.StatusOK, map[string]any{"object": "list", "data": []model{{ro.cfg.Policy, "model", 0, "rondo"}}})
-}
-
-// forwarded takes the fields over that a request has.
-func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
-	kept := map[string]json.RawMessage{}
-	for field, value := range fields {
-		if len(value) > 0 && string(value) != "null" {
-			kept[field] = value
-		}
-	}
-	return kept
 }

@@ -35,7 +35,7 @@ const widestExpert = 4
 // place says where a turn belongs in its rollout, and stores what its answer has beside its tokens.
 func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32, turn *events.TurnSampled) error {
 	t := newTree(ro.Turns)
-	t.place(a.conversation, prompt, turn)
+	t.place(a.Conversation, prompt, turn)
 	routed := 0
 	if !turn.NewSegment && turn.After != nil {
 		routed = fleet.Routed(t.upTo(*turn.After))

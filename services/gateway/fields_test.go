@@ -9,6 +9,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 func constraintsOf(a *ask) []string {
@@ -19,12 +20,12 @@ func constraintsOf(a *ask) []string {
 
 // begun are the requests to which fields are added, by dialect.
 var begun = map[string]struct {
-	dialect
+	dialects.Dialect
 	body string
 }{
-	"chat":      {chatDialect{}, `{"messages":[{"role":"user","content":"a"}]`},
-	"messages":  {messagesDialect{}, `{"max_tokens":5,"messages":[{"role":"user","content":"a"}]`},
-	"responses": {responsesDialect{}, `{"input":"a"`},
+	"chat":      {dialects.Chat{}, `{"messages":[{"role":"user","content":"a"}]`},
+	"messages":  {dialects.Messages{}, `{"max_tokens":5,"messages":[{"role":"user","content":"a"}]`},
+	"responses": {dialects.Responses{}, `{"input":"a"`},
 }
 
 // TestFieldsOfRequests: a field that nobody would see is refused by name, in each dialect; those that agents send without an effect are not, nor values that say nothing.
@@ -47,10 +48,7 @@ func TestFieldsOfRequests(t *testing.T) {
 	try := func(name, field string) error {
 		b := begun[name]
 		body := []byte(b.body + "," + field + "}")
-		_, err := b.read(body)
-		if err == nil {
-			err = b.fields().Check(body)
-		}
+		_, err := b.Read(body)
 		return err
 	}
 	for name := range begun {
@@ -89,7 +87,7 @@ func TestConstraints(t *testing.T) {
 		"another":                 {[]string{"messages"}, `"tool_choice":{"type":"any"}`, "tool_choice"},
 		"a named one":             {[]string{"messages"}, `"tool_choice":{"type":"tool","name":"f"}`, "tool_choice"},
 		"a named function":        {[]string{"chat"}, `"tool_choice":{"type":"function","function":{"name":"f"}}`, "tool_choice"},
-		"a named one elsewhere":   {[]string{"responses"}, `"tool_choice":{"type":"function","name":"f"}`, "tool_choice"},
+		"a named one elsewhere":   {[]string{"responses"}, `"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`, "tool_choice"},
 		"of these tools":          {[]string{"chat"}, `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}}`, "tool_choice"},
 		"text":                    {[]string{"chat"}, `"response_format":{"type":"text"}`, ""},
 		"JSON":                    {[]string{"chat"}, `"response_format":{"type":"json_object"}`, "response_format"},
@@ -108,14 +106,14 @@ func TestConstraints(t *testing.T) {
 		for _, d := range c.dialects {
 			t.Run(name+"/"+d, func(t *testing.T) {
 				body := []byte(begun[d].body + "," + c.field + "}")
-				a, err := begun[d].read(body)
+				a, err := begun[d].Read(body)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := strings.Join(constraintsOf(a), ","); got != c.want {
+				if got := strings.Join(constraintsOf(&ask{Request: a}), ","); got != c.want {
 					t.Errorf("constrained by %q, want %q", got, c.want)
 				}
-				asked := request(a, nil, "m", 1)
+				asked := request(&ask{Request: a}, nil, "m", 1)
 				for _, field := range strings.Split(c.want, ",") {
 					if c.want != "" && asked[field] == nil {
 						t.Errorf("%s is not passed on: %v", field, slices.Sorted(maps.Keys(asked)))
@@ -124,12 +122,12 @@ func TestConstraints(t *testing.T) {
 			})
 		}
 	}
-	a := &ask{forward: map[string]json.RawMessage{}, sampling: runfile.Sampling{ExtraBody: map[string]any{"min_tokens": 3, "cache_salt": "x"}}}
+	a := &ask{Request: &dialects.Request{Forward: map[string]json.RawMessage{}}, sampling: runfile.Sampling{ExtraBody: map[string]any{"min_tokens": 3, "cache_salt": "x"}}}
 	if got := strings.Join(constraintsOf(a), ","); got != "extra_body.min_tokens" {
 		t.Errorf("a run's own: %q", got)
 	}
 	for _, wrong := range []string{`"text":{"format":7}`, `"text":{"format":{"type":"grammar"}}`} {
-		if _, err := (responsesDialect{}).read([]byte(begun["responses"].body + "," + wrong + "}")); err == nil || !strings.Contains(err.Error(), "text.format") {
+		if _, err := (dialects.Responses{}).Read([]byte(begun["responses"].body + "," + wrong + "}")); err == nil || !strings.Contains(err.Error(), "text.format") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}

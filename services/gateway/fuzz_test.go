@@ -2,11 +2,10 @@ package gateway
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // FuzzRead: whatever a client sends is refused, or becomes a request with as many messages as are recorded, all of them readable.
@@ -16,13 +15,14 @@ func FuzzRead(f *testing.F) {
 		`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{"}}]},{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"r"},{"type":"image_url"}]}]}`,
 		`{"max_tokens":1,"system":"s","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"r"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"f","input":null}]}]}`,
 		`{"input":[{"type":"reasoning","summary":[{"text":"t"}]},{"type":"function_call","call_id":"c","name":"f","arguments":"x"},{"type":"function_call_output","call_id":"c","output":"r"}],"text":{"format":{"type":"json_object"}}}`,
+		`{"input":[{"type":"custom_tool_call","call_id":"c","name":"e","input":"x"},{"type":"local_shell_call","call_id":"d","action":{"type":"exec","command":["ls"]}},{"type":"tool_search_output","call_id":"c","tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"x"}]}]}],"tools":[{"type":"custom","name":"e"},{"type":"local_shell"}]}`,
 		`{"input":"a","tool_choice":"auto"}`, `{`, `[]`, `null`, `{"messages":null}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, d := range []dialect{chatDialect{}, messagesDialect{}, responsesDialect{}} {
-			a, err := d.read(body)
+		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}} {
+			a, err := d.Read(body)
 			if err != nil {
 				continue
 			}
@@ -31,8 +31,8 @@ func FuzzRead(f *testing.F) {
 					Function struct{ Arguments string }
 				} `json:"tool_calls"`
 			}
-			if err := json.Unmarshal(a.forward["messages"], &sent); err != nil || len(sent) == 0 || len(sent) != len(a.conversation) || a.maxTokens < 0 {
-				t.Fatalf("%T: %s: %d messages are recorded of %s: %v", d, body, len(a.conversation), a.forward["messages"], err)
+			if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) == 0 || len(sent) != len(a.Conversation) || a.MaxTokens < 0 {
+				t.Fatalf("%T: %s: %d messages are recorded of %s: %v", d, body, len(a.Conversation), a.Forward["messages"], err)
 			}
 			for _, m := range sent {
 				for _, c := range m.ToolCalls {
@@ -43,27 +43,9 @@ func FuzzRead(f *testing.F) {
 				}
 			}
 			var turn events.TurnSampled
-			newTree(nil).place(a.conversation, nil, &turn)
-			if !turn.NewSegment || len(turn.Prompt) != len(a.conversation) {
+			newTree(nil).place(a.Conversation, nil, &turn)
+			if !turn.NewSegment || len(turn.Prompt) != len(a.Conversation) {
 				t.Fatalf("a first turn is %+v", turn)
-			}
-		}
-	})
-}
-
-// FuzzParts: a text in parts is the text, and each part is one.
-func FuzzParts(f *testing.F) {
-	f.Add(strings.Repeat("漢", 3000))
-	f.Add(strings.Repeat("🙂x", 2500))
-	f.Fuzz(func(t *testing.T, text string) {
-		text = strings.ToValidUTF8(strings.Repeat(text, 1+len(text)%50), "?")
-		list := slices.Collect(parts(text))
-		if strings.Join(list, "") != text {
-			t.Fatal("the parts are another text")
-		}
-		for _, p := range list {
-			if len(p) == 0 || len(p) > pieceSize || strings.ToValidUTF8(p, "") != p {
-				t.Fatalf("a part of %d bytes is no text", len(p))
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 func testMetrics(t *testing.T) *metrics {
@@ -156,7 +157,7 @@ func TestSeeds(t *testing.T) {
 	g := &Gateway{}
 	ro := &rollout{Rollout: events.Rollout{Run: "r", ID: "x1-0", Started: events.RolloutStarted{Seed: 7}}}
 	says := func(text string) *ask {
-		return &ask{conversation: []events.PromptMessage{{Role: "user", Content: text}}}
+		return &ask{Request: &dialects.Request{Conversation: []events.PromptMessage{{Role: "user", Content: text}}}}
 	}
 	seeds := map[int64]string{}
 	var leave []func()

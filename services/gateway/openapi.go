@@ -3,12 +3,14 @@ package gateway
 import (
 	_ "embed" // the description
 	"net/http"
+
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // endpoint is something that the gateway serves. The table of them makes the handlers and the description, openapi.json.
 type endpoint struct {
 	pattern string
-	dialect dialect
+	dialect dialects.Dialect
 	serve   func(w *stream, r *http.Request, t *tenant) error
 	summary string
 	// asks and answers are values of the types of the bodies. nil is a body that the dialect's own reference describes, or none.
@@ -19,11 +21,11 @@ type endpoint struct {
 }
 
 func (g *Gateway) endpoints() []endpoint {
-	talk := func(path, like string, d dialect) endpoint {
+	talk := func(path, like string, d dialects.Dialect) endpoint {
 		return endpoint{pattern: "POST /rollouts/{id}/v1/" + path, dialect: d, status: http.StatusOK, summary: "Sample a turn, as " + like,
 			serve: func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) }}
 	}
-	chat := chatDialect{}
+	chat := dialects.Chat{}
 	return []endpoint{
 		{pattern: "POST /rollouts", dialect: chat, serve: g.start, status: http.StatusCreated, asks: startAsk{}, answers: started{}, summary: "Start a rollout, and its group when it is the first one"},
 		{pattern: "GET /rollouts/{id}", dialect: chat, serve: g.show, status: http.StatusOK, answers: report{}, summary: "How a rollout stands, and its verdict"},
@@ -38,8 +40,8 @@ func (g *Gateway) endpoints() []endpoint {
 			summary: "Replace a file of at most 4 MiB, and make the folders above it"},
 		{pattern: "GET /rollouts/{id}/v1/models", dialect: chat, serve: g.models, status: http.StatusOK, summary: "The one model that a rollout has, as OpenAI lists models"},
 		talk("chat/completions", "OpenAI's chat completions", chat),
-		talk("responses", "OpenAI's responses", responsesDialect{}),
-		talk("messages", "Anthropic's messages", messagesDialect{}),
+		talk("responses", "OpenAI's responses", dialects.Responses{}),
+		talk("messages", "Anthropic's messages", dialects.Messages{}),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -31,7 +32,7 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		if err != nil && !errors.Is(err, inference.ErrTokens) {
 			return nil, err
 		}
-		if len(a.forward["tools"]) == 0 {
+		if len(a.Forward["tools"]) == 0 {
 			turn.Unoffered()
 		}
 		a.noteSampling(&turn, sampled.Plain)
@@ -57,14 +58,14 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 }
 
 func newAnswer(ro *rollout, turn events.TurnSampled, prompt []int32, response *inference.Response) *answer {
-	n := &answer{id: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), model: ro.cfg.Policy, created: turn.StartedAt, turn: turn, prompt: prompt}
+	n := &answer{Answer: &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), Model: ro.cfg.Policy, Created: turn.StartedAt, Turn: turn, Prompt: prompt}}
 	choice := response.Choices[0]
 	if turn.Reasoning != nil {
-		n.reasoning = turn.Reasoning.Text
+		n.Reasoning = turn.Reasoning.Text
 	}
 	if content := choice.Logprobs.Content; len(content) == len(turn.Logprobs) {
 		for _, token := range content {
-			n.texts = append(n.texts, token.Token)
+			n.Texts = append(n.Texts, token.Token)
 		}
 	}
 	return n

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // refusal is an answer that is an error of HTTP.
@@ -21,6 +22,10 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
+func (r *refusal) failure() dialects.Failure {
+	return dialects.Failure{Status: r.status, Code: r.code, Message: r.message}
+}
+
 func problem(status int, code, format string, args ...any) error {
 	return &refusal{status: status, code: code, message: fmt.Sprintf(format, wording.Args(args)...)}
 }
@@ -31,15 +36,15 @@ func later(after time.Duration, code, format string, args ...any) error {
 }
 
 // tell writes a refusal, unless the answer has begun: then the error is the last thing that the stream says.
-func tell(w *stream, d dialect, r *refusal) {
+func tell(w *stream, d dialects.Dialect, r *refusal) {
 	if w.begun {
-		w.event(d.failure(r))
+		w.event(d.Failure(r.failure()))
 		return
 	}
 	if r.after > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(r.after.Seconds()))))
 	}
-	reply(w, r.status, d.failure(r).data)
+	reply(w, r.status, d.Failure(r.failure()).Data)
 }
 
 // reply writes JSON. A client that does not read loses its connection.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // Bounds of arguments that are compared as JSON, in bytes and levels; the client's words stand where they are larger.
@@ -32,8 +33,8 @@ func (a *ask) restore(turns []events.TurnSampled) error {
 	}
 	changed := false
 	var ends []int
-	for i := range a.conversation {
-		m := &a.conversation[i]
+	for i := range a.Conversation {
+		m := &a.Conversation[i]
 		key, ok := callKey(m.ToolCalls)
 		found := byIDs[key]
 		if !ok || m.Role != "assistant" || len(found) == 0 {
@@ -41,7 +42,7 @@ func (a *ask) restore(turns []events.TurnSampled) error {
 		}
 		if len(found) > 1 { // servers may use ids again: the conversation says which turn it is, or nothing does
 			if ends == nil {
-				ends = newTree(turns).ends(a.conversation)
+				ends = newTree(turns).ends(a.Conversation)
 			}
 			found = slices.DeleteFunc(slices.Clone(found), func(t int) bool { return ends[t] != i+1 })
 			slices.Reverse(found) // the last one is continued
@@ -51,16 +52,16 @@ func (a *ask) restore(turns []events.TurnSampled) error {
 			continue
 		}
 		at := found[n]
-		raw, ok, err := asRecorded(a.messages[i], turns[at])
+		raw, ok, err := asRecorded(a.Messages[i], turns[at])
 		if err != nil {
 			return err
 		}
 		if ok {
-			a.messages[i], m.Content, m.ToolCalls, changed = raw, turns[at].Content, turns[at].ToolCalls, true
+			a.Messages[i], m.Content, m.ToolCalls, changed = raw, turns[at].Content, turns[at].ToolCalls, true
 		}
 	}
 	if changed {
-		a.forward["messages"] = array(a.messages)
+		a.Join()
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func asRecorded(raw json.RawMessage, turn events.TurnSampled) (message json.RawM
 	if err := json.Unmarshal(text, &back); err != nil {
 		return nil, false, err
 	}
-	if said, err := contentText(fields["content"]); own.Parts == nil && err == nil && said == turn.Content {
+	if said, err := dialects.ContentText(fields["content"]); own.Parts == nil && err == nil && said == turn.Content {
 		delete(back, "content") // nothing, or a list of parts, as the client has it
 	}
 	maps.Copy(fields, back)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // TestSameArguments: arguments are the same where their values are.
@@ -79,39 +80,40 @@ func TestRestore(t *testing.T) {
 	}
 	own := []events.TurnSampled{recordedCall(0, "c0", recorded)}
 	for name, c := range map[string]struct {
-		dialect dialect
+		dialect dialects.Dialect
 		body    string
 		turns   []events.TurnSampled
 		message int    // the message that is looked at
 		thought string // "" where the client's words stand
 		content string
 	}{
-		"chat completions":   {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"with its reasoning": {chatDialect{}, chat(`{"role":"assistant","content":"I look.","reasoning_content":"hm 0",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"a list of parts":    {chatDialect{}, chat(`{"role":"assistant","content":[{"type":"text","text":"I look."}],` + call("c0", wrote) + `}`), own, 1, "hm 0", `[{"type":"text","text":"I look."}]`},
-		"white space":        {chatDialect{}, chat(`{"role":"assistant","content":" I look.\n",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"another value":      {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", `{"a":"y","b":[1,2]}`) + `}`), own, 1, "", `"I look."`},
-		"other words":        {chatDialect{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) + `}`), own, 1, "", `"I looked."`},
-		"other reasoning":    {chatDialect{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
-		"another tool":       {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
-		"of another rollout": {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("c9", wrote) + `}`), own, 1, "", `"I look."`},
-		"no id":              {chatDialect{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "", `"I look."`},
-		"a user who repeats": {chatDialect{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
-		"an id that is twice": {chatDialect{}, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"},
+		"chat completions":   {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"with its reasoning": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning_content":"hm 0",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"a list of parts":    {dialects.Chat{}, chat(`{"role":"assistant","content":[{"type":"text","text":"I look."}],` + call("c0", wrote) + `}`), own, 1, "hm 0", `[{"type":"text","text":"I look."}]`},
+		"white space":        {dialects.Chat{}, chat(`{"role":"assistant","content":" I look.\n",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
+		"another value":      {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", `{"a":"y","b":[1,2]}`) + `}`), own, 1, "", `"I look."`},
+		"other words":        {dialects.Chat{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) + `}`), own, 1, "", `"I looked."`},
+		"other reasoning":    {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"another tool":       {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
+		"of another rollout": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c9", wrote) + `}`), own, 1, "", `"I look."`},
+		"no id":              {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "", `"I look."`},
+		"a user who repeats": {dialects.Chat{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"an id that is twice": {dialects.Chat{}, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"},
 			{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"}]}`, append(own[:1:1], recordedCall(1, "c0", recorded)), 3, "hm 1", `"I look."`},
-		"twice, and out of its place": {chatDialect{}, `{"messages":[{"role":"user","content":"another"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}]}`,
+		"twice, and out of its place": {dialects.Chat{}, `{"messages":[{"role":"user","content":"another"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}]}`,
 			append(own[:1:1], recordedCall(1, "c0", recorded)), 1, "", `"I look."`},
-		"messages": {messagesDialect{}, `{"max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"text","text":"I look."},
+		"messages": {dialects.Messages{}, `{"max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"text","text":"I look."},
 			{"type":"tool_use","id":"c0","name":"f","input":` + wrote + `}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c0","content":"r"}]}]}`, own, 1, "hm 0", `"I look."`},
-		"responses": {responsesDialect{}, `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
+		"responses": {dialects.Responses{}, `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
 			{"type":"function_call","call_id":"c0","name":"f","arguments":"{\"b\":[1,2],\"a\":\"x\"}"},{"type":"function_call_output","call_id":"c0","output":"r"}]}`, own, 1, "hm 0", `"I look."`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := c.dialect.read([]byte(c.body))
+			read, err := c.dialect.Read([]byte(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
-			before := string(a.forward["messages"])
+			a := &ask{Request: read}
+			before := string(a.Forward["messages"])
 			if err := a.restore(c.turns); err != nil {
 				t.Fatal(err)
 			}
@@ -121,12 +123,12 @@ func TestRestore(t *testing.T) {
 				Other     string               `json:"reasoning_content"`
 				ToolCalls []inference.ToolCall `json:"tool_calls"`
 			}
-			if err := json.Unmarshal(a.forward["messages"], &sent); err != nil || len(sent) != len(a.conversation) {
-				t.Fatalf("%s: %v", a.forward["messages"], err)
+			if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) != len(a.Conversation) {
+				t.Fatalf("%s: %v", a.Forward["messages"], err)
 			}
 			if c.thought == "" {
-				if string(a.forward["messages"]) != before {
-					t.Errorf("the client's words became %s", a.forward["messages"])
+				if string(a.Forward["messages"]) != before {
+					t.Errorf("the client's words became %s", a.Forward["messages"])
 				}
 				return
 			}
@@ -134,7 +136,7 @@ func TestRestore(t *testing.T) {
 			if string(m.Content) != c.content || m.Reasoning != c.thought || m.Other != "" || len(m.ToolCalls) != 1 || m.ToolCalls[0].Function.Arguments != recorded {
 				t.Errorf("sent %s %+v", m.Content, m)
 			}
-			if said := a.conversation[c.message]; said.Content != "I look." || said.ToolCalls[0].Arguments != recorded {
+			if said := a.Conversation[c.message]; said.Content != "I look." || said.ToolCalls[0].Arguments != recorded {
 				t.Errorf("recorded %+v", said)
 			}
 		})

@@ -18,8 +18,8 @@ import (
 // the harness does. Runs from before there were such parameters leave stop and chat_template_kwargs to the harness, and nothing else.
 func (a *ask) chooseSampling(run runfile.Sampling) (map[string]json.RawMessage, error) {
 	s := run
-	if a.maxTokens > 0 {
-		s.MaxTokens = min(a.maxTokens, s.MaxTokens)
+	if a.MaxTokens > 0 {
+		s.MaxTokens = min(a.MaxTokens, s.MaxTokens)
 	}
 	invalid := func(err error) error { return problem(http.StatusBadRequest, "invalid_request_error", "%v", err) }
 	var h map[string]json.RawMessage
@@ -42,14 +42,14 @@ func (a *ask) chooseSampling(run runfile.Sampling) (map[string]json.RawMessage, 
 		return nil, invalid(wrong)
 	}
 	if s.Stop == nil {
-		s.Stop = stops(a.forward["stop"])
+		s.Stop = stops(a.Forward["stop"])
 	}
 	if err := s.Validate(); err != nil {
 		return nil, invalid(err)
 	}
 	a.sampling = s
-	delete(a.forward, "stop")
-	delete(a.forward, "chat_template_kwargs")
+	delete(a.Forward, "stop")
+	delete(a.Forward, "chat_template_kwargs")
 	text, err := json.Marshal(inference.NewSample(s))
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
 	if plain {
 		s = inference.OnlyOpenAI(s)
 	}
-	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, append(fields.Constraints(a.forward), s.Constraints()...)
+	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, append(fields.Constraints(a.Forward), s.Constraints()...)
 }
 
 // seed is what the model samples a call with, until done is called. It follows from the rollout's seed, the turns there are and the
@@ -99,7 +99,7 @@ func (a *ask) noteSampling(turn *events.TurnSampled, plain bool) {
 func (g *Gateway) seed(ro *rollout, a *ask) (seed int64, done func(), err error) {
 	text := sha256.New()
 	fmt.Fprintf(text, "%s/%d/%d/", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns))
-	for _, m := range a.conversation { // one after the other: all at once are as large as the conversation again
+	for _, m := range a.Conversation { // one after the other: all at once are as large as the conversation again
 		if err := json.NewEncoder(text).Encode(m); err != nil {
 			return 0, nil, err
 		}

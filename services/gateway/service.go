@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/inference/memory"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // Options of the gateway.
@@ -68,7 +69,7 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 	for _, e := range g.endpoints() {
 		g.handle(e.pattern, e.dialect, e.serve)
 	}
-	g.handle("/", chatDialect{}, func(_ *stream, r *http.Request, _ *tenant) error {
+	g.handle("/", dialects.Chat{}, func(_ *stream, r *http.Request, _ *tenant) error {
 		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID and turns, "+
 			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, responses and models", r.Method, r.URL.Path)
 	})
@@ -89,7 +90,7 @@ const (
 )
 
 // handle serves a pattern for those who may use the gateway; what goes wrong is told in the dialect of the caller.
-func (g *Gateway) handle(pattern string, d dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
+func (g *Gateway) handle(pattern string, d dialects.Dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
 	g.mux.HandleFunc(pattern, func(plain http.ResponseWriter, r *http.Request) {
 		began, w := time.Now(), newStream(plain)
 		if r.ContentLength != 0 {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
 // stream is a response of server-sent events. A client that does not read keeps the gateway waiting for writeTime, and one that reads
@@ -50,18 +52,18 @@ func (s *stream) send(text string) error {
 func (s *stream) wait() error { return s.send(": waiting for the model\n\n") }
 
 // event sends a piece: a text as it is, all else as JSON.
-func (s *stream) event(p piece) error {
-	text, ok := p.data.(string)
+func (s *stream) event(p dialects.Piece) error {
+	text, ok := p.Data.(string)
 	if !ok {
-		body, err := json.Marshal(p.data)
+		body, err := json.Marshal(p.Data)
 		if err != nil {
 			return fmt.Errorf("encode a piece: %w", err)
 		}
 		text = string(body)
 	}
 	named := ""
-	if p.name != "" {
-		named = "event: " + p.name + "\n"
+	if p.Name != "" {
+		named = "event: " + p.Name + "\n"
 	}
 	return s.send(named + "data: " + text + "\n\n")
 }

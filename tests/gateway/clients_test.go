@@ -115,11 +115,11 @@ func TestOtherDialects(t *testing.T) {
 		"/messages": {`{"model":"any","max_tokens":9,"system":[{"type":"text","text":"s"}],"tool_choice":{"type":"tool","name":"f"},"stop_sequences":["x"],
 			"tools":[{"name":"f","description":"d"}],"messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":"hm"},
 			{"type":"text","text":"b"},{"type":"tool_use","id":"c1","name":"f","input":{"x":1}}]},
-			{"role":"user","content":[{"type":"text","text":"and"},{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"r"},{"type":"image"}]}]}]}`,
-			`system:s user:a assistant:b+f{"x":1} tool:r[image] user:and`},
+			{"role":"user","content":[{"type":"text","text":"and"},{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"r"}]}]}]}`,
+			`system:s user:a assistant:b+f{"x":1} tool:r user:and`},
 		"/responses": {`{"model":"any","max_output_tokens":9,"instructions":"s","tool_choice":{"type":"function","name":"f"},"tools":[{"type":"function","name":"f"}],
 			"text":{"format":{"type":"json_schema","name":"n","schema":{}}},"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},
-			{"type":"reasoning","summary":[{"text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]},
+			{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"b"}]},
 			{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"x\":1}"},{"type":"function_call_output","call_id":"c1","output":"r"},{"role":"user","content":"and"}]}`,
 			`system:s user:a assistant:b+f{"x":1} tool:r user:and`},
 	} {
@@ -144,7 +144,7 @@ func TestOtherDialects(t *testing.T) {
 	for path, bodies := range map[string]map[string]string{
 		"/messages": {
 			`{"max_tokens":1}`: "messages", `{"messages":[{"role":"user","content":"a"}]}`: "max_tokens",
-			`{"max_tokens":1,"messages":[{"role":"system","content":"a"}]}`:                                                            "role",
+			`{"max_tokens":1,"messages":[{"role":"root","content":"a"}]}`:                                                              "root",
 			`{"max_tokens":1,"messages":[{"role":"user","content":[{"type":"document"}]}]}`:                                            "document",
 			`{"max_tokens":1,"messages":[{"role":"user","content":7}]}`:                                                                "content",
 			`{"max_tokens":1,"messages":[{"role":"user","content":"a"}],"tools":[{"type":"web_search_20250305","name":"web_search"}]}`: "web_search",
@@ -153,7 +153,7 @@ func TestOtherDialects(t *testing.T) {
 		},
 		"/responses": {
 			`{}`: "input", `{"input":[]}`: "0 messages", `{"input":"a","previous_response_id":"resp_1"}`: "previous_response_id",
-			`{"input":"a","background":true}`: "background", `{"input":"a","tools":[{"type":"web_search"}]}`: "web_search",
+			`{"input":"a","background":true}`: "background",
 			`{"input":[{"type":"computer_call"}]}`: "computer_call", `{"input":[{"role":"root"}]}`: "root", `{"input":"a","max_output_tokens":0}`: "max_output_tokens",
 			`{"input":"a","tool_choice":{"type":"mcp"}}`: "tool_choice",
 		},

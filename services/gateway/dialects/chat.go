@@ -1,4 +1,4 @@
-package gateway
+package dialects
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// chatDialect is OpenAI's chat completions.
-type chatDialect struct{}
+// Chat is OpenAI's chat completions.
+type Chat struct{}
 
 // Bounds of a request.
 const (
@@ -44,7 +44,11 @@ type chatAsk struct {
 	} `json:"stream_options"`
 }
 
-func (chatDialect) read(body []byte) (*ask, error) {
+// Read implements Dialect.
+func (Chat) Read(body []byte) (*Request, error) {
+	if err := fields.Chat.Check(body); err != nil {
+		return nil, err
+	}
 	var c chatAsk
 	if err := json.Unmarshal(body, &c); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
@@ -61,13 +65,13 @@ func (chatDialect) read(body []byte) (*ask, error) {
 	case c.TopLogprobs > 0:
 		return nil, errors.New("top_logprobs: only the sampled tokens' log-probabilities are kept")
 	}
-	a := &ask{stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
+	a := &Request{Stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
 	for _, most := range []*int{c.MaxTokens, c.MaxCompletionTokens} {
 		if most != nil {
 			if *most < 1 {
 				return nil, fmt.Errorf("max_tokens: %d, must be positive", *most)
 			}
-			a.maxTokens = *most
+			a.MaxTokens = *most
 		}
 	}
 	messages := make([]json.RawMessage, len(c.Messages))
@@ -77,10 +81,16 @@ func (chatDialect) read(body []byte) (*ask, error) {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 		messages[i] = forServer
-		a.conversation = append(a.conversation, m)
+		a.Conversation = append(a.Conversation, m)
 	}
-	a.messages = messages
+	a.Messages = messages
 	var tools json.RawMessage
+	for i, raw := range c.Tools {
+		var t struct{ Type string }
+		if err := json.Unmarshal(raw, &t); err != nil || t.Type != "" && t.Type != functionTool {
+			return nil, fmt.Errorf("tools[%d]: type %.40q: chat completions carry functions only", i, t.Type)
+		}
+	}
 	if len(c.Tools) > 0 {
 		tools = array(c.Tools)
 	}
@@ -89,12 +99,23 @@ func (chatDialect) read(body []byte) (*ask, error) {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(fields.Constraining, field) })
-	a.forward = forwarded(map[string]json.RawMessage{
+	a.Forward = forwarded(map[string]json.RawMessage{
 		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls,
 		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,
 	})
-	maps.Copy(a.forward, forwarded(constraints))
+	maps.Copy(a.Forward, forwarded(constraints))
 	return a, nil
+}
+
+// forwarded takes the fields over that a request has.
+func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
+	kept := map[string]json.RawMessage{}
+	for field, value := range fields {
+		if len(value) > 0 && string(value) != "null" {
+			kept[field] = value
+		}
+	}
+	return kept
 }
 
 // readMessage reads what a message says. It goes on as it is, as templates read what they like of it, except for arguments that
@@ -118,13 +139,16 @@ func readMessage(raw json.RawMessage) (m events.PromptMessage, forServer json.Ra
 	if len(in.Name) > maxName || len(in.ToolCallID) > maxName {
 		return m, nil, fmt.Errorf("name and tool_call_id: at most %d bytes", maxName)
 	}
-	content, err := contentText(in.Content)
+	content, err := ContentText(in.Content, media...)
 	if err != nil {
 		return m, nil, err
 	}
 	m = events.PromptMessage{Role: in.Role, Content: content, Name: in.Name, ToolCallID: in.ToolCallID}
 	bad := false
 	for i, c := range in.ToolCalls {
+		if c.Type != "" && c.Type != functionTool {
+			return m, nil, fmt.Errorf("tool_calls[%d]: type %.40q: chat completions carry calls of functions only", i, c.Type)
+		}
 		m.ToolCalls = append(m.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
 		in.ToolCalls[i].Function.Arguments = c.Function.Arguments.ForServer()
 		bad = bad || in.ToolCalls[i].Function.Arguments != c.Function.Arguments
@@ -162,8 +186,14 @@ func array(values []json.RawMessage) json.RawMessage {
 // maxName bounds names and ids in bytes.
 const maxName = 128
 
-// contentText is what a content says: text, nothing, or a list of parts, of which those that are no text are named only.
-func contentText(raw json.RawMessage) (string, error) {
+// textParts are the parts of contents that are text, in one dialect or another.
+var textParts = []string{"text", "input_text", "output_text", "summary_text", "reasoning_text"}
+
+// media are the parts of a chat's content that are no text and go to the server as they are. The conversation names them.
+var media = []string{"image_url", "video_url", "audio_url", "input_audio", "thinking"}
+
+// ContentText is what a content says: text, nothing, or a list of parts. A part that is no text is refused, unless it is one of those that are passed on.
+func ContentText(raw json.RawMessage, passed ...string) (string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
 	}
@@ -172,19 +202,24 @@ func contentText(raw json.RawMessage) (string, error) {
 		return text, nil
 	}
 	var list []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
+		Type    string `json:"type"`
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return "", errors.New("content: want text, null or a list of parts")
 	}
 	var b strings.Builder
-	for _, p := range list {
-		switch p.Type {
-		case "text", "input_text", "output_text":
+	for i, p := range list {
+		switch {
+		case slices.Contains(textParts, p.Type):
 			b.WriteString(p.Text)
-		default:
+		case p.Type == "refusal":
+			b.WriteString(p.Refusal)
+		case slices.Contains(passed, p.Type):
 			fmt.Fprintf(&b, "[%.40s]", p.Type)
+		default:
+			return "", fmt.Errorf("content[%d]: a part of type %.40q cannot be carried: give text", i, p.Type)
 		}
 	}
 	return b.String(), nil
@@ -242,22 +277,22 @@ type (
 	}
 )
 
-func chatHead(n *answer, object string, choices ...chatChoice) chatAnswer {
-	return chatAnswer{ID: "chatcmpl-" + n.id, Object: object, Created: n.created.Unix(), Model: n.model, Choices: append([]chatChoice{}, choices...)}
+func chatHead(n *Answer, object string, choices ...chatChoice) chatAnswer {
+	return chatAnswer{ID: "chatcmpl-" + n.ID, Object: object, Created: n.Created.Unix(), Model: n.Model, Choices: append([]chatChoice{}, choices...)}
 }
 
-func usageOf(n *answer) *chatUsage {
-	return &chatUsage{n.turn.PromptTokens, n.turn.CompletionTokens, n.turn.Used()}
+func usageOf(n *Answer) *chatUsage {
+	return &chatUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens, n.Turn.Used()}
 }
 
-// What a chat's finish_reason says of a turn that a filter cut.
-const contentFilter = "content_filter"
+// ContentFilter is what a chat's finish_reason says of a turn that a filter cut.
+const ContentFilter = "content_filter"
 
 // finishReason is the turn's as OpenAI has it. What nobody knows is told as it is: a harness must not take it for the model's end.
-func finishReason(n *answer) string {
-	switch reason := n.turn.FinishReason; reason {
+func finishReason(n *Answer) string {
+	switch reason := n.Turn.FinishReason; reason {
 	case events.FinishFiltered:
-		return contentFilter
+		return ContentFilter
 	case events.FinishRepetition: // it would have gone on
 		return events.FinishLength
 	default:
@@ -265,55 +300,57 @@ func finishReason(n *answer) string {
 	}
 }
 
-func logprobsOf(a *ask, n *answer) *chatLogprobs {
-	texts := n.texts
+func logprobsOf(a *Request, n *Answer) *chatLogprobs {
+	texts := n.Texts
 	if texts == nil && a.tokenIDs { // some servers give ids alone
-		for _, id := range n.turn.TokenIDs {
+		for _, id := range n.Turn.TokenIDs {
 			texts = append(texts, fmt.Sprintf("token_id:%d", id))
 		}
 	}
-	if !a.logprobs || n.turn.TextOnly || texts == nil {
+	if !a.logprobs || n.Turn.TextOnly || texts == nil {
 		return nil
 	}
 	l := &chatLogprobs{Content: []chatLogprob{}}
 	for i, text := range texts {
-		l.Content = append(l.Content, chatLogprob{Token: text, Logprob: n.turn.Logprobs[i], TopLogprobs: []string{}})
+		l.Content = append(l.Content, chatLogprob{Token: text, Logprob: n.Turn.Logprobs[i], TopLogprobs: []string{}})
 	}
 	return l
 }
 
-func (chatDialect) whole(a *ask, n *answer) any {
-	reason, content := finishReason(n), n.turn.Content
-	message := &chatMessage{Role: "assistant", Content: &content, Reasoning: n.reasoning}
-	for _, c := range n.turn.ToolCalls {
+// Whole implements Dialect.
+func (Chat) Whole(a *Request, n *Answer) any {
+	reason, content := finishReason(n), n.Turn.Content
+	message := &chatMessage{Role: "assistant", Content: &content, Reasoning: n.Reasoning}
+	for _, c := range n.Turn.ToolCalls {
 		message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function", Function: chatFunction{c.Name, c.Arguments}})
 	}
 	whole := chatHead(n, "chat.completion", chatChoice{Message: message, Logprobs: logprobsOf(a, n), FinishReason: &reason})
-	if a.tokenIDs && !n.turn.TextOnly {
-		whole.PromptTokenIDs, whole.Choices[0].TokenIDs = n.prompt, n.turn.TokenIDs
+	if a.tokenIDs && !n.Turn.TextOnly {
+		whole.PromptTokenIDs, whole.Choices[0].TokenIDs = n.Prompt, n.Turn.TokenIDs
 	}
 	whole.Usage = usageOf(n)
 	return whole
 }
 
-func (chatDialect) pieces(a *ask, n *answer) iter.Seq[piece] {
-	return func(yield func(piece) bool) {
+// Pieces implements Dialect.
+func (Chat) Pieces(a *Request, n *Answer) iter.Seq[Piece] {
+	return func(yield func(Piece) bool) {
 		going := true
 		send := func(data any) {
-			going = going && yield(piece{data: data})
+			going = going && yield(Piece{Data: data})
 		}
 		chunk := func(delta chatMessage, logprobs *chatLogprobs, reason *string) {
 			send(chatHead(n, "chat.completion.chunk", chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason}))
 		}
 		empty := ""
 		chunk(chatMessage{Role: "assistant", Content: &empty}, nil, nil)
-		for text := range parts(n.reasoning) {
+		for text := range parts(n.Reasoning) {
 			chunk(chatMessage{Reasoning: text}, nil, nil)
 		}
-		for text := range parts(n.turn.Content) {
+		for text := range parts(n.Turn.Content) {
 			chunk(chatMessage{Content: &text}, nil, nil)
 		}
-		for i, c := range n.turn.ToolCalls {
+		for i, c := range n.Turn.ToolCalls {
 			chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
 			for text := range parts(c.Arguments) {
 				chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, Function: chatFunction{Arguments: text}}}}, nil, nil)
@@ -330,15 +367,16 @@ func (chatDialect) pieces(a *ask, n *answer) iter.Seq[piece] {
 	}
 }
 
-func (chatDialect) failure(r *refusal) piece {
+// Failure implements Dialect.
+func (Chat) Failure(f Failure) Piece {
 	kind := "invalid_request_error"
 	switch {
-	case r.status == 429:
+	case f.Status == 429:
 		kind = "rate_limit_error"
-	case r.status == 401:
+	case f.Status == 401:
 		kind = "authentication_error"
-	case r.status >= 500:
+	case f.Status >= 500:
 		kind = "server_error"
 	}
-	return piece{data: map[string]any{"error": map[string]any{"message": r.message, "type": kind, "param": nil, "code": r.code}}}
+	return Piece{Data: map[string]any{"error": map[string]any{"message": f.Message, "type": kind, "param": nil, "code": f.Code}}}
 }

@@ -1,4 +1,4 @@
-package gateway
+package dialects
 
 import (
 	"encoding/json"
@@ -18,11 +18,11 @@ type spokenMessage struct {
 }
 
 // spokenAsk makes a chat completion's request of a conversation in another dialect.
-func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[string]any) (*ask, error) {
+func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[string]any) (*Request, error) {
 	if len(conversation) == 0 || len(conversation) > maxMessages {
 		return nil, fmt.Errorf("the conversation has %d messages, want 1 to %d", len(conversation), maxMessages)
 	}
-	a := &ask{forward: map[string]json.RawMessage{}}
+	a := &Request{Forward: map[string]json.RawMessage{}}
 	for i, m := range conversation {
 		said := events.PromptMessage{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
 		if len(m.ToolCallID) > maxName {
@@ -32,14 +32,14 @@ func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[s
 			said.ToolCalls = append(said.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
 			conversation[i].ToolCalls[k].Function.Arguments = c.Function.Arguments.ForServer()
 		}
-		a.conversation = append(a.conversation, said)
+		a.Conversation = append(a.Conversation, said)
 		raw, err := inference.Encode(conversation[i])
 		if err != nil {
 			return nil, err
 		}
-		a.messages = append(a.messages, raw)
+		a.Messages = append(a.Messages, raw)
 	}
-	a.forward["messages"] = array(a.messages)
+	a.Forward["messages"] = array(a.Messages)
 	if len(tools) > 0 {
 		extra["tools"] = tools
 	}
@@ -48,7 +48,7 @@ func spokenAsk(conversation []spokenMessage, tools []inference.Tool, extra map[s
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", field, err)
 		}
-		a.forward[field] = raw
+		a.Forward[field] = raw
 	}
 	return a, nil
 }

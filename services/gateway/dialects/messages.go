@@ -1,4 +1,4 @@
-package gateway
+package dialects
 
 import (
 	"cmp"
@@ -10,10 +10,11 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// messagesDialect is Anthropic's Messages.
-type messagesDialect struct{}
+// Messages is Anthropic's Messages.
+type Messages struct{}
 
 type messagesAsk struct {
 	MaxTokens int             `json:"max_tokens"`
@@ -54,7 +55,11 @@ type messagesBlock struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-func (messagesDialect) read(body []byte) (*ask, error) {
+// Read implements Dialect.
+func (Messages) Read(body []byte) (*Request, error) {
+	if err := fields.Messages.Check(body); err != nil {
+		return nil, err
+	}
 	var m messagesAsk
 	if err := json.Unmarshal(body, &m); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
@@ -67,7 +72,7 @@ func (messagesDialect) read(body []byte) (*ask, error) {
 	case m.MaxTokens < 1:
 		return nil, fmt.Errorf("max_tokens: %d, must be positive", m.MaxTokens)
 	}
-	system, err := contentText(m.System)
+	system, err := ContentText(m.System)
 	if err != nil {
 		return nil, fmt.Errorf("system: %w", err)
 	}
@@ -116,7 +121,7 @@ func (messagesDialect) read(body []byte) (*ask, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.maxTokens, a.stream = m.MaxTokens, m.Stream
+	a.MaxTokens, a.Stream = m.MaxTokens, m.Stream
 	return a, nil
 }
 
@@ -136,8 +141,10 @@ func messagesBlocks(raw json.RawMessage) ([]messagesBlock, error) {
 // appendBlocks turns one message into those of a chat: results of tools are messages of their own there, and come before what the
 // user says beside them.
 func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBlock) ([]spokenMessage, error) {
-	if role != "user" && role != "assistant" {
-		return nil, fmt.Errorf("role: %.40q, want user or assistant", role)
+	switch role {
+	case "system", "user", "assistant": // agents put further words of the system among the messages
+	default:
+		return nil, fmt.Errorf("role: %.40q, want system, user or assistant", role)
 	}
 	m := spokenMessage{Role: role}
 	var text strings.Builder
@@ -148,7 +155,7 @@ func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBl
 			text.WriteString(b.Text)
 			said = true
 		case b.Type == "tool_result" && role == "user":
-			content, err := contentText(b.Content)
+			content, err := ContentText(b.Content)
 			if err != nil {
 				return nil, fmt.Errorf("content[%d]: %w", i, err)
 			}
@@ -157,9 +164,8 @@ func appendBlocks(conversation []spokenMessage, role string, blocks []messagesBl
 			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: b.ID, Type: "function", Function: inference.Function{Name: b.Name, Arguments: inference.Arguments(b.Input)}})
 		case b.Type == "thinking" && role == "assistant":
 			m.Reasoning += b.Thinking
-		case b.Type == "redacted_thinking":
 		default:
-			return nil, fmt.Errorf("content[%d]: a block of type %.40q in a message of role %s cannot be read", i, b.Type, role)
+			return nil, fmt.Errorf("content[%d]: a block of type %.40q in a message of role %s cannot be carried to a chat", i, b.Type, role)
 		}
 	}
 	if m.Content = text.String(); said || role == "assistant" {
@@ -213,19 +219,19 @@ type (
 	}
 )
 
-func messagesHead(n *answer) messagesAnswer {
+func messagesHead(n *Answer) messagesAnswer {
 	return messagesAnswer{
-		ID: "msg_" + n.id, Type: "message", Role: "assistant", Model: n.model, Content: []any{},
-		Usage: messagesUsage{n.turn.PromptTokens, n.turn.CompletionTokens},
+		ID: "msg_" + n.ID, Type: "message", Role: "assistant", Model: n.Model, Content: []any{},
+		Usage: messagesUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens},
 	}
 }
 
 // stopReasons are Anthropic's words; what has none is told as it is.
 var stopReasons = map[string]string{
-	events.FinishStop: "end_turn", events.FinishLength: "max_tokens", events.FinishToolCalls: "tool_use", contentFilter: "refusal",
+	events.FinishStop: "end_turn", events.FinishLength: "max_tokens", events.FinishToolCalls: "tool_use", ContentFilter: "refusal",
 }
 
-func stopReason(n *answer) *string {
+func stopReason(n *Answer) *string {
 	reason := finishReason(n)
 	reason = cmp.Or(stopReasons[reason], reason)
 	return &reason
@@ -236,27 +242,29 @@ func input(c events.ToolCall) json.RawMessage {
 	return json.RawMessage(inference.Arguments(c.Arguments).ForServer())
 }
 
-func (messagesDialect) whole(_ *ask, n *answer) any {
+// Whole implements Dialect.
+func (Messages) Whole(_ *Request, n *Answer) any {
 	m := messagesHead(n)
 	m.StopReason = stopReason(n)
-	if n.reasoning != "" {
-		m.Content = append(m.Content, thinkingBlock{Type: "thinking", Thinking: n.reasoning})
+	if n.Reasoning != "" {
+		m.Content = append(m.Content, thinkingBlock{Type: "thinking", Thinking: n.Reasoning})
 	}
-	if n.turn.Content != "" {
-		m.Content = append(m.Content, textBlock{"text", n.turn.Content})
+	if n.Turn.Content != "" {
+		m.Content = append(m.Content, textBlock{"text", n.Turn.Content})
 	}
-	for _, c := range n.turn.ToolCalls {
+	for _, c := range n.Turn.ToolCalls {
 		m.Content = append(m.Content, toolBlock{"tool_use", c.ID, c.Name, input(c)})
 	}
 	return m
 }
 
-func (messagesDialect) pieces(_ *ask, n *answer) iter.Seq[piece] {
-	return func(yield func(piece) bool) {
+// Pieces implements Dialect.
+func (Messages) Pieces(_ *Request, n *Answer) iter.Seq[Piece] {
+	return func(yield func(Piece) bool) {
 		going, index := true, 0
 		send := func(name string, data map[string]any) {
 			data["type"] = name
-			going = going && yield(piece{name: name, data: data})
+			going = going && yield(Piece{Name: name, Data: data})
 		}
 		block := func(start any, kind, field, text string) {
 			send("content_block_start", map[string]any{"index": index, "content_block": start})
@@ -269,36 +277,37 @@ func (messagesDialect) pieces(_ *ask, n *answer) iter.Seq[piece] {
 		head := messagesHead(n)
 		head.Usage.OutputTokens = 0
 		send("message_start", map[string]any{"message": head})
-		if n.reasoning != "" {
-			block(thinkingBlock{Type: "thinking"}, "thinking_delta", "thinking", n.reasoning)
+		if n.Reasoning != "" {
+			block(thinkingBlock{Type: "thinking"}, "thinking_delta", "thinking", n.Reasoning)
 		}
-		if n.turn.Content != "" {
-			block(textBlock{Type: "text"}, "text_delta", "text", n.turn.Content)
+		if n.Turn.Content != "" {
+			block(textBlock{Type: "text"}, "text_delta", "text", n.Turn.Content)
 		}
-		for _, c := range n.turn.ToolCalls {
+		for _, c := range n.Turn.ToolCalls {
 			block(toolBlock{"tool_use", c.ID, c.Name, json.RawMessage("{}")}, "input_json_delta", "partial_json", string(input(c)))
 		}
 		send("message_delta", map[string]any{
 			"delta": map[string]any{"stop_reason": stopReason(n), "stop_sequence": nil},
-			"usage": messagesUsage{n.turn.PromptTokens, n.turn.CompletionTokens},
+			"usage": messagesUsage{n.Turn.PromptTokens, n.Turn.CompletionTokens},
 		})
 		send("message_stop", map[string]any{})
 	}
 }
 
-func (messagesDialect) failure(r *refusal) piece {
+// Failure implements Dialect.
+func (Messages) Failure(f Failure) Piece {
 	kind := "invalid_request_error"
 	switch {
-	case r.status == 401:
+	case f.Status == 401:
 		kind = "authentication_error"
-	case r.status == 404:
+	case f.Status == 404:
 		kind = "not_found_error"
-	case r.status == 413:
+	case f.Status == 413:
 		kind = "request_too_large"
-	case r.status == 429:
+	case f.Status == 429:
 		kind = "rate_limit_error"
-	case r.status >= 500:
+	case f.Status >= 500:
 		kind = "api_error"
 	}
-	return piece{name: "error", data: map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": r.message}}}
+	return Piece{Name: "error", Data: map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": f.Message}}}
 }

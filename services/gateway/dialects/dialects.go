@@ -1,0 +1,93 @@
+// Package dialects reads the requests of harnesses and writes the answers that they know: OpenAI's chat completions and responses, and Anthropic's messages. Each request becomes one of chat
+// completions, since that is what inference servers take. What a chat cannot carry is refused by name.
+package dialects
+
+import (
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+)
+
+// Dialect is one of the protocols in which harnesses speak to models.
+type Dialect interface {
+	// Read reads a request; its error says what is wrong with it.
+	Read(body []byte) (*Request, error)
+	// Whole is the answer as one JSON value.
+	Whole(a *Request, n *Answer) any
+	// Pieces is the answer as a stream's events.
+	Pieces(a *Request, n *Answer) iter.Seq[Piece]
+	// Failure is an error, as a whole answer or as the last piece of a stream.
+	Failure(f Failure) Piece
+}
+
+// Piece is one event of a stream; a name is not given in all dialects.
+type Piece struct {
+	Name string
+	Data any
+}
+
+// Failure is what went wrong, by the status of HTTP and a code.
+type Failure struct {
+	Status        int
+	Code, Message string
+}
+
+// Request is what a client asks for.
+type Request struct {
+	// Forward holds the fields of a chat completion that go to the inference server as they are.
+	Forward map[string]json.RawMessage
+	// Messages are those of Forward, one for each of the conversation.
+	Messages []json.RawMessage
+	// Conversation is what its messages say.
+	Conversation []events.PromptMessage
+	MaxTokens    int // 0: as many as the run allows
+	Stream       bool
+	// Withheld are the types of the tools that the model is not offered, since nobody here could run them.
+	Withheld []string
+
+	usage    bool // at the end of the stream
+	logprobs bool
+	tokenIDs bool
+	tools    toolbox
+}
+
+// Join puts the messages into the fields that go to the server.
+func (a *Request) Join() { a.Forward["messages"] = array(a.Messages) }
+
+// Answer is a turn that is on the log.
+type Answer struct {
+	ID      string // of the turn: RUN.ROLLOUT-TURN
+	Model   string
+	Created time.Time
+	Turn    events.TurnSampled
+	// Reasoning is what the model thought before it answered, where the server tells that apart.
+	Reasoning string
+	// Texts are those of the sampled tokens; they are as many as the turn's log-probabilities, or none.
+	Texts []string
+	// Prompt is the whole prompt's tokens.
+	Prompt []int32
+}
+
+// pieceSize is how long the parts of a text are in a stream, in bytes: clients read line by line, some into small buffers.
+const pieceSize = 4096
+
+// parts cuts a text between its characters.
+func parts(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for len(text) > pieceSize {
+			cut := pieceSize
+			for cut > pieceSize-4 && text[cut]&0xC0 == 0x80 { // within a character
+				cut--
+			}
+			if !yield(text[:cut]) {
+				return
+			}
+			text = text[cut:]
+		}
+		if text != "" {
+			yield(text)
+		}
+	}
+}
