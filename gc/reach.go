@@ -19,6 +19,9 @@ import (
 
 // mark reads everything that refers to objects.
 func (c *Collector) mark(ctx context.Context) error {
+	if err := c.checkAbandoned(ctx); err != nil {
+		return err
+	}
 	for _, run := range c.Abandoned {
 		_, err := c.Log.Reach(ctx, run, 1, func(string) error { return nil })
 		if err == nil {
@@ -47,6 +50,31 @@ func (c *Collector) mark(ctx context.Context) error {
 	}
 	if err := segment.Reach(ctx, c.Store, time.Now(), c.marks.reach); err != nil {
 		return fmt.Errorf("nothing is deleted: %w", err)
+	}
+	return nil
+}
+
+// checkAbandoned refuses names of runs of which neither the catalogue nor the store has anything.
+func (c *Collector) checkAbandoned(ctx context.Context) error {
+	if len(c.Abandoned) == 0 {
+		return nil
+	}
+	known, err := c.Log.AllRuns(ctx, events.RunOpenedType)
+	if err != nil {
+		return fmt.Errorf("the runs cannot be listed, so nothing is deleted: %w", err)
+	}
+	for _, run := range c.Abandoned {
+		there := slices.Contains(known, run)
+		for _, err := range c.Store.List(ctx, "runs/"+run+"/") {
+			if err != nil {
+				return err
+			}
+			there = true
+			break
+		}
+		if !there {
+			return fmt.Errorf("--abandon %s: neither the log nor the store has anything of such a run: `rondo run list` lists the runs", run)
+		}
 	}
 	return nil
 }

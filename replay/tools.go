@@ -50,7 +50,7 @@ func Tools(ctx context.Context, log *eventlog.Log, run string, chosen *Chosen, o
 		}
 	}
 	if missing := chosen.missing(); len(missing) > 0 {
-		return t, fmt.Errorf("--rollouts: run %s has no rollout %v that has its outcome", run, missing)
+		return t, fmt.Errorf("--rollouts: run %s has no rollout %v that has its outcome: `rondo trajectories list %s` lists them", run, missing, run)
 	}
 	return t, nil
 }

@@ -145,7 +145,9 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 		root.AddCommand(noun(g))
 	}
 	root.SetFlagErrorFunc(misused)
+	root.InitDefaultCompletionCmd()
 	nameHelp(root)
+	refuseTopics(root)
 	for _, noun := range root.Commands() {
 		refuseUnknown(noun)
 	}
@@ -186,6 +188,26 @@ func refuseUnknown(cmd *cobra.Command) {
 			return misused(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
 		}
 		return cmd.Help()
+	}
+}
+
+// refuseTopics lets `help` refuse a name that is no command's.
+func refuseTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Args = func(cmd *cobra.Command, args []string) error {
+			found, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())
+			}
+			if err != nil {
+				return misused(root, err)
+			}
+			return nil
+		}
 	}
 }
 

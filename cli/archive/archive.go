@@ -66,7 +66,7 @@ func newArchiveSeal(g *app.Global) *cobra.Command {
 intervals of the run file (log.archive_every), whenever a segment is full, and when a run is closed.`,
 		Example: "  rondo archive seal demo-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
+			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}

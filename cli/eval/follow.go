@@ -26,7 +26,8 @@ func (e *evaluator) follow(ctx context.Context) error {
 	}
 	var points []evaluation.CurvePoint
 	var last evaluation.Report
-	err = e.prepared(ctx, func(ctx context.Context) error {
+	check := func(ctx context.Context) error { return e.p.MustPolicy(ctx, s.Policy) }
+	err = e.prepared(ctx, check, func(ctx context.Context) error {
 		since, err := e.first(ctx, s)
 		if err != nil {
 			return err

@@ -26,6 +26,9 @@ func (e *evaluator) recorded(ctx context.Context) error {
 	}
 	return withPlane(ctx, e.g, func(ctx context.Context, p *plane.Plane) error {
 		e.p = p
+		if err := e.checkOpponent(ctx); err != nil {
+			return err
+		}
 		again, err := e.newRescoring(ctx)
 		if err != nil {
 			return err

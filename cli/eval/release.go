@@ -76,7 +76,7 @@ With --once it does what is due and ends: the exit code is 2 if a version that i
 			if o.verify {
 				return withPlane(cmd.Context(), g, r.verify)
 			}
-			return r.e.prepared(cmd.Context(), r.run)
+			return r.e.prepared(cmd.Context(), r.check, r.run)
 		},
 	}
 	o.addFlags(cmd.Flags())

@@ -33,13 +33,18 @@ var looksEvery = 5 * time.Second
 // releasesAgain is how long to wait after an error.
 var releasesAgain = retry.Policy{First: time.Second, Most: time.Minute}
 
-// run takes one step after the other, each of which follows from the log, until the command is interrupted. With --once it ends where it would wait.
-func (r *releaser) run(ctx context.Context) error {
+// check says that the policy or a run of --run is not there.
+func (r *releaser) check(ctx context.Context) error {
 	for _, run := range r.o.production {
 		if err := r.e.p.MustRun(ctx, run); err != nil {
 			return fmt.Errorf("--run: %w", err)
 		}
 	}
+	return r.e.p.MustPolicy(ctx, r.o.policy)
+}
+
+// run takes one step after the other, each of which follows from the log, until the command is interrupted. With --once it ends where it would wait.
+func (r *releaser) run(ctx context.Context) error {
 	for failures := 0; ; {
 		wait, err := r.step(ctx)
 		switch {
@@ -223,6 +228,9 @@ type verified struct {
 
 // verify makes all judgements again.
 func (r *releaser) verify(ctx context.Context, p *plane.Plane) error {
+	if err := p.MustPolicy(ctx, r.o.policy); err != nil {
+		return err
+	}
 	if err := r.state.Read(ctx, p.Log, r.o.policy); err != nil {
 		return err
 	}

@@ -48,7 +48,13 @@ func (e *evaluator) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.prepared(ctx, func(ctx context.Context) error {
+	check := func(ctx context.Context) error {
+		if _, err := s.Pin(ctx, e.p.Store, e.base.Endpoint); err != nil {
+			return err
+		}
+		return e.checkOpponent(ctx)
+	}
+	return e.prepared(ctx, check, func(ctx context.Context) error {
 		m, err := e.measure(ctx, s, e.o.run)
 		if err != nil {
 			return err
@@ -67,8 +73,8 @@ func (e *evaluator) once(ctx context.Context) error {
 	})
 }
 
-// prepared reads files and tasks, opens the plane and calls work.
-func (e *evaluator) prepared(ctx context.Context, work func(context.Context) error) error {
+// prepared reads files and tasks, opens the plane and calls check, which looks at names before anything else takes time, and work.
+func (e *evaluator) prepared(ctx context.Context, check, work func(context.Context) error) error {
 	var err error
 	if e.base, err = e.o.baseConfig(e.given); err != nil {
 		return err
@@ -83,6 +89,9 @@ func (e *evaluator) prepared(ctx context.Context, work func(context.Context) err
 	e.s.Pool = e.base.Pool
 	return withServices(ctx, e.g, e.s, list, e.show, func(ctx context.Context, p *plane.Plane) error {
 		e.p = p
+		if err := check(ctx); err != nil {
+			return err
+		}
 		if e.base.Tasks, err = opening.PackTasks(ctx, p.Store, list, e.base.Limits); err != nil {
 			return err
 		}
@@ -172,9 +181,22 @@ func (e *evaluator) opponent(ctx context.Context) (measured, error) {
 	if err == nil && s.Version != nil {
 		return e.measure(ctx, s, "")
 	}
-	m, err := e.measureRecorded(ctx, e.o.against, nil)
-	if err != nil {
-		err = fmt.Errorf("--against %s: %w (a version is NAME@VERSION)", e.o.against, err)
+	return e.measureRecorded(ctx, e.o.against, nil)
+}
+
+// checkOpponent says that --against names nothing, before anything is tried.
+func (e *evaluator) checkOpponent(ctx context.Context) error {
+	if e.o.against == "" {
+		return nil
 	}
-	return m, err
+	s, err := evaluation.ParseSubject(e.o.against)
+	if err == nil && s.Version != nil {
+		_, err = s.Pin(ctx, e.p.Store, e.base.Endpoint)
+	} else if err = e.p.MustRun(ctx, e.o.against); err != nil && e.o.from == "" {
+		err = fmt.Errorf("%w (a version is NAME@VERSION)", err)
+	}
+	if err != nil {
+		return fmt.Errorf("--against %s: %w", e.o.against, err)
+	}
+	return nil
 }

@@ -84,7 +84,9 @@ func newEventsTail(g *app.Global) *cobra.Command {
 				return err
 			}
 			defer p.Close()
+			found := entity == ""
 			show := func(e events.Event) error {
+				found = found || e.Entity == entity
 				if (entity != "" && e.Entity != entity) || (typ != "" && string(e.Type) != typ) {
 					return nil
 				}
@@ -100,6 +102,9 @@ func newEventsTail(g *app.Global) *cobra.Command {
 				if err := show(e); err != nil {
 					return err
 				}
+			}
+			if !found {
+				return fmt.Errorf("run %s has no event of entity %q from sequence %d on: without --entity all are printed", args[0], entity, from)
 			}
 			return nil
 		},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -113,8 +112,8 @@ func explainBatch(ctx context.Context, p *plane.Plane, run, feed string, step in
 	if x.Feed = feed; feed == "" {
 		x.Feed = cfg.Feeds[0].Name
 	}
-	if !slices.ContainsFunc(cfg.Feeds, func(f runfile.Feed) bool { return f.Name == x.Feed }) {
-		return x, fmt.Errorf("run %s has no feed %q: it has %s", run, x.Feed, strings.Join(feedNames(cfg), ", "))
+	if err := p.MustFeed(ctx, run, x.Feed); err != nil {
+		return x, err
 	}
 	s, err := readScene(ctx, p, run, x.Feed, step)
 	if err != nil {

@@ -84,6 +84,9 @@ func searchFolder(ctx context.Context, f *update.Folder, question, within string
 	if err != nil {
 		return searchAnswer{}, err
 	}
+	if len(hits) == 0 && within != "" {
+		return searchAnswer{}, fmt.Errorf("--in %s: the index of %s has nothing in that folder; folders are named from the repository's root", within, f.Repo)
+	}
 	answer := searchAnswer{Repo: f.Repo, Root: view.Root(), Stale: view.Stale, Hits: []codeHit{}}
 	root, err := os.OpenRoot(f.Dir)
 	if err != nil {

@@ -40,7 +40,7 @@ func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Ro
 	}
 	switch {
 	case len(in) == 0 && run != "":
-		return nil, fmt.Errorf("run %s has no rollout %s", run, rollout)
+		return nil, fmt.Errorf("run %s has no rollout %s: `rondo trajectories list %s` lists those that have a trajectory", run, rollout, run)
 	case len(in) == 0:
 		return nil, fmt.Errorf("no run has a rollout %s: `rondo run list` lists the runs", rollout)
 	case len(in) > 1:

@@ -87,27 +87,6 @@ func connect(ctx context.Context, g *app.Global, must func(dir string) error) (*
 	return dial(ctx, g, app.RedactedURL(e.NATS), e.Store, &planeDialer{dir: g.Dir})
 }
 
-// MustRun says clearly that there is no run of a name.
-func (p *Plane) MustRun(ctx context.Context, run string) error {
-	err := error(nil)
-	known := run == events.Catalogue || events.ValidRun(run)
-	if known {
-		_, err = p.Log.Incarnation(ctx, run)
-	}
-	if errors.Is(err, eventlog.ErrNotFound) {
-		_, err = p.Log.RecordedConfig(ctx, run) // of its archive
-	}
-	if known && errors.Is(err, eventlog.ErrNotFound) {
-		if state, reason, unknown := p.Log.RunState(ctx, run); unknown == nil && state == eventlog.StateLost {
-			return fmt.Errorf("run %s is lost: %s", run, reason)
-		}
-	}
-	if !known || errors.Is(err, eventlog.ErrNotFound) {
-		return fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
-	}
-	return err
-}
-
 // ConnectRun connects to a plane that has a run.
 func ConnectRun(ctx context.Context, g *app.Global, run string) (*Plane, error) {
 	p, err := Connect(ctx, g)

@@ -16,14 +16,14 @@ import (
 // Segments lists a run's segments by the catalogue, or by the store where the catalogue does not know them; none are an error.
 func Segments(ctx context.Context, log *eventlog.Log, run string) ([]events.SegmentSealed, error) {
 	if !events.ValidRun(run) {
-		return nil, fmt.Errorf("there is no run %q", run)
+		return nil, fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
 	}
 	sealed, err := log.Segments(ctx, run)
 	if err == nil && len(sealed) == 0 {
 		sealed, err = recovery.Stored(ctx, log.Store(), run)
 	}
 	if err == nil && len(sealed) == 0 {
-		err = errors.New("nothing of it is archived: rondo archive seal " + run)
+		err = fmt.Errorf("nothing of it is archived: `rondo run list` lists the runs, and `rondo archive seal %s` archives this one if it is there", run)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("archive of run %s: %w", run, err)

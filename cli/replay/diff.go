@@ -32,6 +32,14 @@ were trained on and in which step, and their batches. The second run is most oft
 					return err
 				}
 			}
+			for _, run := range args {
+				if feed == "" {
+					break
+				}
+				if err := p.MustFeed(cmd.Context(), run, feed); err != nil {
+					return err
+				}
+			}
 			d, err := ledger.Compare(cmd.Context(), p.Log, args[0], args[1], feed)
 			if err != nil {
 				return fmt.Errorf("compare %s with %s: %w", args[0], args[1], err)

@@ -58,7 +58,7 @@ Repeating the command is safe: it makes one run.`,
   rondo run continue first --as second --set steps=200 --set sampling.temperature=0.8
   rondo run continue first --as second --file run.yaml --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
+			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}

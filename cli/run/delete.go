@@ -18,7 +18,7 @@ func newRunDelete(g *app.Global) *cobra.Command {
 archive restore makes the stream again. It refuses a run that is open, or whose log goes on behind its archive.`,
 		Example: "  rondo archive seal demo-1\n  rondo run delete demo-1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := plane.Connect(cmd.Context(), g)
+			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
 			}

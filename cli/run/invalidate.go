@@ -55,6 +55,9 @@ Failed and already invalidated rollouts are skipped, so running the same command
 			}
 			defer p.Close()
 			v, err := invalidate(cmd.Context(), p, args[0], conditions, reason, dry)
+			if err == nil && v.Matched == 0 {
+				err = fmt.Errorf("no rollout of run %s matches --where %s: `rondo trajectories list %s` lists rollouts and tasks", args[0], app.Line(where, 200), args[0])
+			}
 			if g.JSON {
 				return errors.Join(app.PrintJSON(cmd.OutOrStdout(), v), err)
 			}

@@ -83,10 +83,12 @@ func pair(ctx context.Context, p *plane.Plane, policy string, from, to int64) (a
 		}
 	}
 	if a, err = weights.FetchManifest(ctx, p.Store, policy, from); err != nil {
-		return nil, nil, err
+		return nil, nil, unknownVersion(policy, from, err)
 	}
-	b, err = weights.FetchManifest(ctx, p.Store, policy, to)
-	return a, b, err
+	if b, err = weights.FetchManifest(ctx, p.Store, policy, to); err != nil {
+		return nil, nil, unknownVersion(policy, to, err)
+	}
+	return a, b, nil
 }
 
 func printDiff(w io.Writer, r *diff.Report, by string) error {

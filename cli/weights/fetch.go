@@ -42,7 +42,7 @@ it was. Files that a version in the folder has already are not read again. One p
 
 With --follow it goes on with each version that is published, without those that were replaced by a newer one meanwhile. Where a version is promoted
 (` + "`rondo weights promote`" + `) it stays at that, or with --canary at the one that a share of the rollouts gets. It goes on through every
-failure of the network until it is interrupted. All but the --keep newest versions are removed, and none that a server serves or loads.
+failure of the network until it is interrupted. A policy that has no version yet is waited for, and it says so. All but the --keep newest versions are removed, and none that a server serves or loads.
 
 With --from, files and deltas are read from the first of these stores that has them, and from the origin where none has: name the nearest mirror first. With
 --follow, what all of them lack is waited for up to --wait. A manifest is read from the origin, so a mirror cannot give other bytes than were published.
@@ -94,6 +94,7 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 			if !o.follow {
 				return s.once(cmd.Context())
 			}
+			tellWait(cmd.Context(), p, args[0], s.show)
 			s.follow(cmd.Context())
 			return plane.LostOr(cmd.Context(), nil)
 		},
@@ -171,6 +172,13 @@ func current(ctx context.Context, p *plane.Plane, policy string) (int64, error) 
 		return 0, fmt.Errorf("nothing was published for policy %s: `rondo weights list` names the policies", policy)
 	}
 	return version, err
+}
+
+// tellWait says that a policy has no version to follow yet. A side-car may be there before its policy.
+func tellWait(ctx context.Context, p *plane.Plane, policy string, show *app.Progress) {
+	if _, err := current(ctx, p, policy); err != nil {
+		show.Line("waiting for the first version: %v", err)
+	}
 }
 
 // noteID names a statement about a replica, so that one that is repeated is one fact.

@@ -16,7 +16,6 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/storage"
-	"github.com/rondo-rl/rondo/storage/open"
 	"github.com/rondo-rl/rondo/weights"
 	"github.com/rondo-rl/rondo/weights/diff"
 	"github.com/rondo-rl/rondo/weights/fetch"
@@ -222,7 +221,7 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 			}
 			stored, err := stat(cmd.Context(), p.Store, args[0], version)
 			if err != nil {
-				return fmt.Errorf("policy %s, version %d: %w", args[0], version, err)
+				return unknownVersion(args[0], version, err)
 			}
 			r := shown{}
 			if r.listed, err = describe(cmd.Context(), p.Store, args[0], stored); err != nil {
@@ -260,6 +259,14 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 	cmd.Flags().StringVar(&mirrored, "mirror", "", "a store that mirrors the versions: show how far it is behind")
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd
+}
+
+// unknownVersion says clearly that there is no such version, where that is what is wrong.
+func unknownVersion(policy string, version int64, err error) error {
+	if errors.Is(err, storage.ErrNotFound) && !errors.Is(err, weights.ErrCollected) {
+		return fmt.Errorf("policy %s has no version %d: `rondo weights list %s` lists its versions", policy, version, policy)
+	}
+	return fmt.Errorf("policy %s, version %d: %w", policy, version, err)
 }
 
 // stat looks one version up.
@@ -304,7 +311,7 @@ func printShown(w io.Writer, r shown, newest int64) error {
 
 // lagAt tells how far the store at a URL is behind.
 func lagAt(ctx context.Context, from storage.Store, url, policy string) (*mirror.Lag, error) {
-	to, err := open.Open(ctx, url)
+	to, err := openThere(ctx, url)
 	if err != nil {
 		return nil, fmt.Errorf("--mirror: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,7 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 			if m.region == "" {
 				m.region = nameOf(o.to)
 			}
+			tellWait(cmd.Context(), p, args[0], m.show)
 			go presence.Speak(cmd.Context(), p.Log.Conn(), presence.MirrorService, presence.MirrorName(m.Policy, m.region), m.report)
 			m.keep(cmd.Context())
 			return plane.LostOr(cmd.Context(), nil)
@@ -288,11 +290,21 @@ func openNear(ctx context.Context, urls []string) (near []fetch.Near, closing fu
 	}
 	for _, url := range urls {
 		var s storage.Store
-		if s, err = open.Open(ctx, url); err != nil {
+		if s, err = openThere(ctx, url); err != nil {
 			closing()
 			return nil, func() {}, fmt.Errorf("--from: %w", err)
 		}
 		near = append(near, fetch.Near{Name: url, Store: s})
 	}
 	return near, closing, nil
+}
+
+// openThere opens a store that is read. A directory that is not there would be made, and be empty.
+func openThere(ctx context.Context, url string) (storage.Store, error) {
+	if !strings.Contains(url, "://") {
+		if _, err := os.Stat(url); err != nil {
+			return nil, fmt.Errorf("there is no store %q: %w", url, err)
+		}
+	}
+	return open.Open(ctx, url)
 }

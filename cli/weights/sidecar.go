@@ -255,6 +255,9 @@ func (s *sidecar) once(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if _, err := stat(ctx, s.plane.Store, s.policy, version); err != nil {
+		return unknownVersion(s.policy, version, err)
+	}
 	v, err := s.fetch(ctx, version)
 	if err != nil {
 		return err
