@@ -155,7 +155,8 @@ type Response struct {
 // Sent is when the request was sent that this answers: not one that was refused before it.
 func (r *Response) Sent() time.Time { return r.sent }
 
-// timed notes when the answer was asked for, and that it is there. What it waited for memory here, with so much of that before, is not the server's time.
+// timed notes when the request was sent, and how long the server took. The wait for memory in this process is not the server's time; before is how long the share had
+// waited when the request was sent.
 func (r *Response) timed(sent time.Time, share *memory.Share, before time.Duration) {
 	r.sent, r.took = sent, time.Since(sent)-(share.Waited()-before)
 }

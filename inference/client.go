@@ -278,11 +278,48 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 func decode(text, rest, list []byte, answer any) error {
 	ids, ok := digits(list)
 	if list == nil || !ok {
-		return json.Unmarshal(text, answer)
+		return unmarshal(text, answer)
 	}
-	err := json.Unmarshal(rest, answer)
+	err := unmarshal(rest, answer)
 	answer.(*Response).putBack(ids)
 	return err
+}
+
+// unmarshal reads JSON, also as Python writes it, with NaN and Infinity: these stand for numbers that a server does not have, and are read as null.
+func unmarshal(text []byte, answer any) error {
+	err := json.Unmarshal(text, answer)
+	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		if plain := withoutNaN(text); plain != nil {
+			return json.Unmarshal(plain, answer)
+		}
+	}
+	return err
+}
+
+// withoutNaN is a text with null in place of NaN, Infinity and -Infinity outside of its strings; nil where there are none.
+func withoutNaN(text []byte) (plain []byte) {
+	written, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == 'N' || c == 'I' || c == '-'):
+			for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+				if bytes.HasPrefix(text[i:], []byte(word)) {
+					plain = append(append(plain, text[written:i]...), "null"...)
+					i += len(word) - 1
+					written = i + 1
+					break
+				}
+			}
+		}
+	}
+	if written == 0 {
+		return nil
+	}
+	return append(plain, text[written:]...)
 }
 
 // timed bounds the silence within an answer; the waiting for memory between reads is not the server's.

@@ -1,7 +1,6 @@
 package inference
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -27,6 +26,10 @@ func TestLacks(t *testing.T) {
 		"another for it":   {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1e30}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
 		"null in a list":   {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4,5],"logprobs":{"content":[{"logprob":-1},{"logprob":null}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
 		"none in a triple": {`{"choices":[{"prompt_token_ids":[1],"meta_info":{"output_token_logprobs":[[-10000,4,null]]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"NaN":              {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4,5],"logprobs":{"content":[{"token":"NaN\"-Infinity","logprob":-1},{"logprob":NaN}]},"message":{"content":"NaN \\\" Infinity"}}]}`, []string{events.LackLogprobs}},
+		"-Infinity":        {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob": -Infinity}]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"NaN in a triple":  {`{"choices":[{"prompt_token_ids":[1],"meta_info":{"output_token_logprobs":[[NaN,4,null]]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
+		"null in a triple": {`{"choices":[{"prompt_token_ids":[1],"meta_info":{"output_token_logprobs":[[null,4,null]]},"message":{"content":"Done."}}]}`, []string{events.LackLogprobs}},
 		"nothing sampled":  {`{"prompt_token_ids":[1],"choices":[{"token_ids":[],"message":{"content":""}}]}`, nil},
 		"calls not parsed": {`{"prompt_token_ids":[1],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"<tool_call>\n{\"name\":\"grep\"}\n</tool_call>"}}]}`, []string{events.LackTools}},
 		"usage counts another prompt": {`{"prompt_token_ids":[1,2],"choices":[{"token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`,
@@ -37,7 +40,7 @@ func TestLacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r Response
-			if err := json.Unmarshal([]byte(c.body), &r); err != nil {
+			if err := unmarshal([]byte(c.body), &r); err != nil {
 				t.Fatal(err)
 			}
 			turn, prompt, err := r.Turn(0, 0, time.Now())
@@ -49,5 +52,17 @@ func TestLacks(t *testing.T) {
 				t.Errorf("%s: text only %v, prompt %v: %v", name, turn.TextOnly, prompt, err)
 			}
 		})
+	}
+}
+
+// TestWithoutNaN: numbers that JSON does not have become null outside of texts, and nothing else changes.
+func TestWithoutNaN(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":NaN}`: `{"a":null}`, `[Infinity,-Infinity , -1]`: `[null,null , -1]`, `{"NaN":"\"NaN",` + `"b":NaN,"c":"-Infinity"}`: `{"NaN":"\"NaN","b":null,"c":"-Infinity"}`,
+		`{"a":"NaN"}`: "", `[-1]`: "", `{"a`: "", `{"a\`: "", `Nan`: "",
+	} {
+		if got := string(withoutNaN([]byte(text))); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }

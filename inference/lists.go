@@ -51,7 +51,7 @@ func values[T any](list []element[T]) (found []T) {
 	return found
 }
 
-// sampledToken is [logprob, token id, text or null]. It is not there when it is anything else.
+// sampledToken is [logprob, token id, text or null]. It is not there when it is anything else. null for the log-probability is read as NaN.
 type sampledToken struct {
 	logprob float32
 	id      int32
@@ -63,8 +63,11 @@ func (t *sampledToken) UnmarshalJSON(data []byte) error {
 	var list [2]json.RawMessage
 	var logprob *float32
 	var id *int32
-	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &logprob) == nil && json.Unmarshal(list[1], &id) == nil && logprob != nil && id != nil {
-		*t = sampledToken{*logprob, *id, true}
+	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &logprob) == nil && json.Unmarshal(list[1], &id) == nil && id != nil {
+		*t = sampledToken{float32(math.NaN()), *id, true}
+		if logprob != nil {
+			t.logprob = *logprob
+		}
 	}
 	return nil
 }

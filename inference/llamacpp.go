@@ -80,7 +80,7 @@ var neutral = map[string]any{
 	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0, "adaptive_target": -1, "ignore_eos": false,
 }
 
-// What ends an answer of /completion: a stop token, or a stop text.
+// An answer of /completion ends with a stop token or a stop text.
 const (
 	stopEOS  = "eos"
 	stopWord = "word"

@@ -161,8 +161,8 @@ func TestShortWorkIsNotHeldUpByLongWork(t *testing.T) {
 	}
 }
 
-// TestHangingRunLeavesSlots: a run whose work hangs until it fails came first, and has inputs without end. Who comes then waits for the first failure,
-// and from then on finds a slot at once.
+// TestHangingRunLeavesSlots: the first run has inputs without end, and each of them hangs until it fails. A second run waits for the first failure, and finds a free slot at once
+// from then on.
 func TestHangingRunLeavesSlots(t *testing.T) {
 	p := newPlane(t)
 	const slots, healthy = 8, 100

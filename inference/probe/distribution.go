@@ -6,6 +6,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/inference"
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // Verdict is of which distribution log-probabilities are.
@@ -41,9 +42,6 @@ const coldTemperature = 0.5
 
 // alternatives is how many tokens are asked for at the first position.
 const alternatives = 5
-
-// missing is below every log-probability that servers mean: vLLM says -9999 for a token that cannot be sampled.
-const missing = -1000
 
 // Measure asks for the first token of the same answer three times: plainly, at another temperature, and with all tokens but one cut off. Its error is
 // the *inference.Failure of the first of them; that a server refuses the others leaves their verdict unknown.
@@ -92,7 +90,8 @@ func firstToken(ctx context.Context, ask Ask, model string, s runfile.Sampling) 
 		}
 	}
 	for token, logprob := range tokens {
-		if !(logprob > missing) || logprob > 0.01 {
+		one := []float32{float32(logprob)}
+		if tokencheck.Round(one); tokencheck.Scored(one) != nil {
 			delete(tokens, token)
 		}
 	}

@@ -35,7 +35,7 @@ var finishes = map[string][]string{
 		"contentfiltered", "guardrailintervened", "guardrail", "refusal", "safety", "recitation", "blocklist", "prohibitedcontent", "spii", "imagesafety", "language", // Bedrock, Anthropic, Gemini
 		"sensitive", "errortoxic", "blocked", "moderation", "flagged", "contentpolicyviolation", // Zhipu, Cohere
 	},
-	// What vLLM and SGLang say of turns that were under way as they took up new weights. Others' words for it are those of any failure.
+	// vLLM and SGLang end turns with this word when they load new weights. Other servers have no word for that alone.
 	events.FinishAborted: {"abort"},
 	events.FinishFailed: {
 		"error",

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
 // FingerprintName is the file of a version that holds its Fingerprint.
@@ -63,12 +65,12 @@ func (f *Fingerprint) check() error {
 	case !(f.Tolerance > 0 && f.Tolerance <= 10):
 		return fmt.Errorf("tolerance %v: want more than 0, at most 10", f.Tolerance)
 	}
-	for i, logprob := range f.Logprobs {
-		if f.Tokens[i+1] < 0 || f.Tokens[0] < 0 || !(logprob <= 0) || math.IsInf(logprob, 0) {
-			return fmt.Errorf("token %d, with the log-probability %v, is none", i+1, logprob)
-		}
+	logprobs := make([]float32, len(f.Logprobs))
+	for i, l := range f.Logprobs {
+		logprobs[i] = float32(l)
 	}
-	return nil
+	tokencheck.Round(logprobs)
+	return errors.Join(tokencheck.IDs(f.Tokens), tokencheck.Scored(logprobs))
 }
 
 // errOther means that a server computes with other weights than it says.

@@ -64,6 +64,8 @@ class Turn:
     #: Where there are several: `version`, `start` and `end` among the turn's tokens.
     version_spans: Sequence[Mapping[str, int]]
     text_only: bool
+    #: What made the server sample from another distribution than the model's own, such as a grammar or a forced tool choice. A trainer masks such tokens.
+    constrained: Sequence[str] = ()
 
 
 #: Bytes of a file that one request reads.
@@ -200,7 +202,8 @@ class Rollout:
             prompt, ids = known.get(t["segment"], []) + t.get("prompt_delta", []), t.get("token_ids", [])
             known[t["segment"]] = prompt + ids
             spans, text_only = t.get("version_spans", []), t.get("text_only", False)
-            turns.append(Turn(t["segment"], prompt, ids, t.get("logprobs", []), t["finish_reason"], t["policy_version"], spans, text_only))
+            held = tuple(t.get("constrained", []))
+            turns.append(Turn(t["segment"], prompt, ids, t.get("logprobs", []), t["finish_reason"], t["policy_version"], spans, text_only, held))
         return turns
 
     def verdict(self, timeout: float = 600.0) -> Verdict:

@@ -24,10 +24,10 @@ def live(binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
         yield served
 
 
-def say(rollout: rondo.Rollout, text: str, *more: dict[str, str]) -> str:
+def say(rollout: rondo.Rollout, text: str, *more: dict[str, str], **fields: object) -> str:
     """One turn, without a client's library."""
     headers = {"Authorization": f"Bearer {rollout.api_key}", "Content-Type": "application/json"}
-    body: dict[str, Any] = {"model": rollout.model, "messages": [{"role": "user", "content": text}, *more]}
+    body: dict[str, Any] = {"model": rollout.model, "messages": [{"role": "user", "content": text}, *more], **fields}
     request = urllib.request.Request(rollout.base_url + "/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return str(json.load(answer)["choices"][0]["message"]["content"])
@@ -67,12 +67,12 @@ def test_turns(live: tuple[Plane, str]) -> None:
             assert r.turns() == []
             said = say(r, "Mend it.")
             say(r, "Mend it.", {"role": "assistant", "content": said}, {"role": "user", "content": "Go on."})
-            say(r, "Sum it up.")
+            say(r, "Sum it up.", response_format={"type": "json_object"})
         found = r.turns()
-    assert [(t.segment, t.finish_reason, t.policy_version, list(t.version_spans), t.text_only) for t in found] == [
-        (0, "length", -1, [], False),
-        (0, "stop", -1, [], False),
-        (1, "length", -1, [], False),
+    assert [(t.segment, t.finish_reason, t.policy_version, list(t.version_spans), t.text_only, t.constrained) for t in found] == [
+        (0, "length", -1, [], False, ()),
+        (0, "stop", -1, [], False, ()),
+        (1, "length", -1, [], False, ("response_format",)),
     ]
     for turn, answer in zip(found, answers, strict=True):
         choice = answer["choices"][0]
