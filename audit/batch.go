@@ -112,6 +112,8 @@ func (c *Checker) mask(feed runfile.Feed, m events.Member, r *rolloutState, asOf
 		return "invalidated"
 	case r.scored.TextOnly:
 		return "no token ids"
+	case r.episode.OnlyConstrained() && !filters.TrainConstrained:
+		return "constrained"
 	case c.ledger.Config.StalenessOf(feed).RequireVersions && r.episode.UnknownVersions > 0:
 		return "unknown version"
 	case feed.MinReward != nil && r.reward < *feed.MinReward:

@@ -114,6 +114,11 @@ func (t *TurnSampled) Unoffered() {
 	t.Lacks = slices.DeleteFunc(t.Lacks, func(lack string) bool { return lack == LackTools })
 }
 
+// OnlyConstrained reports whether all that was sampled in an episode was sampled under a constraint.
+func (f RolloutFinished) OnlyConstrained() bool {
+	return f.Constrained > 0 && f.Constrained >= f.Sampled
+}
+
 // Untold reports whether a rollout stopped for what may be the server's doing, so that its reward is not the model's: it is not trained on.
 func Untold(stopReason string) bool {
 	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused

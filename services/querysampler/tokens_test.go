@@ -22,6 +22,11 @@ func tokenConfig(change func(*runfile.RunConfig)) runfile.RunConfig {
 
 // end ends a group: its members have so many tokens each, a negative number has failed.
 func end(l *decidertest.Log, group string, tokens ...int) {
+	endAs(l, events.StopFinished, group, tokens...)
+}
+
+// endAs ends a group whose members stopped so.
+func endAs(l *decidertest.Log, stop, group string, tokens ...int) {
 	var members []events.Member
 	for i, n := range tokens {
 		id := events.RolloutID(group, i)
@@ -30,10 +35,22 @@ func end(l *decidertest.Log, group string, tokens ...int) {
 			l.Happen(events.RolloutFailedType, id, events.RolloutFailed{Class: events.ClassSandbox})
 			continue
 		}
-		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: n, StopReason: events.StopFinished})
+		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: n, StopReason: stop})
 		l.Happen(events.RolloutScoredType, id, events.RolloutScored{})
 	}
 	l.Happen(events.GroupCompletedType, group, events.GroupCompleted{Members: members})
+}
+
+// endConstrained ends a group as end does, with all of its tokens sampled under a constraint.
+func endConstrained(l *decidertest.Log) {
+	var members []events.Member
+	for i := range 2 {
+		id := events.RolloutID("g000001", i)
+		members = append(members, events.Member{Rollout: id})
+		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 125, Sampled: 60, Constrained: 60, StopReason: events.StopFinished})
+		l.Happen(events.RolloutScoredType, id, events.RolloutScored{})
+	}
+	l.Happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: members})
 }
 
 // Capacity by tokens: what is complete counts as it is, what is in flight by the mean, and a batch as a full one.
@@ -71,6 +88,10 @@ func TestTokenCapacity(t *testing.T) {
 		}, 3},
 		// The mean of the guess and nothing is 125: 0 + 7 × 125 = 875, and 9 more come to 2000.
 		{"masked by its length", func(c *runfile.RunConfig) { c.Filters.MaxTokens = 100 }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
+		{"masked by a call that was not read", nil, func(l *decidertest.Log) { endAs(l, events.StopUnread, "g000001", 125, 125) }, 9},
+		{"masked by an end that nobody knows", nil, func(l *decidertest.Log) { endAs(l, events.StopUnknown, "g000001", 125, 125) }, 9},
+		{"sampled under a constraint", nil, endConstrained, 9},
+		{"trained on all the same", func(c *runfile.RunConfig) { c.Filters.TrainConstrained = true }, endConstrained, 0},
 		{"masked by its reward", func(c *runfile.RunConfig) { one := 1.0; c.Feeds[0].MinReward = &one }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
 		{"invalidated", nil, func(l *decidertest.Log) {
 			end(l, "g000001", 125, 125)

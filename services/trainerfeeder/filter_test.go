@@ -41,6 +41,9 @@ func TestFilters(t *testing.T) {
 		{"a masked member survives", runfile.Filters{MinSurvivors: 2}, []ending{{reward: 1}, {reward: 0, textOnly: true}}, "", ""},
 
 		{"all truncated", runfile.Filters{Truncated: true}, []ending{{reward: 1, stop: events.StopLength}, {stop: events.StopMaxTokens}}, "untrainable", "truncated"},
+		{"calls that were not read", runfile.Filters{}, []ending{{reward: 1, stop: events.StopUnread}, {stop: events.StopUnread}}, "untrainable", "unread_call"},
+		{"one that was", runfile.Filters{}, []ending{{reward: 1}, {stop: events.StopUnread}}, "", ""},
+		{"ends that nobody knows", runfile.Filters{}, []ending{{reward: 1, stop: events.StopUnknown}, {stop: events.StopUnread}}, "untrainable", "unread_call"},
 		{"nobody is left", runfile.Filters{Truncated: true, MaxTokens: 7}, []ending{{reward: 1, prompt: 1}, {stop: events.StopMaxTurns}}, "untrainable", "max_tokens, truncated"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
