@@ -125,7 +125,8 @@ func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) err
 		return nil
 	}
 	f := d.cfg.FiltersOf(d.feed)
-	masked := finished.TextOnly || finished.OnlyConstrained() && !f.TrainConstrained || events.Untold(finished.StopReason) || f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens
+	masked := finished.TextOnly || finished.OnlyConstrained() && !f.TrainConstrained || events.Untold(finished.StopReason) ||
+		f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens
 	if masked {
 		return nil
 	}
