@@ -42,6 +42,7 @@ type Monitor struct {
 	o       Options
 	outages *outages
 	stalls  stalls
+	parked  parked
 	streams streams
 
 	log   probe[eventlog.Replication]
@@ -124,5 +125,6 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	}
 	m.lookAtAppends()
 	m.lookAtInputs()
+	m.lookAtParked()
 	m.looked = time.Now()
 }

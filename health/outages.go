@@ -35,6 +35,12 @@ const (
 	StreamBehind Kind = "stream_behind"
 	// DiskFull: a disk that log, objects or local state are on has no room left.
 	DiskFull Kind = "disk_full"
+	// DiskFails: a disk of this machine takes no writes, although it has room: it is broken, or read-only.
+	DiskFails Kind = "disk_fails"
+	// Exhausted: the process has no file descriptors, processes or memory left.
+	Exhausted Kind = "resources_exhausted"
+	// InputsParked: inputs of services wait until an outage of one of the other kinds has ended.
+	InputsParked Kind = "inputs_parked"
 )
 
 // advice is what a person can do about an outage, where it does not end by itself.
@@ -45,6 +51,9 @@ var advice = map[Kind]string{
 	InputsStalled:    "see whether the consumers exist and this user may use them; services go on by themselves",
 	StoreUnreachable: "see that the object store runs and takes these keys; services go on by themselves",
 	DiskFull:         "make room: services go on by themselves",
+	DiskFails:        "see to the disk, or mount it for writing again: services go on by themselves",
+	Exhausted:        "raise the limit (ulimit -n, -u), or give the machine more memory or fewer slots (--tool-slots, --scorer-slots)",
+	InputsParked:     "see to what fails: the inputs are tried again by themselves, and no try is counted",
 }
 
 // Outage is something that this process depends on and that fails.
@@ -57,7 +66,7 @@ type Outage struct {
 }
 
 // Stops reports whether the process cannot do its work because of the outage.
-func (o Outage) Stops() bool { return o.Kind != LogDegraded }
+func (o Outage) Stops() bool { return o.Kind != LogDegraded && o.Kind != InputsParked }
 
 // String is one line for people.
 func (o Outage) String() string {

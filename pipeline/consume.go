@@ -94,7 +94,12 @@ type inputs struct {
 
 // handle goes from a message to events on the log.
 func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
+	p := &parking{inputs: h, message: m}
+	defer p.end()
 	in, err := h.read(m)
+	for err != nil && p.park(err) {
+		in, err = h.read(m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +107,13 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 	if run, facts := events.RunOfStream(h.spec.Stream); facts {
 		ctx = eventlog.Seen(ctx, run, in.Seq) // handlers look at the log, which has to show their input
 	}
-	err = h.effect.record(ctx, h.env.Log, in, h.meter.published)
+	err = h.effect.record(ctx, h.env.Log, in, h.meter.published, p.park)
 	if err == nil || h.effect.GiveUp == nil || ctx.Err() != nil || !h.meter.exhausted(jetpubsub.DeliveryOf(m)) {
 		return nil, err
 	}
 	last := h.effect
 	last.Handle = func(ctx context.Context, in Message) ([]events.Event, error) { return h.effect.GiveUp(ctx, in, err) }
-	return nil, last.record(ctx, h.env.Log, in, h.meter.published)
+	return nil, last.record(ctx, h.env.Log, in, h.meter.published, p.park)
 }
 
 // read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.

@@ -19,6 +19,7 @@ type metrics struct {
 	seconds    *prometheus.HistogramVec
 	publishing *prometheus.HistogramVec
 	inFlight   *prometheus.GaugeVec
+	parked     *prometheus.GaugeVec
 	backlog    *prometheus.GaugeVec
 	floor      *prometheus.GaugeVec
 	pending    *prometheus.GaugeVec
@@ -40,6 +41,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		publishing: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_publish_seconds",
 			Help: "Time to put a handler's events on the log.", Buckets: publishSeconds}, []string{"service", "type"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, []string{"service", "type"}),
+		parked:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_parked", Help: "Inputs that wait for the end of an outage; they are also in flight."}, []string{"service", "type"}),
 		backlog:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, []string{"service", "type"}),
 		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_ack_floor",
 			Help: "Stream sequence up to which a consumer has every input acknowledged, by the server."}, []string{"service", "type", "stream"}),
@@ -54,6 +56,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.seconds, err = share(r, m.seconds, err)
 	m.publishing, err = share(r, m.publishing, err)
 	m.inFlight, err = share(r, m.inFlight, err)
+	m.parked, err = share(r, m.parked, err)
 	m.backlog, err = share(r, m.backlog, err)
 	m.floor, err = share(r, m.floor, err)
 	m.pending, err = share(r, m.pending, err)
@@ -93,6 +96,7 @@ func (m *metrics) of(service string, spec topology.ConsumerSpec) *meter {
 		seconds:    m.seconds.WithLabelValues(service, input),
 		publishing: m.publishing.WithLabelValues(service, input),
 		inFlight:   m.inFlight.WithLabelValues(service, input),
+		parked:     m.parked.WithLabelValues(service, input),
 		backlog:    m.backlog.WithLabelValues(service, input),
 	}
 }

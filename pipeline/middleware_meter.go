@@ -17,6 +17,7 @@ type meter struct {
 	stated                prometheus.Counter
 	seconds, publishing   prometheus.Observer
 	inFlight, backlog     prometheus.Gauge
+	parked                prometheus.Gauge
 	mu                    sync.Mutex
 	lastBacklog, lastSeen uint64
 }

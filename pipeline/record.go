@@ -20,17 +20,25 @@ var races = retry.Policy{First: 2 * time.Millisecond, Most: 100 * time.Milliseco
 // Record hands one input to the service's handler and appends its events. It calls the handler again where somebody else was faster, and where
 // the handler asks for it. It is the one place at which effect services append.
 func (e Effect) Record(ctx context.Context, log *eventlog.Log, m Message) error {
-	return e.record(ctx, log, m, func(time.Duration, int) {})
+	return e.record(ctx, log, m, func(time.Duration, int) {}, func(error) bool { return false })
 }
 
-// record is Record, and tells of each append how long it took and of how many events it was.
-func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, published func(time.Duration, int)) error {
+// record is Record, and tells of each append how long it took and of how many events it was. What an outage keeps from being done is done again as
+// often as park waits for its end: park reports whether it has waited, which it does only for an outage.
+func (e Effect) record(ctx context.Context, log *eventlog.Log, m Message, published func(time.Duration, int), park func(error) bool) error {
 	for lost := 0; ; m.Again = true {
 		facts, wish := e.Handle(ctx, m)
 		progress, err := e.append(ctx, log, m, facts, published)
+		for err != nil && park(err) { // what was sampled or run is not done a second time
+			progress, err = e.append(ctx, log, m, facts, published)
+		}
 		if err == nil {
 			// A Permanent input must not go with its events unstated, so the wish comes second.
 			err = wish
+		}
+		if err != nil && park(err) {
+			lost = 0
+			continue
 		}
 		again := errors.Is(err, ErrCallAgain)
 		if again && progress {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
-	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/projection"
 )
@@ -17,19 +16,19 @@ import (
 // passes.
 const stuckAfter = 6
 
-// fault is a failure that is in one run: in what is on its log, in its files, or in how a decider treats them. Other failures, such
+// runFault is a failure that is in one run: in what is on its log, in its files, or in how a decider treats them. Other failures, such
 // as a server that is away, strike every run.
-type fault struct{ error }
+type runFault struct{ error }
 
-func (f fault) Unwrap() error { return f.error }
+func (f runFault) Unwrap() error { return f.error }
 
-// ofRun marks a failure as the run's own, unless this process's disk or memory of the run is to blame, or its being out of date.
+// ofRun marks a failure as the run's own, unless an outage, this process's disk or memory of the run is to blame, or its being out of date.
 func ofRun(err error) error {
-	var machine syscall.Errno
-	if err == nil || errors.Is(err, context.Canceled) || projection.Corrupt(err) || errors.As(err, &machine) || errors.Is(err, events.ErrNewer) {
+	var local syscall.Errno
+	if err == nil || errors.Is(err, context.Canceled) || Outage(err) != "" || projection.Corrupt(err) || errors.As(err, &local) || errors.Is(err, events.ErrNewer) {
 		return err
 	}
-	return fault{err}
+	return runFault{err}
 }
 
 // unreadable marks why a run's events do not come as the run's own where a body of theirs is lost or another one.
@@ -54,7 +53,7 @@ type streak int
 // failed takes a failure in, and pauses the run when it is stuck: the sampler must not go on to spend where nothing comes of it, and who looks
 // at the run must see why. The decider goes on trying, so that a run which is resumed goes on, or is paused again.
 func (n *streak) failed(ctx context.Context, env Env, run, decider string, err error) {
-	var f fault
+	var f runFault
 	if !errors.As(err, &f) {
 		return
 	}
@@ -70,11 +69,8 @@ func (n *streak) failed(ctx context.Context, env Env, run, decider string, err e
 	}
 }
 
-// pauseRun states that a run is paused, unless it is already, or is closed. A fault that comes of a store which is away is no run's.
+// pauseRun states that a run is paused, unless it is already, or is closed.
 func pauseRun(ctx context.Context, log *eventlog.Log, run, decider string, cause error) (paused bool, err error) {
-	if _, err := log.Store().Stat(ctx, topology.ProbePrefix+"none"); err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return false, fmt.Errorf("ask the store: %w", err)
-	}
 	last, err := log.Last(ctx, run, events.RunOpenedType.Kind(), run)
 	if err != nil || last.Type == events.RunPausedType || last.Type == events.RunClosedType {
 		return false, err

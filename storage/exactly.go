@@ -35,6 +35,8 @@ func (e *exactly) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, e.limit)
 	case err == io.EOF && e.read < e.size:
 		return n, fmt.Errorf("%w: it ends after %d of %d bytes", ErrSource, e.read, e.size)
+	case err != nil && err != io.EOF:
+		return n, &sourceError{err}
 	}
 	return n, err
 }

@@ -377,7 +377,7 @@ func (l *Log) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, e
 		return nil, fmt.Errorf("run %s: %w", run, errNoRun)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up run %s: %w", run, err)
+		return nil, fmt.Errorf("look up run %s: %w", run, silent(ctx, err))
 	}
 	info := s.CachedInfo()
 	if before, ok := l.created.Swap(run, info.Created); ok && !before.(time.Time).Equal(info.Created) {

@@ -103,7 +103,7 @@ func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any)
 	}
 	resp, err := l.nc.RequestWithContext(asking, "$JS.API.STREAM.MSG.GET."+events.RunStream(run), req)
 	if err != nil {
-		return events.Event{}, err
+		return events.Event{}, silent(ctx, err)
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -169,7 +169,7 @@ func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Eve
 	defer cancel()
 	resp, err := l.nc.RequestWithContext(asking, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
 	if err != nil {
-		return events.Event{}, err
+		return events.Event{}, silent(ctx, err)
 	}
 	switch status := resp.Header.Get("Status"); status {
 	case "":

@@ -27,6 +27,7 @@ type Delivery struct {
 	*jetstream.MsgMetadata
 
 	verdict atomic.Pointer[Verdict]
+	slot    slot
 }
 
 // Nacked says what a negative acknowledgement of the message means; without it the message comes again after a

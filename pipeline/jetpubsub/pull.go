@@ -14,6 +14,7 @@ import (
 // pull waits until there are messages, leases slots and takes messages into them. A subscription that has nothing to do has no slots and asks for none.
 func (s *subscription) pull(ctx context.Context) error {
 	if s.request == nil {
+		s.unpark(ctx)
 		if !s.stalled { // a server that was away shows by its answer to a pull that it is back
 			if rung, err := s.bell(ctx); err != nil || !rung {
 				return err
@@ -30,8 +31,8 @@ func (s *subscription) pull(ctx context.Context) error {
 	}
 	s.request = nil
 	came, more, err := s.take(ctx, lease.N)
-	if more > 0 {
-		s.request = s.cfg.Slots.Ask(int(min(more, uint64(s.cfg.Slots.Total()))))
+	if free := s.unparked(); more > 0 && free > 0 {
+		s.request = s.cfg.Slots.Ask(int(min(more, uint64(free))))
 	}
 	s.cfg.Slots.End(lease, lease.N-came)
 	if came == 0 && err == nil {

@@ -21,7 +21,7 @@ func (s *subscription) settle(d *Delivery, m *message.Message, ackWait time.Dura
 			return
 		case <-m.Nacked():
 			_ = d.refuse() // a refusal that is lost comes to the same as silence: the message comes again
-			s.cfg.Slots.Settled(false)
+			d.slot.settle(false)
 			return
 		case <-beat.C:
 			_ = d.Msg.InProgress() // a lost one is followed by another
@@ -41,7 +41,7 @@ const (
 // confirm acknowledges a message until the server has confirmed it: an acknowledgement that is lost costs another delivery. While
 // the server is away the message needs no slot.
 func (s *subscription) confirm(d *Delivery, patience time.Duration) {
-	release := sync.OnceFunc(func() { s.cfg.Slots.Settled(true) })
+	release := sync.OnceFunc(func() { d.slot.settle(true) })
 	defer release()
 	for try := range ackTries {
 		ctx, cancel := context.WithTimeout(s.confirming, patience)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -106,6 +107,7 @@ type subscription struct {
 	// The puller's own: its request for slots, nil while no messages are known to wait, and whether pulls fail.
 	request *slots.Request
 	stalled bool
+	parked  atomic.Int64 // messages that wait without a slot
 
 	// working ends with the grace time, and confirming a moment later.
 	working     context.Context
@@ -179,7 +181,7 @@ func (s *subscription) accept(ctx context.Context, m jetstream.Msg) (pending uin
 		s.cfg.Slots.Release() // no message of a consumer
 		return 0
 	}
-	d := &Delivery{Msg: m, MsgMetadata: meta}
+	d := &Delivery{Msg: m, MsgMetadata: meta, slot: slot{tenant: s.cfg.Slots, parked: &s.parked}}
 	if ctx.Err() != nil {
 		_ = m.NakWithDelay(s.cfg.HandOver)
 		s.cfg.Slots.Release()

@@ -9,7 +9,9 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/sandbox"
+	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // Of is the class of forfeit (see events.Forfeit) that an error of a sandbox or a verifier is the agent's doing by, or "" where it is the
@@ -41,6 +43,13 @@ func In(err error) error {
 		return nil
 	}
 	return &Error{err}
+}
+
+// Inside reports whether an error came out of a sandbox, or of an operation in one: a full disk there is the sandbox's, not the machine's.
+func Inside(err error) bool {
+	var at *Error
+	var told *wire.Error
+	return errors.As(err, &at) || errors.As(err, &told)
 }
 
 // Ended is In for an error of work that does more than operations in the sandbox: only that the sandbox ended is marked.
@@ -80,7 +89,7 @@ func ofTests(failed *verifier.Error) string {
 func inside(err error) string {
 	var errno syscall.Errno
 	switch {
-	case errors.Is(err, sandbox.ErrSource): // the store, whatever system call failed there
+	case errors.Is(err, sandbox.ErrSource), errors.Is(err, storage.ErrUnavailable): // the store, whatever system call failed there
 		return ""
 	case errors.Is(err, sandbox.ErrOutOfMemory), errors.Is(err, syscall.ENOMEM):
 		return events.ForfeitMemory

@@ -250,7 +250,7 @@ func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
 // failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
 func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
 	var f *inference.Failure
-	if !errors.As(cause, &f) || ctx.Err() != nil {
+	if !errors.As(cause, &f) || ctx.Err() != nil || pipeline.Outage(cause) != "" {
 		return nil, cause // ours, not the server's: deliver again
 	}
 	left := time.Until(r.Due(cfg.Limits))

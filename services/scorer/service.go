@@ -137,8 +137,12 @@ func (s *Service) verify(ctx context.Context, task runfile.TaskSpec, r *events.R
 	return failed(cfg, r, err)
 }
 
-// failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed.
+// failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed. What comes of an outage
+// waits.
 func failed(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+	if pipeline.Outage(cause) != "" {
+		return nil, cause
+	}
 	if v := NoVerdict(cause); v != nil {
 		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, withLog(v))
 		return []events.Event{fact}, err

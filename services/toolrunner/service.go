@@ -185,8 +185,11 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return again(cfg, &r, err)
 }
 
-// again states a failed try, or the failure when tries are used up.
+// again states a failed try, or the failure when tries are used up. What comes of an outage waits.
 func again(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
+	if pipeline.Outage(cause) != "" {
+		return nil, cause
+	}
 	fact, final, err := r.Retry(cfg.Limits, events.StageTools, class(cause), cause)
 	if err != nil || final {
 		return []events.Event{fact}, err

@@ -17,7 +17,7 @@ import (
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info, error] {
 	return func(yield func(storage.Info, error) bool) {
 		if err := storage.ValidatePrefix(prefix); err != nil {
-			yield(storage.Info{}, s.failed("list", prefix, err))
+			yield(storage.Info{}, s.failed(ctx, "list", prefix, err))
 			return
 		}
 		folder := "."
@@ -31,14 +31,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 // walk yields what is in and below a folder, and says whether to go on.
 func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(storage.Info, error) bool) bool {
 	if err := ctx.Err(); err != nil {
-		return stop(yield, s.failed("list", prefix, err))
+		return stop(yield, s.failed(ctx, "list", prefix, err))
 	}
 	entries, err := fs.ReadDir(s.root.FS(), folder)
 	if missing(err) {
 		return true
 	}
 	if err != nil {
-		return stop(yield, s.failed("list", prefix, err))
+		return stop(yield, s.failed(ctx, "list", prefix, err))
 	}
 	items := make([]item, 0, len(entries))
 	for _, entry := range entries {
@@ -47,7 +47,7 @@ func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(stor
 		case entry.Name() == packFolder:
 			infos, err := s.packsOf(folder).list(folder)
 			if err != nil {
-				return stop(yield, s.failed("list", prefix, err))
+				return stop(yield, s.failed(ctx, "list", prefix, err))
 			}
 			for _, info := range infos {
 				items = append(items, item{key: info.Key, info: info})
@@ -72,7 +72,7 @@ func (s *Store) walk(ctx context.Context, folder, prefix string, yield func(stor
 			continue
 		}
 		if err != nil {
-			return stop(yield, s.failed("list", prefix, err))
+			return stop(yield, s.failed(ctx, "list", prefix, err))
 		}
 		if !yield(info, nil) {
 			return false

@@ -72,7 +72,7 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	// A file at the key comes before what is in a pack.
 	if _, err := s.root.Lstat(key); !missing(err) {
@@ -84,7 +84,7 @@ func (s *Store) PutPacked(ctx context.Context, key string, data []byte) error {
 		err = p.put(path.Base(key), data)
 	}
 	if err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (s *Store) RemoveUnfinished(ctx context.Context, before time.Time) (int, er
 	}
 	removed, err := s.removeTemps(before)
 	if err != nil {
-		return removed, s.failed("remove unfinished objects", temps, err)
+		return removed, s.failed(ctx, "remove unfinished objects", temps, err)
 	}
 	return removed, nil
 }
@@ -149,7 +149,7 @@ func (s *Store) Close() error {
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, err := s.read(ctx, key, storage.MaxObject)
 	if err != nil {
-		return nil, s.failed("get", key, err)
+		return nil, s.failed(ctx, "get", key, err)
 	}
 	return data, nil
 }
@@ -158,7 +158,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *Store) Load(ctx context.Context, key string) ([]byte, string, error) {
 	data, err := s.read(ctx, key, storage.MaxPointer)
 	if err != nil {
-		return nil, "", s.failed("load", key, err)
+		return nil, "", s.failed(ctx, "load", key, err)
 	}
 	return data, etag(data), nil
 }
@@ -179,7 +179,7 @@ func (s *Store) read(ctx context.Context, key string, limit int64) ([]byte, erro
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	data, err := s.readRange(ctx, key, offset, length)
 	if err != nil {
-		return nil, s.failed("get range of", key, err)
+		return nil, s.failed(ctx, "get range of", key, err)
 	}
 	return data, nil
 }
@@ -229,7 +229,7 @@ func (o object) read(offset, length int64) ([]byte, error) {
 func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
 	o, err := s.openObject(ctx, key)
 	if err != nil {
-		return nil, s.failed("open", key, err)
+		return nil, s.failed(ctx, "open", key, err)
 	}
 	return o, nil
 }
@@ -238,7 +238,7 @@ func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
 func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	info, err := s.stat(ctx, key)
 	if err != nil {
-		return storage.Info{}, s.failed("stat", key, err)
+		return storage.Info{}, s.failed(ctx, "stat", key, err)
 	}
 	return info, nil
 }
@@ -307,6 +307,6 @@ func etag(data []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-func (s *Store) failed(operation, key string, err error) error {
-	return fmt.Errorf("%s %s in %s: %w", operation, key, s.path, err)
+func (s *Store) failed(ctx context.Context, operation, key string, err error) error {
+	return fmt.Errorf("%s %s in %s: %w", operation, key, s.path, storage.Unavailable(ctx, err))
 }

@@ -18,7 +18,7 @@ import (
 // Put implements storage.Store.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, nil); err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	return nil
 }
@@ -26,7 +26,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 // PutIfAbsent implements storage.Store.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, func() error { return s.mustBeAbsent(key) }); err != nil {
-		return s.failed("put if absent", key, err)
+		return s.failed(ctx, "put if absent", key, err)
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error 
 // PutReader implements storage.Store.
 func (s *Store) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
 	if err := s.write(ctx, key, r, size, storage.MaxStream, nil); err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (s *Store) PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, 
 		err = s.write(ctx, key, r, size, storage.MaxStream, condition)
 	}
 	if err != nil {
-		return s.failed("put if absent", key, err)
+		return s.failed(ctx, "put if absent", key, err)
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (s *Store) mustNotBePacked(key string) error {
 func (s *Store) CompareAndSwap(ctx context.Context, key, old string, data []byte) (string, error) {
 	condition := func() error { return s.mustBe(ctx, key, old) }
 	if err := s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxPointer, condition); err != nil {
-		return "", s.failed("compare and swap", key, err)
+		return "", s.failed(ctx, "compare and swap", key, err)
 	}
 	return etag(data), nil
 }
@@ -104,7 +104,7 @@ func (s *Store) mustBe(ctx context.Context, key, old string) error {
 // Delete implements storage.Store. Folders stay: removing them would race with writers.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.remove(ctx, key); err != nil {
-		return s.failed("delete", key, err)
+		return s.failed(ctx, "delete", key, err)
 	}
 	return nil
 }

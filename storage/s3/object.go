@@ -25,7 +25,7 @@ type object struct {
 func (s *Store) Open(ctx context.Context, key string) (storage.Object, error) {
 	info, err := s.stat(ctx, key)
 	if err != nil {
-		return nil, s.failed("open", key, err)
+		return nil, s.failed(ctx, "open", key, err)
 	}
 	return &object{ctx, s, key, info.ETag, info.Size}, nil
 }
@@ -39,12 +39,12 @@ func (o *object) Close() error { return nil }
 // ReadAt implements storage.Object: in one request, and in another for the rest where the connection breaks.
 func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 	if offset < 0 {
-		return 0, o.store.failed("read", o.key, storage.ErrRange)
+		return 0, o.store.failed(o.ctx, "read", o.key, storage.ErrRange)
 	}
 	wanted := int(min(int64(len(p)), max(0, o.size-offset)))
 	for failed := 0; n < wanted; {
 		if !tryAgain.Wait(o.ctx, failed) {
-			return n, o.store.failed("read", o.key, o.ctx.Err())
+			return n, o.store.failed(o.ctx, "read", o.key, o.ctx.Err())
 		}
 		got, err := o.request(p[n:wanted], offset+int64(n))
 		n += got
@@ -52,7 +52,7 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 			failed = 1
 		}
 		if err != nil && (tryAgain.Spent(failed) || !repeatable(err) || storage.IsUnusable(err) || errors.Is(err, storage.ErrConflict)) {
-			return n, o.store.failed("read", o.key, kind(o.ctx, err))
+			return n, o.store.failed(o.ctx, "read", o.key, kind(o.ctx, err))
 		}
 	}
 	if wanted < len(p) {

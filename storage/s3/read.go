@@ -18,7 +18,7 @@ import (
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	data, _, err := s.read(ctx, key, minio.GetObjectOptions{}, storage.MaxObject)
 	if err != nil {
-		return nil, s.failed("get", key, err)
+		return nil, s.failed(ctx, "get", key, err)
 	}
 	return data, nil
 }
@@ -27,7 +27,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *Store) Load(ctx context.Context, key string) ([]byte, string, error) {
 	data, etag, err := s.read(ctx, key, minio.GetObjectOptions{}, storage.MaxPointer)
 	if err != nil {
-		return nil, "", s.failed("load", key, err)
+		return nil, "", s.failed(ctx, "load", key, err)
 	}
 	return data, etag, nil
 }
@@ -36,7 +36,7 @@ func (s *Store) Load(ctx context.Context, key string) ([]byte, string, error) {
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	data, err := s.readRange(ctx, key, offset, length)
 	if err != nil {
-		return nil, s.failed("get range of", key, err)
+		return nil, s.failed(ctx, "get range of", key, err)
 	}
 	return data, nil
 }
@@ -110,14 +110,14 @@ func readBody(body io.ReadCloser, size, limit int64) ([]byte, error) {
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info, error] {
 	return func(yield func(storage.Info, error) bool) {
 		if err := storage.ValidatePrefix(prefix); err != nil {
-			yield(storage.Info{}, s.failed("list", prefix, err))
+			yield(storage.Info{}, s.failed(ctx, "list", prefix, err))
 			return
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for object := range s.retrying.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
 			if object.Err != nil {
-				yield(storage.Info{}, s.failed("list", prefix, kind(ctx, object.Err)))
+				yield(storage.Info{}, s.failed(ctx, "list", prefix, kind(ctx, object.Err)))
 				return
 			}
 			key := strings.TrimPrefix(object.Key, s.prefix)
@@ -129,7 +129,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			yield(storage.Info{}, s.failed("list", prefix, err))
+			yield(storage.Info{}, s.failed(ctx, "list", prefix, err))
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (s *Store) Close() error {
 func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	info, err := s.stat(ctx, key)
 	if err != nil {
-		return storage.Info{}, s.failed("stat", key, err)
+		return storage.Info{}, s.failed(ctx, "stat", key, err)
 	}
 	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified}, nil
 }
@@ -138,14 +138,14 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		err = kind(ctx, s.retrying.RemoveObject(ctx, s.bucket, s.prefix+key, minio.RemoveObjectOptions{}))
 	}
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return s.failed("delete", key, err)
+		return s.failed(ctx, "delete", key, err)
 	}
 	return nil
 }
 
 // failed says what was tried where. The client's own errors name neither credentials nor signatures.
-func (s *Store) failed(operation, key string, err error) error {
-	return fmt.Errorf("%s %s in bucket %s: %w", operation, key, s.where, err)
+func (s *Store) failed(ctx context.Context, operation, key string, err error) error {
+	return fmt.Errorf("%s %s in bucket %s: %w", operation, key, s.where, storage.Unavailable(ctx, err))
 }
 
 // kind translates an error of the client into one of storage's kinds, where there is one.

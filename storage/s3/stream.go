@@ -35,7 +35,7 @@ const (
 // PutReader implements storage.Store.
 func (s *Store) PutReader(ctx context.Context, key string, r io.Reader, size int64) error {
 	if err := s.putReader(ctx, key, r, size, false); err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	return nil
 }
@@ -47,7 +47,7 @@ func (s *Store) PutReaderIfAbsent(ctx context.Context, key string, r io.Reader, 
 		err = storage.ErrExists
 	}
 	if err != nil {
-		return s.failed("put if absent", key, err)
+		return s.failed(ctx, "put if absent", key, err)
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (s *Store) RemoveUnfinished(ctx context.Context, before time.Time) (removed
 			}
 		}
 		if err != nil {
-			return removed, s.failed("remove unfinished objects", "", kind(ctx, err))
+			return removed, s.failed(ctx, "remove unfinished objects", "", kind(ctx, err))
 		}
 	}
 	return removed, ctx.Err()

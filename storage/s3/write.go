@@ -34,7 +34,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 		err = kind(ctx, err)
 	}
 	if err != nil {
-		return s.failed("put", key, err)
+		return s.failed(ctx, "put", key, err)
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error 
 		err = storage.ErrExists
 	}
 	if err != nil {
-		return s.failed("put if absent", key, err)
+		return s.failed(ctx, "put if absent", key, err)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *Store) CompareAndSwap(ctx context.Context, key, old string, data []byte
 		err = storage.ErrConflict
 	}
 	if err != nil {
-		return "", s.failed("compare and swap", key, err)
+		return "", s.failed(ctx, "compare and swap", key, err)
 	}
 	return etag, nil
 }
