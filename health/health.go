@@ -43,6 +43,7 @@ type Monitor struct {
 	outages *outages
 	stalls  stalls
 	parked  parked
+	failing failing
 	streams streams
 
 	log   probe[eventlog.Replication]
@@ -126,5 +127,6 @@ func (m *Monitor) look(ctx context.Context, age time.Duration) {
 	m.lookAtAppends()
 	m.lookAtInputs()
 	m.lookAtParked()
+	m.lookAtDeciders()
 	m.looked = time.Now()
 }

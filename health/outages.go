@@ -41,6 +41,8 @@ const (
 	Exhausted Kind = "resources_exhausted"
 	// InputsParked: inputs of services wait until an outage of one of the other kinds has ended.
 	InputsParked Kind = "inputs_parked"
+	// CannotDecide: a decider of this process cannot go on, as one that meets an event of a newer version. It has given its lease back.
+	CannotDecide Kind = "cannot_decide"
 )
 
 // advice is what a person can do about an outage, where it does not end by itself.
@@ -53,6 +55,7 @@ var advice = map[Kind]string{
 	DiskFull:         "make room: services go on by themselves",
 	DiskFails:        "see to the disk, or mount it for writing again: services go on by themselves",
 	Exhausted:        "raise the limit (ulimit -n, -u), or give the machine more memory or fewer slots (--tool-slots, --scorer-slots)",
+	CannotDecide:     "another process of the service decides meanwhile, if one can; give this one the version, the disk or the store that it lacks",
 	InputsParked:     "see to what fails: the inputs are tried again by themselves, and no try is counted",
 }
 

@@ -158,8 +158,10 @@ type loop struct {
 	leases  *leases
 	dir     string
 	watcher Watcher
-	// failures are those since the last decision.
+	// failures are those of the run's own since the last decision.
 	failures streak
+	// failed: it did not decide since it last failed.
+	failed bool
 }
 
 func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *loop {
@@ -190,6 +192,10 @@ func (l *loop) keep(ctx context.Context) error {
 		return false, err
 	}, func(err error, wait time.Duration) {
 		l.env.Logger.Warn("decider stopped", "decider", l.source, "run", l.run, "retry_in", wait, "error", err)
+		l.failed = true
+		if !errors.As(err, new(runFault)) { // which pauses the run, and is told there
+			l.env.Health.CannotDecide(l.source, l.run, err)
+		}
 		l.failures.failed(ctx, l.env, l.run, l.source, err)
 	})
 }
@@ -211,7 +217,11 @@ func (l *loop) work(ctx context.Context) (err error) {
 	defer db.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source)
+	leave := time.Duration(0)
+	if l.failed {
+		leave = aside
+	}
+	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source, leave)
 	defer giveBack()
 	s := &session{loop: l, db: db, lease: lease, created: in.Created, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
 	defer s.unwatch()

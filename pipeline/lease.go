@@ -85,15 +85,23 @@ type lease struct {
 	key    string
 	// gained is told when the lease was gained from somebody else, or for the first time.
 	gained chan struct{}
+	// standing is closed when this process may gain the lease.
+	standing chan struct{}
+	stand    func()
 
 	revision uint64 // of the bucket's entry, 0 when it is not ours; the renewing goroutine's own
 	mu       sync.Mutex
 	until    time.Time
 }
 
-// hold tries to gain and keep a lease. giveBack ends that, and lets another process have it.
-func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func()) {
-	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1)}
+// aside is how long a decider that has failed leaves a lease to others that want it: they look every leaseRenew.
+const aside = 2 * leaseRenew
+
+// hold tries to gain and keep a lease, from the call of stand on, and when it has left it to others for some time. giveBack ends that, and lets
+// another process have it.
+func (l *leases) hold(ctx context.Context, key string, leave time.Duration) (h *lease, giveBack func()) {
+	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1), standing: make(chan struct{})}
+	h.stand = sync.OnceFunc(func() { close(h.standing) })
 	l.mu.Lock()
 	if l.all == nil {
 		l.all = map[*lease]struct{}{}
@@ -104,6 +112,14 @@ func (l *leases) hold(ctx context.Context, key string) (h *lease, giveBack func(
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.standing:
+		}
+		if !retry.Sleep(ctx, leave) {
+			return
+		}
 		tick := time.NewTicker(leaseRenew)
 		defer tick.Stop()
 		for {

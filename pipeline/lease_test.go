@@ -3,7 +3,11 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/health"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // The standby takes over when the active one dies without a word, within the lease's time.
@@ -293,4 +299,100 @@ func TestTakingOverFoldsFirst(t *testing.T) {
 	if err := s.takeOver(t.Context()); !errors.Is(err, eventlog.ErrReplaced) {
 		t.Errorf("it takes over a stream that was made again: %v", err)
 	}
+}
+
+// TestLeaderThatCannotReadResigns: a decider that meets an event which it cannot read gives its lease back. It does not take the lease again, not even
+// when nobody has it, until it has read the whole log.
+func TestLeaderThatCannotReadResigns(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		old, unread := testEnv(t, log, "old"), &atomic.Pointer[error]{}
+		old.Logger, old.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+		monitor, err := health.New(health.Options{Log: log, Logger: old.Logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.Health = monitor
+		deciding(t, old, decidingBy(stuck{answerer: answerer{estimator: "old"}, apply: unread}))
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+		newer := fmt.Errorf("group.opened: %w", events.ErrNewer)
+		unread.Store(&newer)
+		openGroup(t, log, 2, "")
+		time.Sleep(time.Second)
+		bucket, err := log.JetStream().KeyValue(t.Context(), topology.LeaseBucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims, err := bucket.WatchAll(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed := func() (by []string) {
+			for {
+				select {
+				case e := <-claims.Updates():
+					if e != nil && e.Operation() == jetstream.KeyValuePut {
+						by = append(by, string(e.Value()))
+					}
+				default:
+					return by
+				}
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if by := claimed(); len(by) != 0 {
+			t.Errorf("who cannot read the log has taken the lease: %v", by)
+		}
+		outages := monitor.Ready(t.Context())
+		if len(outages) != 1 || outages[0].Kind != health.CannotDecide || outages[0].Of != topology.AdvantageCalculator+" of run "+testRun || !strings.Contains(outages[0].Reason, "newer version") || !outages[0].Stops() {
+			t.Errorf("it says of itself %+v", outages)
+		}
+		young := testEnv(t, log, "new")
+		began := time.Now()
+		service := deciding(t, young, answering(answerer{estimator: "new"}))
+		answer(t, log, 2)
+		if took := time.Since(began); took > leaseRenew {
+			t.Errorf("who can read the log decides after %s", took)
+		}
+		service.end(t) // while it is away nobody decides
+		openGroup(t, log, 3, "")
+		time.Sleep(10 * time.Minute)
+		if by := claimed(); slices.Contains(by, "old") || !slices.Contains(by, "new") {
+			t.Errorf("the lease was taken by %v", by)
+		}
+		unread.Store(nil)
+		answer(t, log, 3)
+		time.Sleep(5 * time.Minute)
+		if outages := monitor.Ready(t.Context()); len(outages) != 0 || leasesHeld(t, old) != 1 {
+			t.Errorf("who can read the log again holds %v leases, and says %+v", leasesHeld(t, old), outages)
+		}
+	})
+}
+
+// TestLeaderThatCannotCompleteResigns: a decider that cannot write what it has decided, as its store refuses it, leaves the lease to one that can.
+func TestLeaderThatCannotCompleteResigns(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		openRun(t, log, testRun)
+		first, refused := testEnv(t, log, "first"), &atomic.Pointer[error]{}
+		first.Logger = slog.New(slog.DiscardHandler)
+		deciding(t, first, decidingBy(stuck{answerer: answerer{estimator: "first"}, complete: refused}))
+		openGroup(t, log, 1, "")
+		answer(t, log, 1)
+		deciding(t, testEnv(t, log, "second"), answering(answerer{estimator: "second"}))
+		synctest.Wait()
+		denied := storage.Unavailable(t.Context(), errors.New("403 Access Denied"))
+		refused.Store(&denied)
+		for n := int64(2); n < 20; n++ {
+			openGroup(t, log, n, "")
+			began := time.Now()
+			answer(t, log, n)
+			if took := time.Since(began); took > aside {
+				t.Errorf("group %d is decided after %s", n, took)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
 }

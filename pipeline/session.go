@@ -69,6 +69,9 @@ func (s *session) follow(ctx context.Context, arrivals <-chan arrival) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if s.caughtUp() {
+			s.lease.stand()
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -110,9 +113,10 @@ func (s *session) pause() time.Duration {
 }
 
 // ready: this process holds the lease and has folded all that it knows of.
-func (s *session) ready() bool {
-	return s.db.Seq() > 0 && s.db.Seq() >= s.target && s.lease.held()
-}
+func (s *session) ready() bool { return s.caughtUp() && s.lease.held() }
+
+// caughtUp: this process has folded all that it knows of. Only then does it stand for the lease: one that cannot read the log keeps nobody from it.
+func (s *session) caughtUp() bool { return s.db.Seq() > 0 && s.db.Seq() >= s.target }
 
 // takeOver sees to it that what another process decided until now is folded before this one decides.
 func (s *session) takeOver(ctx context.Context) error {
@@ -200,7 +204,7 @@ func (s *session) decide(ctx context.Context) error {
 		s.env.Logger.Warn("decision conflict", "decider", s.source, "run", s.run, "as_of", asOf, "fact", facts[0].ID)
 		s.wake = now.Add(decideAgainAfter)
 	}
-	s.failures = 0
+	s.failures, s.failed = 0, false
 	return nil
 }
 

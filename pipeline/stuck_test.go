@@ -154,38 +154,23 @@ func TestStuckRunIsPaused(t *testing.T) {
 	}
 }
 
-// awayStore is a store that cannot be reached.
-type awayStore struct{ storage.Store }
-
-func (awayStore) Stat(context.Context, string) (storage.Info, error) {
-	return storage.Info{}, errors.New("no answer")
-}
-
 // What strikes every run pauses none.
 func TestWhatIsNoRunsFaultPausesNone(t *testing.T) {
-	for name, c := range map[string]struct {
-		err   error
-		store func(storage.Store) storage.Store
-	}{
-		"full disk":     {fmt.Errorf("write: %w", syscall.ENOSPC), nil},
-		"damaged state": {fmt.Errorf("read: %w", pebble.ErrCorruption), nil},
-		"newer version": {fmt.Errorf("sequence 7: %w", events.ErrNewer), nil},
-		"store is away": {errors.New("no answer"), func(s storage.Store) storage.Store { return awayStore{s} }},
+	for name, fault := range map[string]error{
+		"full disk":      fmt.Errorf("write: %w", syscall.ENOSPC),
+		"damaged state":  fmt.Errorf("read: %w", pebble.ErrCorruption),
+		"newer version":  fmt.Errorf("sequence 7: %w", events.ErrNewer),
+		"store is away":  storage.Unavailable(t.Context(), errors.New("503 Slow Down")),
+		"stream is full": fmt.Errorf("append: %w", eventlog.ErrStreamFull),
 	} {
 		t.Run(name, func(t *testing.T) {
 			natstest.Virtual(t, func(t *testing.T) {
 				log := natstest.Log(t)
-				if c.store != nil {
-					var err error
-					if log, err = eventlog.New(log.Conn(), c.store(log.Store())); err != nil {
-						t.Fatal(err)
-					}
-				}
 				openRun(t, log, testRun)
 				openGroup(t, log, 1, "")
 				env := testEnv(t, log, "a")
 				env.Logger = slog.New(slog.DiscardHandler)
-				s := deciding(t, env, decidingBy(stuck{complete: failsWith(c.err)}))
+				s := deciding(t, env, decidingBy(stuck{complete: failsWith(fault)}))
 				time.Sleep(20 * time.Minute)
 				s.end(t)
 				if got := pauses(t, log); len(got) != 0 {
