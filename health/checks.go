@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -49,19 +47,33 @@ func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 	}
 }
 
-// askStore asks the store for an object that nobody has.
+// writeEvery is how often a look also writes: a store or a disk may give what it has and take nothing.
+const writeEvery = 10 * time.Second
+
+// askStore asks the store for an object that nobody has, and from time to time to take a small one.
 func (m *Monitor) askStore(ctx context.Context) {
 	began := time.Now()
+	write := began.Sub(m.stored) >= writeEvery
 	_, err := m.store.ask(ctx, func(ctx context.Context) (struct{}, error) {
+		if write {
+			return struct{}{}, m.o.Log.Store().Put(ctx, topology.ProbePrefix+"health", []byte("ok"))
+		}
 		_, err := m.o.Log.Store().Stat(ctx, topology.ProbePrefix+"none")
+		if errors.Is(err, storage.ErrNotFound) {
+			err = nil
+		}
 		return struct{}{}, err
 	})
 	switch {
 	case interrupted(ctx):
-	case err == nil || errors.Is(err, storage.ErrNotFound):
-		m.outages.found(StoreUnreachable)
-	default:
+	case err != nil:
+		m.stored = time.Time{} // what has failed must be written until it is well
 		m.outages.found(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
+	default:
+		if write {
+			m.stored = began
+		}
+		m.outages.found(StoreUnreachable)
 	}
 }
 
@@ -78,56 +90,35 @@ func reason(who string, err error) string {
 
 // diskState is what local disks and the log's server say of themselves.
 type diskState struct {
-	full     []Outage
-	refusing []embedded.Refusal
+	full, fail []Outage
+	refusing   []embedded.Refusal
 }
 
 // askDisks looks at the disks, and asks the log's server which streams refuse writes.
 func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
+	write := time.Since(m.wrote) >= writeEvery
 	state, err := m.disks.ask(ctx, func(ctx context.Context) (diskState, error) {
-		refusing, err := m.refusing(ctx)
-		if err != nil {
-			refusing = nil // a monitoring port that is away says nothing about streams
+		state, err := diskState{}, error(nil)
+		if state.refusing, err = m.refusing(ctx); err != nil {
+			state.refusing = nil // a monitoring port that is away says nothing about streams
 		}
-		return diskState{full(m.o.Disks), refusing}, nil
+		state.full, state.fail = lookAtDisks(m.o.Disks, write)
+		return state, nil
 	})
 	if err != nil {
 		if !interrupted(ctx) {
-			m.outages.found(DiskFull, Outage{Reason: "a local disk does not answer"})
+			m.outages.found(DiskFails, Outage{Reason: "a local disk does not answer"})
 		}
 		return state, false
 	}
-	m.outages.found(DiskFull, state.full...)
-	return state, true
-}
-
-// leastRoom is what a disk must have left: writes of a fact and its objects take some megabytes. A small disk is full later.
-const leastRoom = 16 << 20
-
-// full lists the directories whose disk has no room left, one for each disk.
-func full(dirs []string) (list []Outage) {
-	looked := map[uint64]bool{}
-	for _, dir := range dirs {
-		var place unix.Stat_t
-		var s unix.Statfs_t
-		err := errors.Join(unix.Stat(dir, &place), unix.Statfs(dir, &s))
-		if errors.Is(err, unix.ENOENT) {
-			continue // it is made when something is written
-		}
-		if err != nil {
-			list = append(list, Outage{Of: dir, Reason: err.Error()})
-			continue
-		}
-		if looked[uint64(place.Dev)] {
-			continue
-		}
-		looked[uint64(place.Dev)] = true
-		free, size := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
-		if free < min(leastRoom, size/50) {
-			list = append(list, Outage{Of: dir, Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
-		}
+	if len(state.full)+len(state.fail) > 0 {
+		m.wrote = time.Time{}
+	} else if write {
+		m.wrote = time.Now()
 	}
-	return list
+	m.outages.found(DiskFull, state.full...)
+	m.outages.found(DiskFails, state.fail...)
+	return state, true
 }
 
 // streams is what is known of streams that refuse writes.

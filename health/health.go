@@ -49,6 +49,8 @@ type Monitor struct {
 	log   probe[eventlog.Replication]
 	store probe[struct{}]
 	disks probe[diskState]
+	// stored and wrote are when store and disks last took a write; zero: they must be tried.
+	stored, wrote time.Time
 
 	looking sync.Mutex // held by the one that looks
 	looked  time.Time

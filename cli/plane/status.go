@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -33,7 +35,7 @@ func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Re
 	return m, nil
 }
 
-// StatusHandler serves what a process says of itself: its metrics, and whether it can do its work. /healthz answers at once by what is known,
+// StatusHandler serves what a process says of itself: its metrics, its profiles, and whether it can do its work. /healthz answers at once by what is known,
 // /readyz asks log and store first. Neither is a reason to restart the process, which goes on by itself.
 func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler {
 	mux := http.NewServeMux()
@@ -48,7 +50,18 @@ func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler 
 		}
 		tellOutages(w, outages)
 	})
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	for _, name := range []string{"allocs", "block", "goroutine", "heap", "mutex", "threadcreate"} {
+		mux.Handle("GET /debug/pprof/"+name, pprof.Handler(name))
+	}
 	return mux
+}
+
+// NewMetrics is a registry that has the metrics of Go and of the process: its memory, file descriptors and time.
+func NewMetrics() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
 }
 
 // tellOutages answers ok, or 503 where the process cannot do its work, with a line for each outage.

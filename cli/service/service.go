@@ -344,7 +344,7 @@ func New(g *app.Global) *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			registry := prometheus.NewRegistry()
+			registry := plane.NewMetrics()
 			if s.Health, err = p.Watch(cmd.Context(), app.Logger(slog.LevelInfo), registry); err != nil {
 				return err
 			}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -95,7 +94,7 @@ func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane
 
 // up runs everything until the context ends.
 func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy) error {
-	registry := prometheus.NewRegistry()
+	registry := plane.NewMetrics()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err

@@ -227,7 +227,7 @@ func (m *mirroring) serveMetrics(ctx context.Context) error {
 	if m.metrics == "" {
 		return nil
 	}
-	registry := prometheus.NewRegistry()
+	registry := plane.NewMetrics()
 	m.register(registry, prometheus.Labels{"policy": m.Policy})
 	settings := service.DefaultSettings()
 	listener, err := net.Listen("tcp", m.metrics)
