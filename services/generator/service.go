@@ -227,7 +227,14 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		}
 	}
 	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
-		err = answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &t, -1) // by tokens they were asked for from the last known one on
+		err = pipeline.Outlast(ctx, func() error {
+			kept := t
+			err := answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
+			if err == nil {
+				t = kept
+			}
+			return err
+		})
 	}
 	if err != nil {
 		answer.Done()

@@ -191,7 +191,7 @@ func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task run
 	if err != nil {
 		return scored, err
 	}
-	scored.Log, err = s.keep(ctx, log)
+	err = pipeline.Outlast(ctx, func() (err error) { scored.Log, err = s.keep(ctx, log); return err })
 	return scored, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -28,7 +29,11 @@ func (s *Service) call(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if !s.agents(ctx, cfg, task, r, err) {
+		theirs, outage := s.agents(ctx, cfg, task, r, err)
+		if outage != nil {
+			return nil, outage
+		}
+		if !theirs {
 			return again(cfg, r, err)
 		}
 		loseCall(&answer, r, err)
@@ -71,7 +76,8 @@ func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfil
 		box.left = stateAfterCall(len(r.Answers)+1, done.Workspace)
 		return done, nil
 	}
-	if done.Workspace, err = s.saveWorkspace(ctx, box); err != nil {
+	err = pipeline.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
+	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if fault.Of(err) == "" || ctx.Err() != nil {
 			return done, err

@@ -2,12 +2,14 @@ package toolrunner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/wording"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 )
@@ -38,24 +40,42 @@ func notice(why string) string {
 }
 
 // agents reports whether a turn failed by the agent's doing. A sandbox that ends without a reason is tried again first; when that was the last try, a sandbox
-// with the workspace before the turn shows whether the machine can run it.
-func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, err error) bool {
+// with the workspace before the turn shows whether the machine can run it. The error is of an outage, in which nobody can tell.
+func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, err error) (bool, error) {
+	if pipeline.Outage(err) != "" {
+		return false, err
+	}
 	if fault.Of(err) != "" {
-		return true
+		return true, nil
 	}
 	if !fault.Unclear(err) || r.Tries+1 < cfg.Limits.Tries {
-		return false
+		return false, nil
 	}
+	err = s.tryWorkspace(ctx, task, r)
+	if pipeline.Outage(err) != "" {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// errTrial says that a sandbox did not run the simplest command.
+var errTrial = errors.New("a sandbox with the workspace before the turn runs nothing")
+
+// tryWorkspace makes a sandbox with the workspace before the turn, and lets it run something.
+func (s *Service) tryWorkspace(ctx context.Context, task runfile.TaskSpec, r *events.Rollout) error {
 	box, err := restore(ctx, s.held.store, s.opts, task, r.ID, r.Workspace(), nil)
 	if err != nil {
-		return false
+		return err
 	}
 	defer box.Close()
 	ended, err := box.Exec(ctx, sandbox.Command{Argv: []string{"true"}})
-	if err == nil && ended.ExitCode == 0 {
+	if err == nil && ended.ExitCode != 0 {
+		err = errTrial
+	}
+	if err == nil {
 		_, err = box.Changes(ctx)
 	}
-	return err == nil
+	return err
 }
 
 // lost answers the calls of a turn of which nothing came back but the kind of its sandbox.

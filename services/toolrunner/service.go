@@ -177,7 +177,11 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	if s.agents(ctx, cfg, task, &r, err) {
+	theirs, outage := s.agents(ctx, cfg, task, &r, err)
+	if outage != nil {
+		return nil, outage
+	}
+	if theirs {
 		lost := s.lost(&r, done, err)
 		fact, err := r.Next(events.ToolsCompletedType, events.Ordinal(lost.Turn), lost)
 		return []events.Event{fact}, err
@@ -185,11 +189,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return again(cfg, &r, err)
 }
 
-// again states a failed try, or the failure when tries are used up. What comes of an outage waits.
+// again states a failed try, or the failure when tries are used up.
 func again(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
-	if pipeline.Outage(cause) != "" {
-		return nil, cause
-	}
 	fact, final, err := r.Retry(cfg.Limits, events.StageTools, class(cause), cause)
 	if err != nil || final {
 		return []events.Event{fact}, err
@@ -239,7 +240,8 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if done.Network, err = fetched(ctx, cfg, box.proxy); err != nil {
 		return done, err
 	}
-	if done.Workspace, err = s.saveWorkspace(ctx, box); err != nil {
+	err = pipeline.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
+	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if class := fault.Of(err); class != "" && ctx.Err() == nil {
 			lose(&done, r, class, err)
