@@ -167,14 +167,14 @@ var errStore = errors.New("the store fails by chance")
 func (s *faultyStore) try(ctx context.Context, do func() error) error {
 	switch {
 	case s.chance.one(8):
-		return errStore
+		return storage.Unavailable(ctx, errStore)
 	case s.chance.one(8):
 		retry.Sleep(ctx, s.chance.upTo(300*time.Millisecond))
 	case s.chance.one(8):
 		if err := do(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%w: %w", errStore, context.DeadlineExceeded)
+		return storage.Unavailable(ctx, fmt.Errorf("%w: %w", errStore, context.DeadlineExceeded))
 	}
 	return do()
 }

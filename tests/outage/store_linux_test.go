@@ -1,0 +1,109 @@
+package outage
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rondo-rl/rondo/storage/storagetest"
+	"github.com/rondo-rl/rondo/tests/program"
+)
+
+// slowDown is what S3 answers who asks too much, or while it is not well.
+const slowDown = `<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`
+
+// TestStoreAnswers503: a store that answers 503 for longer than all tries of its client and of a rollout together fails no rollout and pauses no run. The
+// plane says so, and goes on by itself.
+func TestStoreAnswers503(t *testing.T) {
+	program.NeedSandbox(t)
+	behind, err := url.Parse(storagetest.S3Dev(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var down atomic.Bool
+	var refused atomic.Int64
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(behind)
+		r.Out.Host = r.In.Host // which is signed
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			refused.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte(slowDown))
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	dir, status := t.TempDir(), address(t)
+	store := "s3://rondo-outage/plane?create=true&endpoint=" + url.QueryEscape(front.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
+	up := program.Start(t, exec.Command(rondo, "up", "--dir", dir, "--store", store, "--listen", status))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the plane:\n%s", up)
+		}
+	})
+	wants(t, status, "/readyz", true)
+	if out, code := command(t, "run", "open", "r", "--dir", dir); code != 0 {
+		t.Fatal(out)
+	}
+	more := func(than int64) {
+		t.Helper()
+		program.Eventually(t, func() error {
+			n, err := eventsOf(t, dir, "r")
+			if err == nil && n < than+20 {
+				err = fmt.Errorf("%d events after %d", n, than)
+			}
+			return err
+		})
+	}
+	more(0)
+	down.Store(true)
+	began := time.Now()
+	wants(t, status, "/readyz", false, "store_unreachable", "inputs_parked")
+	program.Eventually(t, func() error {
+		if took := time.Since(began); took < 45*time.Second || refused.Load() < 100 {
+			return fmt.Errorf("the outage lasts for %s, with %d requests", took, refused.Load())
+		}
+		return nil
+	})
+	down.Store(false)
+	wants(t, status, "/readyz", true)
+	before, err := eventsOf(t, dir, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more(before)
+	wants(t, status, "/readyz", true)
+	out, code := command(t, "events", "tail", "r", "--dir", dir, "--json")
+	if code != 0 {
+		t.Fatalf("events tail: %d\n%s", code, out)
+	}
+	for line := range strings.Lines(out) {
+		var e struct {
+			Type string
+			Data json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if strings.HasSuffix(e.Type, "rollout.failed") || strings.HasSuffix(e.Type, "rollout.retried") || strings.HasSuffix(e.Type, "run.paused") {
+			t.Errorf("the outage has cost %s: %s", e.Type, e.Data)
+		}
+	}
+	if out, code := command(t, "audit", "r", "--dir", dir); code != 0 {
+		t.Errorf("audit: %d\n%s", code, out)
+	}
+	up.Stop(t)
+}
