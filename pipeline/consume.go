@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/retry"
 )
 
@@ -132,4 +133,36 @@ func (h *inputs) read(m *message.Message) (Message, error) {
 	}
 	in.Event = e
 	return in, err
+}
+
+// parking is the time that one delivery waits for the ends of outages. Its deliveries are not used up by that, and its slot is free for others.
+type parking struct {
+	*inputs
+	message *message.Message
+	waits   int
+	unpark  func()
+}
+
+// park waits, where an error comes of an outage, and reports whether there is to be another try.
+func (p *parking) park(err error) bool {
+	kind := outage.Of(err)
+	if _, wished := wishOf(err); wished || kind == "" || p.message.Context().Err() != nil {
+		return false
+	}
+	d := jetpubsub.DeliveryOf(p.message)
+	if p.unpark == nil {
+		p.unpark = p.env.Health.Parked(p.effect.Name, err)
+		p.meter.parked.Inc()
+		p.env.Logger.Debug("input parked", "service", p.effect.Name, "subject", d.Msg.Subject(), "sequence", d.Sequence.Stream, "outage", kind, "error", err)
+	}
+	p.waits++
+	return d.Park(p.message.Context(), outage.Again.Delay(p.waits))
+}
+
+// end says that the input waits no more.
+func (p *parking) end() {
+	if p.unpark != nil {
+		p.meter.parked.Dec()
+		p.unpark()
+	}
 }

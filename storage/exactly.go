@@ -40,3 +40,8 @@ func (e *exactly) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// sourceError is an error of the reader that Exactly reads.
+type sourceError struct{ error }
+
+func (s *sourceError) Unwrap() error { return s.error }

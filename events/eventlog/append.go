@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,7 +27,6 @@ const (
 	codeStorageFull   jetstream.ErrorCode = 10047
 	codeInsufficient  jetstream.ErrorCode = 10023
 	codeNoPeers       jetstream.ErrorCode = 10005
-	codeMemoryFull    jetstream.ErrorCode = 10028
 )
 
 // ErrStreamFull means that the run's stream, or the server's disk, has reached its limit. Nothing was written.
@@ -184,6 +184,39 @@ func apiCode(err error) jetstream.ErrorCode {
 		return api.ErrorCode
 	}
 	return 0
+}
+
+// Away reports whether an error says that the server is away, or does not answer: the same question may be answered later.
+func Away(err error) bool { return unknownOutcome(err) }
+
+// unknownOutcome reports whether the request may or may not have been carried out, and may be answered later.
+func unknownOutcome(err error) bool {
+	switch apiCode(err) {
+	case jetstream.JSErrCodeJetStreamNotEnabledForAccount, jetstream.JSErrCodeJetStreamNotEnabled, // the server is starting
+		codeClusterNotAvailable, codeClusterNotLeader, codeStreamOffline:
+		return true
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionReconnecting) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded)
+}
+
+// JetStream error codes of a cluster in transition.
+const (
+	codeClusterNotAvailable jetstream.ErrorCode = 10008
+	codeClusterNotLeader    jetstream.ErrorCode = 10009
+	codeStreamOffline       jetstream.ErrorCode = 10118
+)
+
+func streamFull(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	// The code of a failed store is shared by messages that are too large, which say "message size exceeds maximum".
+	return api.ErrorCode == codeAccountFull || api.ErrorCode == codeStorageFull ||
+		api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum ")
 }
 
 // Waits before a request to the server is made again. A writer that lost a race, or whose chain has an append under way, comes back at once; where

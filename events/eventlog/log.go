@@ -391,6 +391,14 @@ func (l *Log) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, e
 	return info, nil
 }
 
+// silent makes nats.ErrTimeout of a time that is over and not the caller's own: the server has not answered.
+func silent(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nats.ErrTimeout
+	}
+	return err
+}
+
 // Fill is how full a run's stream is, from 0 to 1.
 func (l *Log) Fill(ctx context.Context, run string) (float64, error) {
 	bytes, most, err := l.Size(ctx, run)

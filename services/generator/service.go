@@ -13,6 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
@@ -227,7 +228,7 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		}
 	}
 	if err = s.knownVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
-		err = pipeline.Outlast(ctx, func() error {
+		err = outage.Outlast(ctx, func() error {
 			kept := t
 			err := answer.Keep(ctx, s.log.Store(), cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
 			if err == nil {
@@ -257,7 +258,7 @@ func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
 // failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
 func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
 	var f *inference.Failure
-	if !errors.As(cause, &f) || ctx.Err() != nil || pipeline.Outage(cause) != "" {
+	if !errors.As(cause, &f) || ctx.Err() != nil || outage.Of(cause) != "" {
 		return nil, cause // ours, not the server's: deliver again
 	}
 	left := time.Until(r.Due(cfg.Limits))

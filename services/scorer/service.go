@@ -20,6 +20,7 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
@@ -140,7 +141,7 @@ func (s *Service) verify(ctx context.Context, task runfile.TaskSpec, r *events.R
 // failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed. What comes of an outage
 // waits.
 func failed(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
-	if pipeline.Outage(cause) != "" {
+	if outage.Of(cause) != "" {
 		return nil, cause
 	}
 	if v := NoVerdict(cause); v != nil {
@@ -191,7 +192,7 @@ func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task run
 	if err != nil {
 		return scored, err
 	}
-	err = pipeline.Outlast(ctx, func() (err error) { scored.Log, err = s.keep(ctx, log); return err })
+	err = outage.Outlast(ctx, func() (err error) { scored.Log, err = s.keep(ctx, log); return err })
 	return scored, err
 }
 

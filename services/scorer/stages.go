@@ -8,7 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 	"github.com/rondo-rl/rondo/storage"
 )
@@ -18,7 +18,7 @@ func (s *Service) scoreStage(ctx context.Context, cfg runfile.RunConfig, task ru
 	ended := *r.StepToScore()
 	scored, log, err := s.stageVerdict(ctx, cfg, task, r, ended.StepFinished)
 	if err == nil {
-		err = pipeline.Outlast(ctx, func() (err error) { scored.Log, err = s.keep(ctx, log); return err })
+		err = outage.Outlast(ctx, func() (err error) { scored.Log, err = s.keep(ctx, log); return err })
 	}
 	if err == nil {
 		if scored.Workspace, scored.Forfeit, err = s.nextWorkspace(ctx, cfg, task, r, scored); scored.Forfeit != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
-	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 	"github.com/rondo-rl/rondo/sandbox/tools"
@@ -29,9 +29,9 @@ func (s *Service) call(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		theirs, outage := s.agents(ctx, cfg, task, r, err)
-		if outage != nil {
-			return nil, outage
+		theirs, waits := s.agents(ctx, cfg, task, r, err)
+		if waits != nil {
+			return nil, waits
 		}
 		if !theirs {
 			return again(cfg, r, err)
@@ -76,7 +76,7 @@ func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfil
 		box.left = stateAfterCall(len(r.Answers)+1, done.Workspace)
 		return done, nil
 	}
-	err = pipeline.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
+	err = outage.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
 	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if fault.Of(err) == "" || ctx.Err() != nil {

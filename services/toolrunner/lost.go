@@ -9,7 +9,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/wording"
-	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/fault"
 )
@@ -42,7 +42,7 @@ func notice(why string) string {
 // agents reports whether a turn failed by the agent's doing. A sandbox that ends without a reason is tried again first; when that was the last try, a sandbox
 // with the workspace before the turn shows whether the machine can run it. The error is of an outage, in which nobody can tell.
 func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, err error) (bool, error) {
-	if pipeline.Outage(err) != "" {
+	if outage.Of(err) != "" {
 		return false, err
 	}
 	if fault.Of(err) != "" {
@@ -52,7 +52,7 @@ func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfil
 		return false, nil
 	}
 	err = s.tryWorkspace(ctx, task, r)
-	if pipeline.Outage(err) != "" {
+	if outage.Of(err) != "" {
 		return false, err
 	}
 	return err == nil, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/inference/fleet"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 	"github.com/rondo-rl/rondo/pipeline/presence"
 	"github.com/rondo-rl/rondo/sandbox"
 	"github.com/rondo-rl/rondo/sandbox/egress"
@@ -177,9 +178,9 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	theirs, outage := s.agents(ctx, cfg, task, &r, err)
-	if outage != nil {
-		return nil, outage
+	theirs, waits := s.agents(ctx, cfg, task, &r, err)
+	if waits != nil {
+		return nil, waits
 	}
 	if theirs {
 		lost := s.lost(&r, done, err)
@@ -240,7 +241,7 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 	if done.Network, err = fetched(ctx, cfg, box.proxy); err != nil {
 		return done, err
 	}
-	err = pipeline.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
+	err = outage.Outlast(ctx, func() (err error) { done.Workspace, err = s.saveWorkspace(ctx, box); return err })
 	if err != nil {
 		err = fmt.Errorf("store workspace of %s: %w", r.ID, err)
 		if class := fault.Of(err); class != "" && ctx.Err() == nil {
