@@ -153,7 +153,7 @@ func TestOtherDialects(t *testing.T) {
 		},
 		"/responses": {
 			`{}`: "input", `{"input":[]}`: "0 messages", `{"input":"a","previous_response_id":"resp_1"}`: "previous_response_id",
-			`{"input":"a","background":true}`: "background",
+			`{"input":"a","background":true}`:      "background",
 			`{"input":[{"type":"computer_call"}]}`: "computer_call", `{"input":[{"role":"root"}]}`: "root", `{"input":"a","max_output_tokens":0}`: "max_output_tokens",
 			`{"input":"a","tool_choice":{"type":"mcp"}}`: "tool_choice",
 		},
