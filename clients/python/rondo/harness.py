@@ -203,7 +203,9 @@ class Rollout:
             known[t["segment"]] = prompt + ids
             spans, text_only = t.get("version_spans", []), t.get("text_only", False)
             held = tuple(t.get("constrained", []))
-            turns.append(Turn(t["segment"], prompt, ids, t.get("logprobs", []), t["finish_reason"], t["policy_version"], spans, text_only, held))
+            turns.append(
+                Turn(t["segment"], prompt, ids, t.get("logprobs", []), t["finish_reason"], t["policy_version"], spans, text_only, held)
+            )
         return turns
 
     def verdict(self, timeout: float = 600.0) -> Verdict:
