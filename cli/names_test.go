@@ -45,7 +45,7 @@ func TestUnknownNames(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "nope")
 	onPlane := []string{
 		"run show nope", "run steps nope", "run steps nope --follow", "run steps first --feed nope", "run steps first --feed nope --follow", "run cancel nope", "run close nope", "run continue nope --as new",
-		"run delete nope", "run pause nope", "run resume nope", "run open new --tasks " + gone, "run open new --file " + gone,
+		"run delete nope", "run pause nope", "run recover nope", "run resume nope", "run open new --tasks " + gone, "run open new --file " + gone,
 		"events tail nope", "events tail nope --follow", "events tail first --type nope", "events tail first --entity nope", "events publish nope e --run first --data {}",
 		"events publish run.paused nope --run nope --data {\"reason\":\"x\"}",
 		"tools list --run nope", "trajectories export nope --out " + gone, "trajectories export first --format nope --out " + gone, "trajectories list nope", "trajectories show nope g000001-0",

@@ -98,7 +98,8 @@ type diskState struct {
 func (m *Monitor) askDisks(ctx context.Context) (diskState, bool) {
 	write := time.Since(m.wrote) >= writeEvery
 	state, err := m.disks.ask(ctx, func(ctx context.Context) (diskState, error) {
-		state, err := diskState{}, error(nil)
+		var state diskState
+		var err error
 		if state.refusing, err = m.refusing(ctx); err != nil {
 			state.refusing = nil // a monitoring port that is away says nothing about streams
 		}

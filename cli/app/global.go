@@ -198,7 +198,7 @@ func refuseTopics(root *cobra.Command) {
 		if help.Name() != "help" {
 			continue
 		}
-		help.Args = func(cmd *cobra.Command, args []string) error {
+		help.Args = func(_ *cobra.Command, args []string) error {
 			found, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {
 				err = fmt.Errorf("unknown command %q for %q", rest[0], found.CommandPath())

@@ -139,13 +139,6 @@ func explainBatch(ctx context.Context, p *plane.Plane, run, feed string, step in
 	return x, nil
 }
 
-func feedNames(cfg runfile.RunConfig) (names []string) {
-	for _, f := range cfg.Feeds {
-		names = append(names, f.Name)
-	}
-	return names
-}
-
 func (x *batchStory) tell(cfg runfile.RunConfig, s *scene) {
 	x.Advantage, x.Sequence, x.State = cfg.Advantage, s.sequence, "ready"
 	if s.ready.Step <= s.ledger.Consumed(x.Feed) {

@@ -166,7 +166,8 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 		}
 		return nil
 	}
-	differs, err := "", error(nil)
+	var differs string
+	var err error
 	if c.live && s.First <= c.in.LastSeq {
 		differs, err = c.log.Differs(ctx, c.run, []events.SegmentSealed{s})
 	} else {

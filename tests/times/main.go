@@ -25,7 +25,7 @@ func main() {
 
 func run(args []string) (code int, err error) {
 	if len(args) < 2 {
-		return 0, fmt.Errorf("use: times test|slowest FILE ...")
+		return 0, errors.New("use: times test FILE FLAG PACKAGE, or times slowest FILE")
 	}
 	switch verb, file := args[0], args[1]; verb {
 	case "test":

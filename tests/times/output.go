@@ -70,7 +70,7 @@ func printed(text string, failed bool) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		switch {
-		case strings.HasPrefix(line, "=== "), line == "PASS\n":
+		case strings.HasPrefix(line, "=== "), strings.HasPrefix(strings.TrimLeft(line, " "), "--- PASS"), line == "PASS\n":
 		case failed, strings.HasPrefix(line, "ok  \t"), strings.HasPrefix(line, "?   \t"), strings.HasPrefix(line, "\t"):
 			b.WriteString(line)
 		}
