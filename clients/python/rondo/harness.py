@@ -64,7 +64,8 @@ class Turn:
     #: Where there are several: `version`, `start` and `end` among the turn's tokens.
     version_spans: Sequence[Mapping[str, int]]
     text_only: bool
-    #: What made the server sample from another distribution than the model's own, such as a grammar or a forced tool choice. A trainer masks such tokens.
+    #: What made the server sample from another distribution than the model's own, such as a grammar or a forced tool choice.
+    #: A trainer masks such tokens.
     constrained: Sequence[str] = ()
 
 
