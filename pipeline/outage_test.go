@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,10 +73,11 @@ func TestOutageOfOneRun(t *testing.T) {
 		const n = 8
 		p.finish(t, "full", 0, n)
 		env := p.env(t, "")
-		full := true
+		var full atomic.Bool
+		full.Store(true)
 		scored := score(env.Log)
 		effect(t, env, 2, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-			if m.Event.Run == "full" && full {
+			if m.Event.Run == "full" && full.Load() {
 				return nil, eventlog.ErrStreamFull
 			}
 			return scored(ctx, m)
@@ -87,7 +89,7 @@ func TestOutageOfOneRun(t *testing.T) {
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("the other run took %s", took)
 		}
-		full = false
+		full.Store(false)
 		p.acknowledged(t, "full")
 		p.scoredOnce(t, "full", n)
 	})
@@ -102,9 +104,9 @@ func TestOutageBelowAnAppend(t *testing.T) {
 		p.open(t, testRun)
 		p.finish(t, testRun, 0, 1)
 		env := p.env(t, "")
-		made := 0
+		var made atomic.Int32
 		effect(t, env, 1, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
-			made++
+			made.Add(1)
 			store.Down.Store(true)
 			e, err := events.New(m.Event.Run, events.RolloutScoredType, m.Event.Entity, "0", events.RolloutScored{Flags: []string{string(make([]byte, events.MaxPayload))}})
 			e.Prev = m.Event.Seq
@@ -113,8 +115,8 @@ func TestOutageBelowAnAppend(t *testing.T) {
 		time.Sleep(time.Hour)
 		store.Down.Store(false)
 		p.acknowledged(t, testRun)
-		if p.scoredOnce(t, testRun, 1); made != 1 {
-			t.Errorf("the event was made %d times", made)
+		if p.scoredOnce(t, testRun, 1); made.Load() != 1 {
+			t.Errorf("the event was made %d times", made.Load())
 		}
 	})
 }
