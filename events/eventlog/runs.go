@@ -110,10 +110,20 @@ func (l *Log) stateWithoutStream(ctx context.Context, run string) (state, reason
 		return "", "", err
 	case len(sealed) == 0:
 		return StateLost, "its stream is gone, and nothing of it is archived; rondo run recover " + run, nil
-	case last.Type != events.RunClosedType:
+	case last.Type != events.RunClosedType && !l.archivedEnd(ctx, run, sealed[len(sealed)-1]):
 		return StateLost, fmt.Sprintf("its stream is gone, and it was not closed; its archive ends at %d; rondo run recover %s", through(sealed), run), nil
 	}
 	return StateArchived, "", nil
+}
+
+// archivedEnd reports whether the last segment of a run has its end, which a plane that stopped right behind it did not tell the catalogue. A segment that
+// cannot be read has none.
+func (l *Log) archivedEnd(ctx context.Context, run string, last events.SegmentSealed) (found bool) {
+	l.readSegments(ctx, run, last.First, []events.SegmentSealed{last}, func(e events.Event, err error) bool {
+		found = found || err == nil && e.Type == events.RunClosedType
+		return err == nil && !found
+	})
+	return found
 }
 
 // Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it.

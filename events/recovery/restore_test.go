@@ -163,6 +163,19 @@ func (r *lostRun) state(want string) {
 	}
 }
 
+// TestArchiveHasTheEnd: a run whose end is in its archive is no lost one, also where its plane stopped before the catalogue knew the end.
+func TestArchiveHasTheEnd(t *testing.T) {
+	r := newLostRun(t, 4)
+	closed := r.event(events.RunClosedType, "r", events.RunClosed{Reason: "all steps are taken"})
+	closed.Prev = uint64(r.records[0].Sequence)
+	r.append(closed)
+	r.seal()
+	r.lose()
+	if state, why, err := r.log.RunState(t.Context(), "r"); err != nil || state != eventlog.StateArchived || why != "" {
+		t.Errorf("the run is %s (%q), want %s; %v", state, why, eventlog.StateArchived, err)
+	}
+}
+
 // TestRestoreBesideServices: writers that append whenever they find the run's stream get no sequence of its archive, and none of their events is lost.
 func TestRestoreBesideServices(t *testing.T) {
 	r := newLostRun(t, 400)
