@@ -88,7 +88,7 @@ func TestAttacksOnGo(t *testing.T) {
 	for name, a := range goAttacks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if reward, class, log := i.score(t, a.commands); reward != 0 || class != a.class {
+			if reward, class, log := i.attack(t, a.commands); reward != 0 || class != a.class {
 				t.Errorf("reward %g %s, want 0 %s: %s", reward, class, a.class, log)
 			}
 		})
