@@ -148,8 +148,8 @@ func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	return appended(answer)
 }
 
-// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. What was to be appended to a stream that
-// is hidden by now, or was made again, is void: it was made of what another stream holds.
+// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. An event is void if its
+// stream was hidden or made again meanwhile: it follows from the events of another stream.
 func (l *Log) after(ctx context.Context, e events.Event, stream any) (link events.Event, found bool, err error) {
 	if e.Run != events.Catalogue {
 		in, err := l.Incarnation(ctx, e.Run)

@@ -25,7 +25,7 @@ const hiddenPrefix = "rondo.restore."
 // ErrRestoring is the ErrNotFound of a run whose stream is hidden.
 var ErrRestoring = fmt.Errorf("%w: it is hidden while the run is restored, and `rondo run recover` goes on where that was interrupted", errNoRun)
 
-// ErrBehind means that a run's stream ends before its archive: the log was rolled back. What is appended would take sequences that the archive has.
+// ErrBehind means that a run's stream ends before its archive: the log was rolled back. An append would take a sequence that the archive has.
 var ErrBehind = errors.New("the stream ends before its archive, so the log was rolled back")
 
 func hide(cfg *jetstream.StreamConfig, run string) {

@@ -319,7 +319,7 @@ func (l *Log) persistStream(name string) error {
 	return nil
 }
 
-// queueKept is how long the server keeps the consumer of a queue from which nobody takes. What waits in the queue stays on the stream.
+// queueKept is how long the server keeps the consumer of a queue from which nobody takes. The stream keeps the messages of the queue.
 const queueKept = 10 * time.Minute
 
 // EnsureConsumer makes a durable consumer of the topology table where it is missing.
