@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/embedded"
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/retry"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/open"
 )
@@ -264,8 +266,12 @@ func (p *Plane) announce(e endpoint) error {
 	if err != nil {
 		return err
 	}
+	announced.Store(p.Dir, true)
 	return writePrivate(EndpointFile(p.Dir), data)
 }
+
+// announced are the directories whose planes this process serves.
+var announced sync.Map
 
 // ReadEndpoint reads the addresses of the plane of a directory.
 func ReadEndpoint(dir string) (endpoint, error) {
@@ -301,7 +307,7 @@ func lockDir(ctx context.Context, dir string, patient bool) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("%s: %w", dir, ErrInUse)
 		}
-		time.Sleep(50 * time.Millisecond)
+		retry.Sleep(ctx, 50*time.Millisecond)
 	}
 }
 
@@ -323,7 +329,14 @@ func InUse(ctx context.Context, dir string) bool {
 // PlaneRuns reports whether the process that announced itself in a directory is alive.
 func PlaneRuns(dir string) bool {
 	e, err := ReadEndpoint(dir)
-	return err == nil && e.PID != os.Getpid() && unix.Kill(e.PID, 0) == nil
+	if err != nil {
+		return false
+	}
+	if e.PID == os.Getpid() { // or a process that had the same number, in an earlier life of this container
+		_, ours := announced.Load(dir)
+		return ours
+	}
+	return unix.Kill(e.PID, 0) == nil
 }
 
 // Close gives everything back, the log last.
@@ -333,6 +346,7 @@ func (p *Plane) Close() {
 	}
 	if p.server != nil {
 		os.Remove(EndpointFile(p.Dir))
+		announced.Delete(p.Dir)
 		p.server.Shutdown()
 	}
 	if p.Store != nil {
