@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/app"
 	"github.com/rondo-rl/rondo/cli/audit"
@@ -58,12 +62,12 @@ func TestMistakesAreNamed(t *testing.T) {
 		"no task pack":                    {[]string{"run", "open", "x", "--dir", dir, "--tasks", filepath.Join(nowhere, "none")}, []string{"none"}},
 		"empty task pack":                 {[]string{"run", "open", "x", "--dir", dir, "--tasks", nowhere}, []string{"task"}},
 		"unknown task":                    {[]string{"tasks", "show", "nothing"}, []string{`"nothing"`, "rondo tasks show"}},
-		"missing argument":                {[]string{"run", "show"}, []string{"arg", "see `rondo run show --help`"}},
+		"missing argument":                {[]string{"run", "show"}, []string{"RUN is missing: see `rondo run show --help`"}},
 		"nats without a store":            {[]string{"run", "list", "--nats", "nats://127.0.0.1:1"}, []string{"--store"}},
 		"service without a store":         {[]string{"service", "intake", "--nats", "nats://127.0.0.1:1"}, []string{"--store", "rondo up"}},
 		"service without nats":            {[]string{"service", "intake", "--store", nowhere}, []string{"--nats"}},
 		"unknown service":                 {[]string{"service", "intaker", "--nats", "x", "--store", "y"}, []string{"intaker"}},
-		"no service":                      {[]string{"service"}, []string{"1 arg"}},
+		"no service":                      {[]string{"service"}, []string{"NAME is missing"}},
 		"nats that is not there":          {[]string{"run", "list", "--nats", "nats://user:secret@127.0.0.1:1", "--store", t.TempDir()}, []string{"127.0.0.1:1"}},
 		"no plane":                        {[]string{"run", "list", "--dir", nowhere}, []string{nowhere, "rondo up", "--dir"}},
 		"audit of an unknown run":         {[]string{"audit", "second", "--dir", dir}, []string{`"second"`, "rondo run list"}},
@@ -86,7 +90,13 @@ func TestMistakesAreNamed(t *testing.T) {
 		"demo of no steps":                {[]string{"demo", "--dir", nowhere, "--steps", "0"}, []string{"--steps 0"}},
 		"demo elsewhere, without a store": {[]string{"demo", "--nats", "nats://127.0.0.1:1"}, []string{"--nats needs --store"}},
 		"demo on no tasks":                {[]string{"demo", "--dir", nowhere, "--tasks", filepath.Join(nowhere, "none")}, []string{"none"}},
-		"unknown command":                 {[]string{"strat"}, []string{"strat"}},
+		"unknown command":                 {[]string{"strat"}, []string{"strat", "see `rondo --help`"}},
+		"command with a letter too few":   {[]string{"audt"}, []string{"did you mean \"audit\"?"}},
+		"verb with letters in disorder":   {[]string{"run", "shwo"}, []string{"did you mean \"show\"?"}},
+		"argument too many":               {[]string{"run", "show", "first", "second"}, []string{`"second" is one argument too many`}},
+		"second argument missing":         {[]string{"trajectories", "show", "first"}, []string{"ROLLOUT is missing"}},
+		"flag that wants a number":        {[]string{"demo", "--steps", "many"}, []string{"--steps", "want a whole number"}},
+		"flag that wants a duration":      {[]string{"index", "sync", ".", "--every", "7x"}, []string{"--every", "90s, 5m or 7d"}},
 		"unknown flag":                    {[]string{"run", "list", "--jsn"}, []string{"--jsn", "see `rondo run list --help`"}},
 		"config that is not there":        {[]string{"run", "list", "--config", filepath.Join(nowhere, "none.yaml")}, []string{"--config", "none.yaml"}},
 		"config with an unknown flag":     {[]string{"run", "list", "--config", file("durabilty: always\n")}, []string{"run.yaml", "durabilty"}},
@@ -103,7 +113,7 @@ func TestMistakesAreNamed(t *testing.T) {
 				t.Errorf("%s: it went well: %s", name, output)
 				return
 			}
-			if code := app.ExitCode(err); code != 1 {
+			if code := app.ExitCode(io.Discard, err, false); code != 1 {
 				t.Errorf("%s: exit code %d", name, code)
 			}
 			for _, part := range c.want {
@@ -132,8 +142,16 @@ func TestExitCodes(t *testing.T) {
 		{context.Canceled, 130}, {fmt.Errorf("read: %w", context.Canceled), 130},
 		{context.DeadlineExceeded, 1},
 	} {
-		if got := app.ExitCode(c.err); got != c.code {
+		var text strings.Builder
+		if got := app.ExitCode(&text, c.err, true); got != c.code {
 			t.Errorf("exit code of %v is %d, want %d", c.err, got, c.code)
+		}
+		var said struct {
+			Error string
+			Code  int
+		}
+		if c.err != nil && (json.Unmarshal([]byte(text.String()), &said) != nil || said.Error == "" || said.Code != c.code) {
+			t.Errorf("%v is told as %s", c.err, text.String())
 		}
 	}
 }
@@ -276,5 +294,23 @@ func TestLettersThatConcernARun(t *testing.T) {
 	}
 	if (audit.DeadLetter{Stream: "RONDO_r2"}).Concerns("r", "p") || !(audit.DeadLetter{Stream: "RONDO_r"}).Concerns("r", "p") {
 		t.Error("runs are mixed up")
+	}
+}
+
+// TestHelpIsInUsersWords: no help shows a type of Go or an empty list as a default.
+func TestHelpIsInUsersWords(t *testing.T) {
+	goType := regexp.MustCompile(`(?m)^ +(?:-\w, |    )--\S+ (string\w*|u?ints?|float\w*)\b|\(default (\[\]|0s)\)`)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if found := goType.FindString(cmd.UsageString()); found != "" {
+			t.Errorf("%s --help shows %q", cmd.CommandPath(), found)
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(New())
+	if out, err := rondo(t, "--version"); err != nil || !strings.HasPrefix(out, "rondo ") || !strings.Contains(out, "(go") {
+		t.Errorf("--version prints %q, %v", out, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/rondo-rl/rondo/cli/app"
@@ -15,5 +16,5 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd, err := New().ExecuteContextC(ctx)
-	return app.ExitCode(plane.LostOr(cmd.Context(), err))
+	return app.ExitCode(os.Stderr, plane.LostOr(cmd.Context(), err), cmd.Flags().Lookup("json").Value.String() == "true" || slices.Contains(os.Args, "--json"))
 }

@@ -2,6 +2,9 @@
 package cli
 
 import (
+	"fmt"
+	"runtime/debug"
+
 	"github.com/spf13/cobra"
 
 	"github.com/rondo-rl/rondo/cli/advantage"
@@ -44,5 +47,8 @@ func New() *cobra.Command {
 		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)
+	b := buildOf(debug.ReadBuildInfo())
+	root.Version = fmt.Sprintf("%s (%s)", b, b.Go)
+	root.SetVersionTemplate("rondo {{.Version}}\n")
 	return root
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/rondo-rl/rondo/events/wording"
 )
@@ -27,21 +27,28 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // Found is the exit code of commands that looked for faults and found some.
 const Found = 2
 
-// ExitCode says how the command ended: 0 well, 1 failed, 2 found faults, 130 interrupted.
-func ExitCode(err error) int {
+// ExitCode says how the command ended: 0 well, 1 failed, 2 found faults, 130 interrupted. It writes the error, as JSON for a command
+// that prints JSON.
+func ExitCode(w io.Writer, err error, asJSON bool) int {
+	code, text := 1, ""
 	var e *ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "rondo: interrupted")
-		return 130
+		code, text = 130, "interrupted"
 	case errors.As(err, &e) && e.Err == nil:
 		return e.Code
 	case errors.As(err, &e):
-		fmt.Fprintln(os.Stderr, "rondo:", wording.Plain(err))
-		return e.Code
+		code = e.Code
 	}
-	fmt.Fprintln(os.Stderr, "rondo:", wording.Plain(err))
-	return 1
+	if text == "" {
+		text = wording.Plain(err).Error()
+	}
+	if asJSON {
+		_ = PrintJSON(w, map[string]any{"error": text, "code": code})
+		return code
+	}
+	fmt.Fprintln(w, "rondo:", text)
+	return code
 }

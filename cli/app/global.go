@@ -89,7 +89,7 @@ func listed(f *pflag.Flag, v any) ([]any, error) {
 	case nil, map[string]any:
 		return nil, errors.New("want a text, a number, true, false or a list")
 	case []any:
-		if kind := f.Value.Type(); !strings.HasSuffix(kind, "Array") && !strings.HasSuffix(kind, "Slice") {
+		if of, _ := f.Value.(flagValue); !of.list {
 			return nil, errors.New("want one value, and no list")
 		}
 		return v, nil
@@ -148,11 +148,9 @@ Every flag can also be set by an environment variable (--nats is RONDO_NATS) or 
 	root.InitDefaultCompletionCmd()
 	nameHelp(root)
 	refuseTopics(root)
-	for _, noun := range root.Commands() {
-		refuseUnknown(noun)
-	}
+	refuseUnknown(root)
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1))
-	takeNoFlags(root)
+	wordFlags(root)
 	return root
 }
 
@@ -161,7 +159,7 @@ func nameHelp(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {
-				return misused(cmd, err)
+				return misused(cmd, countError(cmd.Use, args, err))
 			}
 			return nil
 		}
@@ -169,6 +167,27 @@ func nameHelp(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		nameHelp(sub)
 	}
+}
+
+// countError names the argument that a usage such as "show RUN [ROLLOUT]" has and the user has not given, or the first that is too many.
+func countError(use string, args []string, err error) error {
+	most := 0
+	for _, word := range strings.Fields(use)[1:] {
+		name := strings.Trim(word, "[].…")
+		switch {
+		case strings.HasPrefix(word, "-"):
+			return err
+		case strings.ToLower(name) == name || strings.ToUpper(name) != name:
+			continue
+		case most >= len(args) && !strings.HasPrefix(word, "["):
+			return fmt.Errorf("%s is missing", name)
+		}
+		most++
+	}
+	if strings.HasPrefix(err.Error(), "accepts ") && most < len(args) {
+		return fmt.Errorf("%.80q is one argument too many", args[most])
+	}
+	return err
 }
 
 // groups annotates a command that does nothing but group others: its usage is that of its members alone.
@@ -185,7 +204,12 @@ func refuseUnknown(cmd *cobra.Command) {
 	cmd.Annotations = map[string]string{groups: "true"}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return misused(cmd, fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()))
+			cmd.SuggestionsMinimumDistance = 2 // letters that differ
+			meant := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				meant = fmt.Sprintf(", did you mean %q?", near[0])
+			}
+			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), meant))
 		}
 		return cmd.Help()
 	}

@@ -374,7 +374,7 @@ func TestReleaseCanaryEnds(t *testing.T) {
 
 func TestReleaseRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                         "accepts 1 arg",
+		"":                         "POLICY is missing",
 		"a/b":                      "use letters",
 		"p --once --verify":        "give one of them",
 		"p --by tokens":            "must be reward or pass@1",

@@ -107,18 +107,18 @@ func TestSandboxOpen(t *testing.T) {
 		t.Errorf("a command that takes too long: %v", err)
 	}
 	for want, args := range map[string][]string{
-		"3 turns":             {id, "--turn", "3", "--", "true"},
-		"counted from 0":      {id, "--turn", "-2", "--", "true"},
-		"no turn yet":         {"g000002-0", "--run", "r", "--", "true"},
-		"--run (other, r)":    {"g000002-0", "--", "true"},
-		"no run has":          {"g000009-0", "--", "true"},
-		"has no rollout":      {"g000009-0", "--run", "r", "--", "true"},
-		"there is no run":     {id, "--run", "none", "--", "true"},
-		"give an id":          {"../x", "--", "true"},
-		"behind --":           {id, "true"},
-		"no terminal":         {id},
-		"--json needs":        {id, "--json"},
-		"requires at least 1": {"--turn", "0"},
+		"3 turns":            {id, "--turn", "3", "--", "true"},
+		"counted from 0":     {id, "--turn", "-2", "--", "true"},
+		"no turn yet":        {"g000002-0", "--run", "r", "--", "true"},
+		"--run (other, r)":   {"g000002-0", "--", "true"},
+		"no run has":         {"g000009-0", "--", "true"},
+		"has no rollout":     {"g000009-0", "--run", "r", "--", "true"},
+		"there is no run":    {id, "--run", "none", "--", "true"},
+		"give an id":         {"../x", "--", "true"},
+		"behind --":          {id, "true"},
+		"no terminal":        {id},
+		"--json needs":       {id, "--json"},
+		"ROLLOUT is missing": {"--turn", "0"},
 	} {
 		t.Run(want, func(t *testing.T) {
 			if out, err := open(args...); err == nil || !strings.Contains(err.Error(), want) {

@@ -72,7 +72,7 @@ func TestSandboxRun(t *testing.T) {
 		{"bad size", []string{"--mem", "much", "true"}, "", 1, "", "for example 256m"},
 		{"too little", []string{"--mem", "1k", "true"}, "", sandboxFailed, "", "at least 16 MiB"},
 		{"bad pair", []string{"--env", "A", "true"}, "", 1, "", "NAME=VALUE is needed"},
-		{"no command", nil, "", 1, "", "requires at least 1 arg"},
+		{"no command", nil, "", 1, "", "COMMAND is missing"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -200,8 +200,13 @@ func TestDuration(t *testing.T) {
 		})
 	}
 	var d Duration
-	for _, text := range []string{"90", "", "soon", "5 m"} {
-		if err := d.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "90s or 5m") {
+	for text, want := range map[string]time.Duration{"7d": 168 * time.Hour, "2w": 336 * time.Hour, "1w1d1h30m": 193*time.Hour + 30*time.Minute, "0d": 0, "-5m": -5 * time.Minute} {
+		if err := d.UnmarshalText([]byte(text)); err != nil || time.Duration(d) != want {
+			t.Errorf("%q is read as %s, %v, want %s", text, time.Duration(d), err, want)
+		}
+	}
+	for _, text := range []string{"90", "", "soon", "5 m", "d", "7d-2h", "-7d", "7d7d", "1d2w", "99999d", "9999w2500000h"} {
+		if err := d.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), "90s, 5m or 7d") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
