@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -113,7 +112,7 @@ func TestMistakesAreNamed(t *testing.T) {
 				t.Errorf("%s: it went well: %s", name, output)
 				return
 			}
-			if code := app.ExitCode(io.Discard, err, false); code != 1 {
+			if code := app.ExitCode(err); code != 1 {
 				t.Errorf("%s: exit code %d", name, code)
 			}
 			for _, part := range c.want {
@@ -143,7 +142,8 @@ func TestExitCodes(t *testing.T) {
 		{context.DeadlineExceeded, 1},
 	} {
 		var text strings.Builder
-		if got := app.ExitCode(&text, c.err, true); got != c.code {
+		app.PrintError(&text, c.err, true)
+		if got := app.ExitCode(c.err); got != c.code {
 			t.Errorf("exit code of %v is %d, want %d", c.err, got, c.code)
 		}
 		var said struct {

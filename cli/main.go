@@ -16,5 +16,7 @@ func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd, err := New().ExecuteContextC(ctx)
-	return app.ExitCode(os.Stderr, plane.LostOr(cmd.Context(), err), cmd.Flags().Lookup("json").Value.String() == "true" || slices.Contains(os.Args, "--json"))
+	err = plane.LostOr(cmd.Context(), err)
+	app.PrintError(os.Stderr, err, cmd.Flags().Lookup("json").Value.String() == "true" || slices.Contains(os.Args, "--json"))
+	return app.ExitCode(err)
 }

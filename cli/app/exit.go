@@ -27,28 +27,34 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // Found is the exit code of commands that looked for faults and found some.
 const Found = 2
 
-// ExitCode says how the command ended: 0 well, 1 failed, 2 found faults, 130 interrupted. It writes the error, as JSON for a command
-// that prints JSON.
-func ExitCode(w io.Writer, err error, asJSON bool) int {
-	code, text := 1, ""
+// ExitCode says how the command ended: 0 well, 1 failed, 2 found faults, 130 interrupted.
+func ExitCode(err error) int {
 	var e *ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, context.Canceled):
-		code, text = 130, "interrupted"
-	case errors.As(err, &e) && e.Err == nil:
-		return e.Code
+		return 130
 	case errors.As(err, &e):
-		code = e.Code
+		return e.Code
 	}
-	if text == "" {
-		text = wording.Plain(err).Error()
+	return 1
+}
+
+// PrintError writes why a command failed, as JSON for a command that prints JSON.
+func PrintError(w io.Writer, err error, asJSON bool) {
+	var e *ExitError
+	switch {
+	case err == nil, errors.As(err, &e) && e.Err == nil:
+		return
+	}
+	text := wording.Plain(err).Error()
+	if errors.Is(err, context.Canceled) {
+		text = "interrupted"
 	}
 	if asJSON {
-		_ = PrintJSON(w, map[string]any{"error": text, "code": code})
-		return code
+		_ = PrintJSON(w, map[string]any{"error": text, "code": ExitCode(err)})
+		return
 	}
 	fmt.Fprintln(w, "rondo:", text)
-	return code
 }

@@ -25,7 +25,8 @@ func Main(m *testing.M, nouns ...func(*app.Global) *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	_, err := app.New(nouns...).ExecuteContextC(ctx)
 	stop()
-	os.Exit(app.ExitCode(os.Stderr, err, false))
+	app.PrintError(os.Stderr, err, false)
+	os.Exit(app.ExitCode(err))
 }
 
 // Run runs a command line in this process. The program has the one command of noun.
