@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 
@@ -70,7 +72,8 @@ func (c *Client) page(ctx context.Context, url string, take func(io.Reader) erro
 	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
-		return failed(err)
+		var op *net.OpError
+		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: shown(err, c.APIKey)}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

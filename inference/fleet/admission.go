@@ -37,6 +37,7 @@ func (f *Fleet) admit(ctx context.Context, c Call, among []target) (target, erro
 			f.mu.Unlock()
 			return w.at, w.err
 		}
+		f.askSlots(ctx, among, now)
 		var until time.Time
 		if refusal := resting(among, now); refusal != nil {
 			if refusal.Away && !asked && !slices.ContainsFunc(among, func(t target) bool { return t.answered }) {

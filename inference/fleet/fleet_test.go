@@ -60,6 +60,8 @@ type farm struct {
 	serve map[string]func(n int, at time.Duration) reply
 	asked map[string][]time.Duration
 	began time.Time
+	// What servers say of themselves, by path; 404 for others.
+	pages map[string]string
 	// On every request and every end of one, with the requests under way.
 	watch func(host string, inFlight int, ended *reply)
 	now   map[string]int
@@ -67,6 +69,13 @@ type farm struct {
 
 func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Host
+	if r.Method == http.MethodGet && r.URL.Path != "/v1/models" {
+		page, status := f.pages[r.URL.Path], http.StatusOK
+		if page == "" {
+			status = http.StatusNotFound
+		}
+		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(page)), Request: r}, nil
+	}
 	f.mu.Lock()
 	at := time.Since(f.began)
 	n := len(f.asked[host])

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ const (
 	loadFor = time.Second
 	// loadTimeout bounds one look.
 	loadTimeout = time.Second
-	// noLoadFor is how long a server is not asked again that says nothing of its load.
+	// noLoadFor is how long a server is not asked again that says nothing of its load, or is away when it is asked for its slots.
 	noLoadFor = time.Minute
 )
 
@@ -81,4 +82,34 @@ func (f *Fleet) load(ctx context.Context, base, key string) *inference.Load {
 	}
 	f.loads[base] = l
 	return l.load
+}
+
+// askSlots asks servers how many requests they sample at once whose first ramp keeps a call waiting. The caller holds the lock.
+func (f *Fleet) askSlots(ctx context.Context, among []target, now time.Time) {
+	for _, t := range among {
+		if !now.Before(t.slotsAsk) && t.setbacks == 0 && t.current >= int(t.allowed) && t.allowed < float64(t.slots) {
+			t.slotsAsk = now.Add(noLoadFor)
+			go f.learnSlots(context.WithoutCancel(ctx), t)
+		}
+	}
+}
+
+// learnSlots lets a ramp begin with this process's part of what the server says. One that has failed meanwhile has shown less.
+func (f *Fleet) learnSlots(ctx context.Context, at target) {
+	ctx, cancel := context.WithTimeout(ctx, contextTime)
+	defer cancel()
+	client := inference.Client{HTTP: f.http, APIKey: at.key}
+	slots, err := client.Slots(ctx, at.url)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if err == nil {
+		at.slotsAsk = now.Add(math.MaxInt64) // it has said all
+	}
+	if slots == 0 || at.setbacks > 0 {
+		return
+	}
+	at.raise(float64(max(1, slots/f.peers)), at.slots)
+	f.opts.Logger.Info("inference server slots", "endpoint", withoutPassword(at.url), "slots", slots, "generators", f.peers, "allowed", int(at.allowed))
+	f.serve(now)
 }

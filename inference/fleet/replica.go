@@ -70,8 +70,8 @@ func outcomeOf(f *inference.Failure) outcome {
 // Its circuit opens when nobody takes its connections, or when more requests fail in a row, of several callers, than are still under way: what is under way speaks for the
 // server until it ends. An open circuit rests, longer each time, and then one request tries whether the server is well.
 //
-// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, doubles every rampStep while the server takes
-// requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do, or a fourth of the requests fails, it is halved, and grows
+// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, goes up to what the server
+// says of itself where it never failed, doubles every rampStep while the server takes requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do, or a fourth of the requests fails, it is halved, and grows
 // slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it has shown that it can take, however long its turns are.
 type replica struct {
 	url      string
@@ -103,7 +103,8 @@ type replica struct {
 	reductions int     // since then
 	restored   bool    // it has come back there, which was not said yet
 
-	slots int // the most that a run lets a process have
+	slots    int       // the most that a run lets a process have
+	slotsAsk time.Time // when the server may be asked how many requests it samples at once
 }
 
 func newReplica(url string) *replica {
