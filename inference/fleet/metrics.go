@@ -28,7 +28,7 @@ func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 	m := &metrics{
 		fleet: f,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total", Help: "Requests to inference servers by outcome: answered, " +
-			"refused, throttled, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
+			"refused, throttled, aborted, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
 		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_turns_total", Help: "Turns of inference servers by why they ended: stop, tool_calls, " +
 			"length, repetition, filtered, unknown; and unread_call, for one that ended with a call that the server did not read."}, []string{"endpoint", "finish"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_refusals_total", Help: "Requests that inference servers refused as wrong, by " +

@@ -71,7 +71,8 @@ func TestRampBeginsWithWhatTheServerSays(t *testing.T) {
 				if most != c.want {
 					t.Errorf("it had %d requests at first, want %d", most, c.want)
 				}
-				if said := strings.Count(log.String(), `msg="inference server slots"`); said > 1 || (said == 1) != (c.want > 1 || c.peers == 3) {
+				said := strings.Count(log.String(), `msg="inference server slots"`) // of a server that fails, maybe before it has
+				if says := c.want > 1 || c.peers == 3; said > 1 || c.first == (reply{}) && says != (said == 1) {
 					t.Errorf("it was said %d times", said)
 				}
 			})

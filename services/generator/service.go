@@ -210,9 +210,6 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 		t.ToolCalls = nil // nobody would answer a call of a tool that was not offered
 		t.Unoffered()
 	}
-	if t.Cut() {
-		t.ToolCalls = nil // what was cut may be half of one: it is not run
-	}
 	if t.ContextLimit = answer.ContextLimit; t.ContextLimit > 0 {
 		cfg.Sampling.MaxTokens = answer.MaxTokens
 	}
