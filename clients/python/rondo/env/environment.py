@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .arguments import meant
+
 __all__ = [
     "MAX_COMPONENTS",
     "MAX_OBSERVED",
@@ -52,9 +54,16 @@ class Call:
     name: str
     #: JSON, as the model wrote it: it may be malformed.
     arguments: str
+    #: The tool's, as the model was shown it; None where the run has no such tool.
+    schema: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     def parsed(self) -> dict[str, Any]:
-        """The arguments; ValueError where they are no JSON object."""
+        """The arguments as the tool's schema lets them mean: "3" is 3 where it wants an integer.
+
+        ValueError, in the schema's words, where they are none of the tool's.
+        """
+        if self.schema is not None:
+            return meant(self.schema, self.arguments)
         value = json.loads(self.arguments or "{}")
         if not isinstance(value, dict):
             raise ValueError("the arguments must be a JSON object")
@@ -103,7 +112,8 @@ class Environment(Protocol):
     save() -> JSON value, and load(task, state): then another worker goes on from what was saved behind the last turn.
     Without them another worker gives a new instance the recorded turns again, and compares what it answers with the record.
     restart = "fail": neither; the rollout fails where its worker is lost, as a failure of the machine.
-    tools: functions by the names of the run file's tools, called with the model's arguments; what they give is shown to the model.
+    tools: functions by the names of the run file's tools, called with what the model's arguments mean by the tools' schemas; what they
+    give is shown to the model.
     """
 
     def reset(self, task: Task) -> Answer:

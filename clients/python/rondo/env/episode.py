@@ -19,7 +19,7 @@ from .rating import failure
 from .record import Record
 from .thread import Thread
 
-__all__ = ["GRACE", "Stage", "action_of", "play", "task_of"]
+__all__ = ["GRACE", "Stage", "play", "task_of"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,21 @@ class Stage:
     seconds: float
     #: The run's limits of a rollout.
     limits: Mapping[str, Any] = field(default_factory=dict)
+    #: The schemas of the run's tools, by their names.
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def action(self, turn: Fact, role: str = "") -> Action:
+        """What the model did in a turn."""
+        data = turn.data
+        calls = tuple(
+            Call(str(c["id"]), str(c["name"]), str(c["arguments"]), self.tools.get(str(c["name"]))) for c in data.get("tool_calls") or []
+        )
+        thoughts = (data.get("reasoning") or {}).get("text", "")
+        used = int(data.get("prompt_tokens") or 0) + int(data.get("completion_tokens") or 0)
+        last = int(data["turn"]) + 1 >= self.limits.get("turns", math.inf) or used >= self.limits.get("tokens", math.inf)
+        return Action(
+            int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role, last
+        )
 
 
 #: Seconds behind a rollout's deadline for which a step is still waited for: clocks differ.
@@ -95,7 +110,7 @@ class _Episode:
             return False
         if len(record.turns) < self._record.stated:
             return True
-        action = action_of(record.turns[-1], self._stage.limits)
+        action = self._stage.action(record.turns[-1])
         return await self._say("step", action.turn, lambda e: e.step(action))
 
     async def _say(self, what: str, turn: int, speak: Callable[[Adapted], dict[str, Any]]) -> bool:
@@ -163,21 +178,11 @@ class _Episode:
     def _again(self, environment: Adapted, number: int) -> dict[str, Any]:
         if number == 0:
             return environment.reset(self._task)
-        return environment.step(action_of(self._record.turns[number - 1], self._stage.limits))
+        return environment.step(self._stage.action(self._record.turns[number - 1]))
 
     def end(self) -> None:
         """Close the environment, behind what it does now."""
         self._thread.end(None if self._environment is None or self._broken else self._environment.close)
-
-
-def action_of(turn: Fact, limits: Mapping[str, Any], role: str = "") -> Action:
-    """What the model did in a turn."""
-    data = turn.data
-    calls = tuple(Call(str(c["id"]), str(c["name"]), str(c["arguments"])) for c in data.get("tool_calls") or [])
-    thoughts = (data.get("reasoning") or {}).get("text", "")
-    used = int(data.get("prompt_tokens") or 0) + int(data.get("completion_tokens") or 0)
-    last = int(data["turn"]) + 1 >= limits.get("turns", math.inf) or used >= limits.get("tokens", math.inf)
-    return Action(int(data["turn"]), str(data.get("content") or ""), calls, str(thoughts), str(data.get("finish_reason") or ""), role, last)
 
 
 def _same(said: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import IntakeError
 from ..facts import Fact
 from .environment import MAX_OBSERVED, MAX_STATE, Action, Task, components
-from .episode import GRACE, Stage, action_of, task_of
+from .episode import GRACE, Stage, task_of
 from .rating import failure
 from .record import Record
 from .thread import Thread
@@ -189,7 +189,7 @@ class _Episode:
             if record.failed:
                 raise _Stopped(f"the role {role} of the episode failed")
             raise _Stopped(f"the role {role} of the episode has reached a limit")
-        return action_of(record.turns[-1], self._stage.limits, role)
+        return self._stage.action(record.turns[-1], role)
 
     async def _settle(self, role: str, action: Action | None, what: str, speak: Callable[[], Any]) -> None:
         """State what follows a turn, or the beginning, on the log of whose turn it was."""
@@ -259,7 +259,7 @@ class _Episode:
             raise _Stopped("its worker was lost, and the environment cannot go on elsewhere")
         for number, (role, fact) in enumerate(settled):
             turn = int(fact.data["turn"])
-            action = None if number == 0 else action_of(self._known.records[role].turns[turn], self._stage.limits, role)
+            action = None if number == 0 else self._stage.action(self._known.records[role].turns[turn], role)
             again = await self._try("replay", lambda action=action, role=role: self._again(role, action))  # type: ignore[misc]
             if again != _then((role, fact)):
                 raise _Stopped(f"its worker was lost, and in another one the environment did not repeat itself at turn {turn} of {role}")

@@ -63,7 +63,8 @@ async def work(
     if environment is not None:
         if not config.get("environment"):
             raise ValueError(f"run {run} has no environment: its run file names one as environment: {{name: …}}")
-        stage, roles = Stage(plane, run, tasks, worker, step_timeout, config["limits"]), config["environment"].get("roles")
+        tools = {tool["name"]: tool.get("parameters") or {} for tool in config["environment"].get("tools") or []}
+        stage, roles = Stage(plane, run, tasks, worker, step_timeout, config["limits"], tools), config["environment"].get("roles")
         if roles:
             make_roles = maker(environment)
             jobs.append((EPISODES, lambda fact: play_roles(stage, roles, fact, make_roles)))
