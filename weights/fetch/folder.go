@@ -4,6 +4,7 @@
 //	DIR/current           a link to the newest of them
 //	DIR/.v000013.part/    what has been read so far of the next one
 //	DIR/.v000012.from000011/  the elements that differ between two versions, where a server sets these alone
+//	DIR/.rates.json       how fast the last versions were read and made of deltas
 //
 // A version appears by one rename when all its bytes are verified and on the disk, so that a reader of the folder never sees a part of one.
 package fetch
@@ -50,7 +51,7 @@ type Version struct {
 	Dir string `json:"-"`
 
 	// What Fetch has done: the bytes that it read, those among them that a near store gave, and how many deltas led to the version; 0: its files were
-	// read whole, and Whole says why where deltas led to it. Refused says which near store gave other bytes than were published.
+	// read whole, and Whole says why where deltas led to it: they are of no use, or slower. Refused says which near store gave other bytes than were published.
 	Read    int64  `json:"-"`
 	Near    int64  `json:"-"`
 	Deltas  int    `json:"-"`
@@ -72,6 +73,7 @@ type Folder struct {
 	policy string
 	lock   *os.File
 	piece  int64 // what is read at once
+	least  int64 // bytes that tell a rate
 	near   []Near
 	wait   time.Duration // for what the near stores lack
 
@@ -92,7 +94,7 @@ func Open(dir, policy string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize, made: map[[2]string]*Changes{}}
+	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize, least: leastMeasured, made: map[[2]string]*Changes{}}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("%s: %w", dir, ErrInUse)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/weights"
@@ -26,37 +27,45 @@ func (f *Folder) uselessPath(version int64) string {
 	return filepath.Join(f.partPath(version), "useless")
 }
 
-// shortcut makes files of tensors that are missing from a version in the folder, where deltas that lead there are smaller. They count as read, and are verified
-// like all others. Whatever is wrong with the deltas is noted in v, and the files are read whole; an error is that of the context.
-func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version, told Progress) error {
+// shortcut makes files of tensors that are missing from a version in the folder, where deltas that lead there are smaller, and not slower as far as is known. They count as read, and are
+// verified like all others. Whatever is wrong with the deltas is noted in v, and the files are read whole; an error is that of the context. It gives the bytes that it has made, and
+// when what is left to do began: their making, or the reading of the whole.
+func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version, told Progress) (made int64, began time.Time, err error) {
 	missing := f.missing(v)
 	if _, err := os.Stat(f.uselessPath(v.Version)); err == nil || missing == 0 {
-		return nil
+		return 0, time.Now(), nil
 	}
 	base, steps, err := f.chain(ctx, s, v, missing)
 	if err == nil && len(steps) == 0 {
-		return nil
+		return 0, time.Now(), nil
+	}
+	if err == nil {
+		if v.Whole = f.readRates().slower(sizeOf(steps), missing); v.Whole != "" {
+			f.note(func(r *rates) { r.Make *= retryGrowth })
+			return 0, time.Now(), nil
+		}
 	}
 	again := false // trying it another time may help
 	if err == nil {
 		err = f.readDeltas(ctx, s, v, steps, told)
 		again = err != nil && !storage.IsUnusable(err)
 	}
+	began = time.Now()
 	if err == nil {
 		err = f.applyDeltas(ctx, base, v, steps)
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return 0, began, ctx.Err()
 	}
 	if err == nil {
 		v.Deltas = len(steps)
-		return nil
+		return missing, began, nil
 	}
-	v.Whole = err.Error()
+	v.Whole, began = err.Error(), time.Now()
 	if again {
-		return nil
+		return 0, began, nil
 	}
-	return f.giveUp(v.Version)
+	return 0, began, f.giveUp(v.Version)
 }
 
 // giveUp notes that a version's deltas are of no use, so that they are not tried each time that a fetch is interrupted.
@@ -94,6 +103,14 @@ func (f *Folder) wants(file weights.File) bool {
 type step struct {
 	*weights.Delta
 	version int64
+}
+
+// sizeOf is how many bytes deltas have.
+func sizeOf(steps []step) (sum int64) {
+	for _, step := range steps {
+		sum += step.Size
+	}
+	return sum
 }
 
 // chain finds the deltas that lead to v from a version in the folder, the oldest first. There are none where they have as many bytes as are missing.
@@ -134,10 +151,8 @@ func (f *Folder) readDeltas(ctx context.Context, s *sources, v *Version, steps [
 	if err := os.MkdirAll(f.deltasPath(v.Version), 0o755); err != nil {
 		return err
 	}
-	total, done := int64(0), atomic.Int64{}
-	for _, step := range steps {
-		total += step.Size
-	}
+	total, done := sizeOf(steps), atomic.Int64{}
+	began, before := time.Now(), s.read.Load()
 	add := func(n int64) {
 		if now := done.Add(n); told != nil {
 			told(now, total)
@@ -156,6 +171,7 @@ func (f *Folder) readDeltas(ctx context.Context, s *sources, v *Version, steps [
 			return err
 		}
 	}
+	f.measured(s.read.Load()-before, time.Since(began), storeRate)
 	return nil
 }
 

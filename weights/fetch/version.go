@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -60,11 +61,18 @@ func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base
 		}
 	}
 	from := f.sources(s)
-	if err := f.shortcut(ctx, from, v, told); err != nil {
+	made, began, err := f.shortcut(ctx, from, v, told)
+	if err != nil {
 		return nil, err
 	}
+	before := from.read.Load()
 	if err := f.fill(ctx, from, v, told); err != nil {
 		return nil, err
+	}
+	if v.Deltas > 0 {
+		f.measured(made, time.Since(began), makeRate)
+	} else {
+		f.measured(from.read.Load()-before, time.Since(began), storeRate)
 	}
 	v.Read, v.Near, v.Refused = from.read.Load(), from.lent.Load(), from.wrong
 	if err := f.beside(v, base); err != nil {
