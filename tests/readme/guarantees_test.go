@@ -90,6 +90,8 @@ var guarantees = []struct {
 		{"No turn is trained on whose log-probabilities come from another distribution, as far as the server tells.", names("TestRawLogprobs TestMeasure")},
 		{"`rondo doctor --endpoint` finds each lack of an inference server before a run does.", names("TestServer TestDoctorOfAnEndpoint")},
 		{"A server gets no more requests than its ramp allows. A run survives a server that fails half of its calls, limits the rest and restarts cold.", names("TestRamp TestOneBackend TestThreeBackends")},
+		{"Single faults never empty a server, a turn may take as long as its run says, and every answer that came whole is one turn.", names("TestPacedLoad TestOneFaultOfMany TestTurnTakesAsLongAsTheRunSays")},
+		{"No call of a turn that was cut is run or handed to a harness, and a word that nobody knows is never the model's end.", names("TestEndings TestFinishes")},
 		{"Tools of agents that are no functions are called and answered in one sample, and types that a chat cannot carry are refused by name.", names("TestToolsOfAgents TestToolsOfResponses TestUnknownTypes")},
 		{"A harness never sees a turn that is not recorded.", names("TestNothingIsSeenThatIsNotRecorded TestKilledGatewayLosesNoAnswer TestAnotherGatewayGoesOn")},
 		{"What a harness was answered of its workspace is on the log, done once, and what its verifier sees, whoever dies. Its agent has nothing of the verifier's.", names("TestWorkspaceOfAHarness TestCallsOutliveProcesses TestTwoClients TestHostileWorkspace TestForgedEnds")},
