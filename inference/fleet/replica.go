@@ -70,9 +70,10 @@ func outcomeOf(f *inference.Failure) outcome {
 // Its circuit opens when nobody takes its connections, or when more requests fail in a row, of several callers, than are still under way: what is under way speaks for the
 // server until it ends. An open circuit rests, longer each time, and then one request tries whether the server is well.
 //
-// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, goes up to what the server
-// says of itself where it never failed, doubles every rampStep while the server takes requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do, or a fourth of the requests fails, it is halved, and grows
-// slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it has shown that it can take, however long its turns are.
+// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, goes up to what a server that never failed says
+// of itself, doubles every rampStep while the server takes requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do,
+// or a fourth of the requests fails, it is halved, and grows slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it
+// has shown that it can take, however long its turns are.
 type replica struct {
 	url      string
 	used     time.Time // last
