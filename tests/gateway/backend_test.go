@@ -117,6 +117,10 @@ func calls(m message) (all [][2]string) {
 }
 
 func (b *backend) complete(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet { // it says nothing of itself
+		http.NotFound(w, r)
+		return
+	}
 	var a ask
 	if err := json.NewDecoder(r.Body).Decode(&a); err != nil || r.URL.Path != "/v1/chat/completions" {
 		b.t.Errorf("%s: %v", r.URL.Path, err)
