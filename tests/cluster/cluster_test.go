@@ -101,7 +101,12 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 		t.Skip("takes some seconds")
 	}
 	t.Parallel() // servers that elect a leader, and services that wait for it, need no processor
-	c := natstest.StartMembers(t, servers, true)
+	disturbedOn(t, natstest.StartMembers(t, servers, true), disturb)
+}
+
+// disturbedOn does it on a cluster that runs.
+func disturbedOn(t *testing.T, c *natstest.Members, disturb func(c *natstest.Members, log *eventlog.Log, run string, round int)) {
+	t.Helper()
 	log := c.Log()
 	const run = "r"
 	size := sizeOf(t)

@@ -5,6 +5,8 @@
 //   - an fsync of a folder keeps the names in it, but nothing of what they name;
 //   - a rename keeps neither the name nor the content before one of these.
 //
+// A disk with a journal keeps the folder's own name, too, and those above it: see [NewJournal].
+//
 // Of what was not synced a cut keeps nothing, or any part: the first changes of a folder's names, pages of a file in any order, a
 // file's length without its content.
 package forgetful
@@ -24,9 +26,10 @@ const pageSize = 4096
 
 // Disk is a tree of files. It is safe for concurrent use.
 type Disk struct {
-	mu   sync.Mutex
-	root *inode
-	last uint64 // the number of the newest inode
+	mu      sync.Mutex
+	root    *inode
+	last    uint64 // the number of the newest inode
+	journal bool
 	// readOnly and slow are its mood: see ReadOnly and Slow.
 	readOnly bool
 	slow     func(file string) time.Duration
@@ -47,7 +50,10 @@ type inode struct {
 	data     []byte
 	keptData []byte
 	touched  map[int64]bool // pages in which the two differ
-	links    map[link]bool
+
+	links map[link]bool
+	// journal: a sync keeps the names of the folders that lead here.
+	journal bool
 }
 
 // move is a change of one name in a folder; to is nil where it was removed.
@@ -56,7 +62,7 @@ type move struct {
 	to   *inode
 }
 
-// link is a place where a file has a name.
+// link is a place where a file or a folder has a name.
 type link struct {
 	folder *inode
 	name   string
@@ -65,6 +71,14 @@ type link struct {
 // NewDisk makes an empty one.
 func NewDisk() *Disk {
 	d := &Disk{}
+	d.root = d.make(true, 0o755)
+	return d
+}
+
+// NewJournal makes an empty one on which an fsync keeps the names of the folders that lead to a file or folder as well. POSIX does not promise
+// that. ext4, XFS and btrfs do it, as a folder's name is in their journal before those in it.
+func NewJournal() *Disk {
+	d := &Disk{journal: true}
 	d.root = d.make(true, 0o755)
 	return d
 }
@@ -85,27 +99,25 @@ func (d *Disk) Slow(delay func(file string) time.Duration) {
 
 func (d *Disk) make(folder bool, mode uint32) *inode {
 	d.last++
-	n := &inode{number: d.last, mode: mode, changed: time.Now(), folder: folder}
+	n := &inode{number: d.last, mode: mode, changed: time.Now(), folder: folder, links: map[link]bool{}, journal: d.journal}
 	if folder {
 		n.names, n.kept = map[string]*inode{}, map[string]*inode{}
 	} else {
-		n.touched, n.links = map[int64]bool{}, map[link]bool{}
+		n.touched = map[int64]bool{}
 	}
 	return n
 }
 
 // set gives a name in a folder to a file, or to nothing (nil).
 func (n *inode) set(name string, to *inode) {
-	if old := n.names[name]; old != nil && !old.folder {
+	if old := n.names[name]; old != nil {
 		delete(old.links, link{n, name})
 	}
 	if to == nil {
 		delete(n.names, name)
 	} else {
 		n.names[name] = to
-		if !to.folder {
-			to.links[link{n, name}] = true
-		}
+		to.links[link{n, name}] = true
 	}
 	n.moves = append(n.moves, move{name, to})
 	n.changed = time.Now()
@@ -143,6 +155,9 @@ func (n *inode) touch(from, to int64) {
 func (n *inode) sync() {
 	if n.folder {
 		n.kept, n.moves = maps.Clone(n.names), nil
+		if n.journal {
+			n.keepNames()
+		}
 		return
 	}
 	n.keptData = withLength(n.keptData, len(n.data))
@@ -150,9 +165,17 @@ func (n *inode) sync() {
 		keepPage(n.keptData, n.data, page)
 	}
 	clear(n.touched)
+	n.keepNames()
+}
+
+// keepNames keeps the names of a file or a folder.
+func (n *inode) keepNames() {
 	for at := range n.links {
 		at.folder.kept[at.name] = n
 		at.folder.moves = slices.DeleteFunc(at.folder.moves, func(m move) bool { return m.name == at.name })
+		if n.journal {
+			at.folder.keepNames()
+		}
 	}
 }
 
@@ -176,7 +199,7 @@ func keepPage(to, from []byte, page int64) {
 func (d *Disk) Cut(chance *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := &Disk{}
+	left := &Disk{journal: d.journal}
 	c := cut{left: left, chance: chance, done: map[*inode]*inode{}}
 	left.root = c.inode(d.root)
 	return left

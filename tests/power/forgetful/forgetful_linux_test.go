@@ -74,13 +74,22 @@ func TestCut(t *testing.T) {
 	if files := left.Files("*/renamed"); len(files) > 0 {
 		t.Errorf("an unsynced rename is kept: %v", files)
 	}
-	begun := NewDisk() // a folder whose own name was never synced
-	begun.root.set("folder", begun.make(true, 0o755))
-	inner := begun.make(false, 0o600)
-	begun.root.names["folder"].set("file", inner)
-	inner.sync()
-	if files := begun.Cut(nil).Files("*/*"); len(files) > 0 {
-		t.Errorf("the name of an unsynced folder is kept: %v", files)
+	for name, d := range map[string]*Disk{"forgotten": NewDisk(), "kept": NewJournal()} { // a folder whose own name was never synced
+		outer, inner := d.make(true, 0o755), d.make(true, 0o755)
+		d.root.set("outer", outer)
+		outer.set("inner", inner)
+		file := d.make(false, 0o600)
+		inner.set("file", file)
+		file.sync()
+		outer.set("moved", inner)
+		outer.set("inner", nil)
+		want := 0
+		if d.journal {
+			want = 1
+		}
+		if files := d.Cut(nil).Cut(nil).Files("outer/inner/file"); len(files) != want {
+			t.Errorf("the name of an unsynced folder is to be %s: %v", name, files)
+		}
 	}
 }
 

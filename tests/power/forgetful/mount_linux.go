@@ -83,7 +83,9 @@ func (d *Disk) sync(n *inode) syscall.Errno {
 	d.mu.Lock()
 	slow, name := d.slow, ""
 	for at := range n.links {
-		name = at.name
+		if !n.folder {
+			name = at.name
+		}
 	}
 	d.mu.Unlock()
 	if slow != nil {
