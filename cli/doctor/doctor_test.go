@@ -16,8 +16,6 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/rondo-rl/rondo/cli/app"
 )
@@ -42,24 +40,6 @@ func natsServer(t *testing.T, change func(*server.Options)) string {
 	return s.ClientURL()
 }
 
-// keepStream makes a stream that stays: with a server's last one nats-server 2.15.2 removes the folder of all of them, a little later, and
-// a stream that is made meanwhile can fail.
-func keepStream(t *testing.T, address string) {
-	t.Helper()
-	nc, err := nats.Connect(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "other", Subjects: []string{"other"}}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // wantFinding wants one finding of a check at a level, with words in what was found and in what helps.
 func wantFinding(t *testing.T, found []finding, check, level, words, do string) {
 	t.Helper()
@@ -76,7 +56,6 @@ func TestDoctorOnNATS(t *testing.T) {
 	large := func(o *server.Options) { o.JetStreamMaxStore = 1 << 40 }
 	now := time.Now
 	healthy := natsServer(t, large)
-	keepStream(t, healthy)
 	for range 2 { // it leaves nothing in the way of the next one
 		found := tryNATS(t.Context(), healthy, app.NATSAccess{}, now)
 		wantFinding(t, found, "jetstream", levelOK, "append took", "")

@@ -201,7 +201,7 @@ func complain() {
 	for i := range 3 {
 		log, _ := os.ReadFile(filepath.Join(*dir, fmt.Sprintf("s%d.log", i)))
 		for line := range bytes.Lines(log) {
-			if bytes.Contains(line, []byte("corrupt")) {
+			if bytes.Contains(line, []byte("error reading compression reader")) {
 				fmt.Printf("server %d: %s", i, line)
 				found = true
 			}

@@ -28,7 +28,7 @@ type member struct {
 	Port, Routed int      // where clients and other servers connect
 	Routes       []string // to the others
 	Dir          string
-	Interval     time.Duration // between syncs; 0: each write is synced
+	Always       bool // each write is synced
 }
 
 // BeMember is called first by the TestMain of a package that uses Members: the test's program is the servers' program, too.
@@ -47,7 +47,7 @@ func BeMember() {
 	}
 	options := &server.Options{
 		ServerName: m.Name, Host: "127.0.0.1", Port: m.Port, NoSigs: true, JetStream: true, StoreDir: m.Dir, JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30,
-		SyncAlways: m.Interval == 0, SyncInterval: m.Interval, LogFile: m.Dir + ".log", Routes: routes,
+		SyncAlways: m.Always, SyncInterval: time.Minute, LogFile: m.Dir + ".log", Routes: routes,
 	}
 	if len(routes) > 0 {
 		// Servers tell each other and their clients no addresses: these would lead around the wires between them.
@@ -80,28 +80,24 @@ type Members struct {
 	clients []*Wire
 }
 
-// StartMembers starts a cluster of n servers that end with the test. always: each write is synced, and else each minute.
+// StartMembers starts a cluster of n servers that end with the test. always: each write is synced.
 func StartMembers(t testing.TB, n int, always bool) *Members {
 	t.Helper()
 	dirs, dir := make([]string, n), t.TempDir()
 	for i := range n {
 		dirs[i] = fmt.Sprintf("%s/n%d", dir, i)
 	}
-	interval := time.Minute
-	if always {
-		interval = 0
-	}
-	return StartMembersIn(t, dirs, interval)
+	return StartMembersIn(t, dirs, always)
 }
 
-// StartMembersIn is StartMembers with a server in each of some folders, beside which it writes its log. It syncs at an interval; 0: each write.
-func StartMembersIn(t testing.TB, dirs []string, interval time.Duration) *Members {
+// StartMembersIn is StartMembers with a server in each of some folders, beside which it writes its log.
+func StartMembersIn(t testing.TB, dirs []string, always bool) *Members {
 	t.Helper()
 	n := len(dirs)
 	c := &Members{t: t, members: make([]member, n), running: make([]*exec.Cmd, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
 	ports := FreePorts(t, 2*n)
 	for i := range n {
-		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: dirs[i], Interval: interval}
+		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: dirs[i], Always: always}
 		c.clients[i] = NewWire(t, fmt.Sprintf("127.0.0.1:%d", ports[i]))
 	}
 	for i := range n {

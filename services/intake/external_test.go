@@ -294,7 +294,7 @@ func TestBackpressure(t *testing.T) {
 }
 
 // shrink makes a run's stream so small that three quarters of it are full. Nobody may begin to read the stream meanwhile:
-// in nats-server 2.15.2 a consumer that is made while its stream is changed reads the stream's settings without their lock.
+// in nats-server 2.15.3 a consumer that is made while its stream is changed reads the stream's settings without their lock.
 func shrink(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
 	stream, err := log.JetStream().Stream(t.Context(), events.RunStream(run))

@@ -16,7 +16,7 @@ func TestLeaderIsBehind(t *testing.T) {
 		t.Skip("takes some seconds")
 	}
 	t.Parallel()
-	c := onDisks(t, 0)
+	c := onDisks(t)
 	log := c.Log()
 	const run, steps = "r", 60
 	mills(t, c.Members, log, run)

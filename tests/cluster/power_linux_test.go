@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
@@ -32,16 +35,15 @@ import (
 type machines struct {
 	*natstest.Members
 	t        *testing.T
-	interval time.Duration
 	dirs     []string
 	disks    []*forgetful.Disk
 	unmounts []func() error
 }
 
-// onDisks starts a cluster whose servers sync at an interval; 0: each write.
-func onDisks(t *testing.T, interval time.Duration) *machines {
+// onDisks starts a cluster whose servers sync each write.
+func onDisks(t *testing.T) *machines {
 	t.Helper()
-	m := &machines{t: t, interval: interval}
+	m := &machines{t: t}
 	home := t.TempDir()
 	for i := range servers {
 		m.dirs = append(m.dirs, filepath.Join(home, strconv.Itoa(i)))
@@ -57,7 +59,7 @@ func onDisks(t *testing.T, interval time.Duration) *machines {
 			_ = unmount()
 		}
 	})
-	m.Members = natstest.StartMembersIn(t, m.dirs, interval)
+	m.Members = natstest.StartMembersIn(t, m.dirs, true)
 	return m
 }
 
@@ -90,7 +92,6 @@ func (m *machines) cut(chance *rand.Rand, which ...int) {
 type answer struct {
 	stream, id string
 	seq        uint64
-	at         time.Time
 }
 
 // ledger is what writers and consumers were told.
@@ -98,21 +99,13 @@ type ledger struct {
 	mu      sync.Mutex
 	answers []answer
 	handled map[string]bool // by id, what the consumers were given
-	lost    int             // of the answers, within the interval between two syncs
-	// last is the last cut, before the one before it.
-	last, before time.Time
-}
-
-func (l *ledger) cut(at time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.before, l.last = l.last, at
+	checked int             // of the answers, before the last cut
 }
 
 func (l *ledger) add(stream, id string, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.answers = append(l.answers, answer{stream, id, seq, time.Now()})
+	l.answers = append(l.answers, answer{stream, id, seq})
 }
 
 func (l *ledger) handle(id string) {
@@ -158,10 +151,8 @@ func (d *load) append(ctx context.Context, run, entity string, n int, prev uint6
 			return stored.Seq, true
 		}
 		if conflict := (*eventlog.Conflict)(nil); errors.As(err, &conflict) || errors.Is(err, eventlog.ErrNoLink) {
-			if d.interval == 0 {
-				d.t.Error(err)
-			}
-			return 0, false // the link before it is lost
+			d.t.Errorf("the link before it is lost: %v", err)
+			return 0, false
 		}
 	}
 	return 0, false
@@ -236,7 +227,7 @@ func (d *load) consume(ctx context.Context, stream string) {
 	}
 }
 
-// cuts is how often the power is cut at each setting: RONDO_POWER_CUTS=30 takes some ten minutes.
+// cuts is how often the power is cut: RONDO_POWER_CUTS=20 takes some ten minutes.
 func cuts(t *testing.T) int {
 	text := cmp.Or(os.Getenv("RONDO_POWER_CUTS"), "2")
 	n, err := strconv.Atoi(text)
@@ -246,40 +237,33 @@ func cuts(t *testing.T) int {
 	return n
 }
 
-// slack is what a busy machine may add to the interval between two syncs.
-const slack = 3 * time.Second
-
 // TestPowerOfReplicasIsCut: three servers, two or one of them lose their power in the same moment while messages are written, consumed and
-// acknowledged, and streams are made. What was acknowledged is there, at its sequence and once, on each replica, but for what the interval between
-// two syncs names. Nothing that was not handled counts as consumed.
+// acknowledged, and streams are made. Each message that was acknowledged is there, at its sequence and once, on each replica. Nothing that was not
+// handled counts as consumed.
 func TestPowerOfReplicasIsCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	for name, interval := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // servers that elect a leader need no processor
-			seed := uint64(time.Now().UnixNano())
-			t.Logf("seed %d", seed)
-			chance := rand.New(rand.NewPCG(seed, 0))
-			m := onDisks(t, interval)
-			log, l := m.Log(), &ledger{handled: map[string]bool{}}
-			natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), powerRun) == nil })
-			n := cuts(t)
-			for life := range n {
-				m.live(log, l, life, chance)
-				var err error
-				if log, err = eventlog.New(m.Connect(), log.Store()); err != nil { // which remembers nothing
-					t.Fatal(err)
-				}
-				m.Whole(log)
-				if m.check(log, l, life == n-1); t.Failed() {
-					return
-				}
-			}
-			t.Logf("%d messages were acknowledged, and are there; %d that the interval names are lost", len(l.answers), l.lost)
-		})
+	t.Parallel() // servers that elect a leader need no processor
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	m := onDisks(t)
+	log, l := m.Log(), &ledger{handled: map[string]bool{}}
+	natstest.Eventually(t, "the run has its stream", func() bool { return log.EnsureRun(t.Context(), powerRun) == nil })
+	n := cuts(t)
+	for life := range n {
+		m.live(log, l, life, chance)
+		var err error
+		if log, err = eventlog.New(m.Connect(), log.Store()); err != nil { // which remembers nothing
+			t.Fatal(err)
+		}
+		m.Whole(log)
+		if m.check(log, l, life == n-1); t.Failed() {
+			return
+		}
 	}
+	t.Logf("%d messages were acknowledged, and are there", len(l.answers))
 }
 
 // TestRunOutlivesPowerCuts: all servers of a cluster that syncs each write lose their power in the same moment, again and again, and a run goes on
@@ -289,7 +273,7 @@ func TestRunOutlivesPowerCuts(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	t.Parallel()
-	m := onDisks(t, 0)
+	m := onDisks(t)
 	disturbedOn(t, m.Members, func(c *natstest.Members, log *eventlog.Log, _ string, _ int) {
 		m.cut(nil, 0, 1, 2)
 		c.Whole(log)
@@ -326,46 +310,35 @@ func (m *machines) live(log *eventlog.Log, l *ledger, life int, chance *rand.Ran
 	}
 	which := chance.Perm(servers)[:servers-life%servers]
 	m.t.Logf("life %d: the power of %v is cut", life, which)
-	at := time.Now()
 	m.cut(keeps, which...)
-	l.cut(at)
 	grows(100) // the cluster goes on
 }
 
-// check holds each replica to what was answered: of the streams that were written to since the last cut, or of all.
+// check holds each replica to what was answered: of the streams that were written to since the last check, or of all.
 func (m *machines) check(log *eventlog.Log, l *ledger, all bool) {
 	m.t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	answers := map[string][]answer{}
-	for _, a := range l.answers {
-		answers[a.stream] = append(answers[a.stream], a)
-	}
-	l.answers = nil
-	for _, stream := range slices.Sorted(maps.Keys(answers)) {
-		wants := answers[stream]
-		if !all && wants[len(wants)-1].at.Before(l.before) {
-			l.answers = append(l.answers, wants...)
-			continue
+	streams, wants := map[string]bool{}, map[string][]answer{}
+	for i, a := range l.answers {
+		wants[a.stream] = append(wants[a.stream], a)
+		if all || i >= l.checked {
+			streams[a.stream] = true
 		}
-		l.answers = append(l.answers, m.checkStream(log, l, stream, wants)...)
+	}
+	l.checked = len(l.answers)
+	for _, stream := range slices.Sorted(maps.Keys(streams)) {
+		m.checkStream(log, l, stream, wants[stream])
 	}
 }
 
-// checkStream gives back the answers that hold.
-func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, wants []answer) (there []answer) {
+func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, wants []answer) {
 	t := m.t
 	t.Helper()
-	lose := func(a answer, where string) {
-		if m.interval == 0 || l.last.Sub(a.at) > m.interval+slack {
-			t.Errorf("%s: %s was acknowledged at sequence %d, %s before the cut, and is not there %s", stream, a.id, a.seq, l.last.Sub(a.at), where)
-		}
-	}
 	s, err := log.JetStream().Stream(t.Context(), stream)
 	if err != nil {
-		lose(wants[0], err.Error())
-		l.lost += len(wants)
-		return nil
+		t.Errorf("%s, which has %d acknowledged messages: %v", stream, len(wants), err)
+		return
 	}
 	if state := s.CachedInfo().State; stream != events.IntakeStream && (state.FirstSeq != 1 || state.Msgs != state.LastSeq) {
 		t.Errorf("%s has %d messages from %d to %d", stream, state.Msgs, state.FirstSeq, state.LastSeq)
@@ -377,14 +350,15 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 			first = whole
 		}
 		m.same(stream, leader, first, whole)
-		there = nil
+		var lost []answer
 		for _, a := range wants {
-			switch {
-			case found[a.seq] == a.id, stream == events.IntakeStream && found[a.seq] == "" && l.handled[a.id]:
-				there = append(there, a)
-			default:
-				lose(a, fmt.Sprintf("on server %d, which has %q", leader, found[a.seq]))
+			consumed := stream == events.IntakeStream && found[a.seq] == "" && l.handled[a.id]
+			if found[a.seq] != a.id && !consumed {
+				lost = append(lost, a)
 			}
+		}
+		if len(lost) > 0 {
+			t.Errorf("%s on server %d: %d of %d acknowledged messages are not at their sequences, the first is %+v, where it has %q", stream, leader, len(lost), len(wants), lost[0], found[lost[0].seq])
 		}
 		if c, err := log.JetStream().Consumer(t.Context(), stream, powerConsumer); err == nil {
 			floor := c.CachedInfo().AckFloor.Stream
@@ -394,14 +368,11 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 				}
 			}
 		}
-		ids := slices.Collect(maps.Values(found))
-		slices.Sort(ids)
+		ids := slices.Sorted(maps.Values(found))
 		if twice := len(ids) - len(slices.Compact(ids)); twice > 0 {
 			t.Errorf("%s on server %d: %d messages are there twice", stream, leader, twice)
 		}
 	}
-	l.lost += len(wants) - len(there)
-	return there
 }
 
 // same holds a server's messages to those of the first one.
@@ -438,15 +409,12 @@ func (m *machines) content(log *eventlog.Log, stream string, leader int) (found,
 			return false
 		}
 		state := s.CachedInfo().State
-		messages := make([]*jetstream.RawStreamMsg, max(state.LastSeq, state.FirstSeq)-state.FirstSeq+1)
+		messages := make([]*nats.Msg, max(state.LastSeq, state.FirstSeq)-state.FirstSeq+1)
 		var reads errgroup.Group
 		reads.SetLimit(32)
 		for i := range messages {
-			reads.Go(func() (err error) {
-				messages[i], err = s.GetMsg(t.Context(), state.FirstSeq+uint64(i))
-				if errors.Is(err, jetstream.ErrMsgNotFound) {
-					return nil
-				}
+			reads.Go(func() (err error) { // of the leader: another way of reading asks any server
+				messages[i], err = log.Conn().Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, state.FirstSeq+uint64(i)), 5*time.Second)
 				return err
 			})
 		}
@@ -454,15 +422,27 @@ func (m *machines) content(log *eventlog.Log, stream string, leader int) (found,
 			return false
 		}
 		found, whole = map[uint64]string{}, map[uint64]string{}
-		for _, r := range messages {
-			if r == nil {
+		for i, answer := range messages {
+			var r server.JSApiMsgGetResponse
+			if err := json.Unmarshal(answer.Data, &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Error != nil && r.Error.Code == http.StatusNotFound {
 				continue
 			}
-			found[r.Sequence] = r.Header.Get("ce-id")
-			if stream == events.IntakeStream {
-				found[r.Sequence] = string(r.Data)
+			if r.Error != nil {
+				return false
 			}
-			whole[r.Sequence] = fmt.Sprintf("%s %s %v %x", r.Subject, r.Time, r.Header, sha256.Sum256(r.Data))
+			seq := state.FirstSeq + uint64(i)
+			found[seq] = string(r.Message.Data)
+			if stream != events.IntakeStream {
+				header, err := nats.DecodeHeadersMsg(r.Message.Header)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found[seq] = header.Get("ce-id")
+			}
+			whole[seq] = fmt.Sprintf("%s %s %s %x", r.Message.Subject, r.Message.Time, r.Message.Header, sha256.Sum256(r.Message.Data))
 		}
 		return m.Leader(log, stream) == leader
 	})
