@@ -49,7 +49,7 @@ const (
 var advice = map[Kind]string{
 	LogUnreachable:   "see that nats-server runs and has a majority of its cluster; services reconnect by themselves",
 	LogDegraded:      "start the servers that are away, or replace them: the others bring them up to date",
-	AppendsSlow:      "see what else uses the log's disk, or choose a larger sync_interval (--durability)",
+	AppendsSlow:      "see what else uses the log's disk, or on one server choose a larger sync_interval (--durability)",
 	InputsStalled:    "see whether the consumers exist and this user may use them; services go on by themselves",
 	StoreUnreachable: "see that the object store runs and takes these keys; services go on by themselves",
 	DiskFull:         "make room: services go on by themselves",

@@ -1,6 +1,6 @@
 // Package forgetful is a file system in memory that forgets at a power cut what was not synced, as a disk with a cache does.
 //
-// It promises its users no more than POSIX does, and what ext4, XFS and btrfs add to that:
+// It promises its users no more than POSIX does and, of what file systems with a journal add to that, a file's own name:
 //   - an fsync of a file keeps its content and its length, and its name in its folder, but not the folder's own name;
 //   - an fsync of a folder keeps the names in it, but nothing of what they name;
 //   - a rename keeps neither the name nor the content before one of these.
