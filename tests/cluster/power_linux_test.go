@@ -343,9 +343,13 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 	if state := s.CachedInfo().State; stream != events.IntakeStream && (state.FirstSeq != 1 || state.Msgs != state.LastSeq) {
 		t.Errorf("%s has %d messages from %d to %d", stream, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
+	m.direct(s, wants)
 	var first map[uint64]string
 	for leader := range servers {
 		found, whole := m.content(log, stream, leader)
+		maps.DeleteFunc(whole, func(seq uint64, _ string) bool { // its acknowledgement may be under way
+			return stream == events.IntakeStream && l.handled[found[seq]]
+		})
 		if leader == 0 {
 			first = whole
 		}
@@ -372,6 +376,33 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 		if twice := len(ids) - len(slices.Compact(ids)); twice > 0 {
 			t.Errorf("%s on server %d: %d messages are there twice", stream, leader, twice)
 		}
+	}
+}
+
+// direct waits until any server answers reads with the messages.
+func (m *machines) direct(s jetstream.Stream, wants []answer) {
+	m.t.Helper()
+	if s.CachedInfo().Config.Name == events.IntakeStream {
+		return // they may be consumed
+	}
+	began, misses := time.Now(), 0
+	natstest.Eventually(m.t, "any server answers with the messages of "+s.CachedInfo().Config.Name, func() bool {
+		var reads errgroup.Group
+		reads.SetLimit(32)
+		for _, a := range wants[max(0, len(wants)-1000):] {
+			reads.Go(func() error {
+				_, err := s.GetMsg(m.t.Context(), a.seq)
+				return err
+			})
+		}
+		if reads.Wait() == nil {
+			return true
+		}
+		misses++
+		return false
+	})
+	if misses > 0 {
+		m.t.Logf("%s: reads miss messages %d times, for %s", s.CachedInfo().Config.Name, misses, time.Since(began))
 	}
 }
 
