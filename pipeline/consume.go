@@ -44,6 +44,7 @@ func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec,
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
 		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: gone, Grace: graceTime, HandOver: handOver,
+		Requests: s.env.Log.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)
 			if err == nil {
@@ -84,6 +85,14 @@ func tenantOf(spec topology.ConsumerSpec) string {
 		return spec.Name
 	}
 	return spec.Stream
+}
+
+// requesterOf is who shares the requests to the server: as tenantOf, and by the names that a Log gives to runs.
+func requesterOf(spec topology.ConsumerSpec) string {
+	if run, facts := events.RunOfStream(spec.Stream); facts {
+		return run
+	}
+	return tenantOf(spec)
 }
 
 // inputs is the Watermill handler of one consumer.

@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
-	"github.com/rondo-rl/rondo/pipeline/slots"
 	"github.com/rondo-rl/rondo/retry"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // Message is one input of an effect service.

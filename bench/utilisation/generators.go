@@ -6,8 +6,8 @@ import (
 
 	"github.com/rondo-rl/rondo/inference"
 	"github.com/rondo-rl/rondo/inference/fleet"
-	"github.com/rondo-rl/rondo/pipeline/slots"
 	"github.com/rondo-rl/rondo/services/generator"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // asker is a generator, by the slots and the fleet's ramp of the real one.

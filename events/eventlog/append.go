@@ -77,9 +77,7 @@ func (l *Log) Append(ctx context.Context, e events.Event) (stored events.Event, 
 	stream, _ := l.created.Load(e.Run)
 	began := time.Now()
 	for try := 1; ; try++ {
-		sent := time.Now()
-		seq, err := l.publish(ctx, msg)
-		l.appends.answered(e.Run, sent, err)
+		seq, err := l.publish(ctx, e.Run, msg)
 		if err == nil {
 			e.Seq = seq
 			return e, false, nil
@@ -140,12 +138,18 @@ func (l *Log) AppendLast(ctx context.Context, e events.Event, check func(last *e
 	}
 }
 
-func (l *Log) publish(ctx context.Context, msg *nats.Msg) (uint64, error) {
-	answer, err := l.answers.request(ctx, msg)
-	if err != nil {
-		return 0, err
-	}
-	return appended(answer)
+func (l *Log) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint64, err error) {
+	var refused error
+	_, err = l.request(ctx, run, func() (*nats.Msg, error) {
+		sent := time.Now()
+		answer, err := l.answers.request(ctx, msg)
+		if err == nil {
+			seq, refused = appended(answer)
+		}
+		l.appends.answered(run, sent, errors.Join(err, refused))
+		return answer, err
+	})
+	return seq, errors.Join(err, refused)
 }
 
 // after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. An event is void if its

@@ -19,6 +19,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/slots"
 	"github.com/rondo-rl/rondo/storage"
 )
 
@@ -34,11 +35,12 @@ const (
 
 // Log reads and appends events. It is safe for concurrent use and does not own its connection.
 type Log struct {
-	nc      *nats.Conn
-	js      jetstream.JetStream
-	store   storage.Store
-	answers *answers
-	appends appends
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	store    storage.Store
+	answers  *answers
+	requests *slots.Slots
+	appends  appends
 	// replicas: see [Replicas].
 	replicas int
 	persist  func(stream string) error
@@ -85,7 +87,7 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{nc: nc, js: js, answers: newAnswers(nc), store: store, cache: cache, folds: folds, now: time.Now}
+	l := &Log{nc: nc, js: js, answers: newAnswers(nc), requests: slots.New(requestsAtOnce), store: store, cache: cache, folds: folds, now: time.Now}
 	for _, o := range opts {
 		o(l)
 	}

@@ -95,15 +95,13 @@ func patient(ctx context.Context, read func() (events.Event, error)) (events.Eve
 
 // leaderGet asks the stream's leader for a message.
 func (l *Log) leaderGet(ctx context.Context, run string, request map[string]any) (events.Event, error) {
-	asking, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	req, err := json.Marshal(request)
 	if err != nil {
 		return events.Event{}, err
 	}
-	resp, err := l.nc.RequestWithContext(asking, "$JS.API.STREAM.MSG.GET."+events.RunStream(run), req)
+	resp, err := l.get(ctx, run, "$JS.API.STREAM.MSG.GET."+events.RunStream(run), req)
 	if err != nil {
-		return events.Event{}, silent(ctx, err)
+		return events.Event{}, err
 	}
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -165,11 +163,9 @@ func (l *Log) Event(ctx context.Context, run string, seq uint64) (events.Event, 
 
 // directGet asks any replica for a message.
 func (l *Log) directGet(ctx context.Context, run string, seq uint64) (events.Event, error) {
-	asking, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	resp, err := l.nc.RequestWithContext(asking, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
+	resp, err := l.get(ctx, run, "$JS.API.DIRECT.GET."+events.RunStream(run), fmt.Appendf(nil, `{"seq":%d}`, seq))
 	if err != nil {
-		return events.Event{}, silent(ctx, err)
+		return events.Event{}, err
 	}
 	switch status := resp.Header.Get("Status"); status {
 	case "":

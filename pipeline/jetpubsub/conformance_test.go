@@ -15,7 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
-	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // Watermill's own suite for publishers and subscribers. Each topic has a stream, and each group a durable consumer.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // slot is that of a message in work, which a message that waits does without.

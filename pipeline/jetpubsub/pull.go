@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // pull waits until there are messages, leases slots and takes messages into them. A subscription that has nothing to do has no slots and asks for none.
@@ -85,6 +85,14 @@ func (s *subscription) bell(ctx context.Context) (rung bool, err error) {
 
 // take takes up to n of the messages that are there. more is how many wait behind them.
 func (s *subscription) take(ctx context.Context, n int) (came int, more uint64, err error) {
+	_ = s.cfg.Requests.Do(ctx, func() bool { // or the context ends, and none came
+		came, more, err = s.fetch(ctx, n)
+		return err == nil
+	})
+	return came, more, err
+}
+
+func (s *subscription) fetch(ctx context.Context, n int) (came int, more uint64, err error) {
 	began := time.Now()
 	batch, err := s.consumer.FetchNoWait(n)
 	if err != nil {

@@ -44,10 +44,14 @@ func (s *subscription) confirm(d *Delivery, patience time.Duration) {
 	release := sync.OnceFunc(func() { d.slot.settle(true) })
 	defer release()
 	for try := range ackTries {
-		ctx, cancel := context.WithTimeout(s.confirming, patience)
-		err := d.Msg.DoubleAck(ctx)
-		cancel()
-		if err == nil || s.confirming.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
+		var err error
+		late := s.cfg.Requests.Do(s.confirming, func() bool {
+			ctx, cancel := context.WithTimeout(s.confirming, patience)
+			defer cancel()
+			err = d.Msg.DoubleAck(ctx)
+			return err == nil
+		})
+		if late != nil || err == nil || s.confirming.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
 			return
 		}
 		release()

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // Config of a subscriber.
@@ -25,6 +25,8 @@ type Config struct {
 	Conn *nats.Conn
 	// Slots bound the messages in work; they are counted for the tenant.
 	Slots slots.Tenant
+	// Requests are the turns in which the server is asked for messages, and told that they are handled. The zero value waits for none.
+	Requests slots.Tenant
 	// Ensure finds or makes a topic's durable consumer. It is called again after pulls that failed; an error for which Gone
 	// holds ends the subscription.
 	Ensure func(ctx context.Context, topic string) (jetstream.Consumer, error)

@@ -14,7 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/pipeline/jetpubsub"
-	"github.com/rondo-rl/rondo/pipeline/slots"
+	"github.com/rondo-rl/rondo/slots"
 )
 
 // patience bounds how long a test waits: a busy machine is slow, and what never comes never comes.

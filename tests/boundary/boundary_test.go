@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"schemas", "redact"},
 	{"events"},
 	{"storage"},
-	{"retry"},
+	{"retry", "slots"},
 }
 
 // peers are the imports within a layer.

@@ -1,0 +1,40 @@
+package eventlog
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/slots"
+)
+
+// requestsAtOnce bounds a process's requests that the server has not answered. The server takes those of a connection in the order in which they come, so each waits for all
+// that were sent before it: with this bound, and in turns that runs share, these are a few of each other run. It is large enough for a run alone, whose appends are synced together.
+const requestsAtOnce = 32
+
+// Requests are the turns of a run for requests to the server.
+func (l *Log) Requests(run string) slots.Tenant { return l.requests.Tenant(run) }
+
+// request makes a request to the server for a run when it is the run's turn.
+func (l *Log) request(ctx context.Context, run string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
+	if late := l.Requests(run).Do(ctx, func() bool {
+		answer, err = ask()
+		return err == nil
+	}); late != nil {
+		return nil, late
+	}
+	return answer, err
+}
+
+// get asks for a message of a run's stream.
+func (l *Log) get(ctx context.Context, run, subject string, request []byte) (*nats.Msg, error) {
+	answer, err := l.request(ctx, run, func() (*nats.Msg, error) {
+		asking, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		return l.nc.RequestWithContext(asking, subject, request)
+	})
+	if err != nil {
+		return nil, silent(ctx, err)
+	}
+	return answer, nil
+}

@@ -1,0 +1,72 @@
+package eventlog
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/rondo-rl/rondo/slots"
+)
+
+// TestRequestsTakeTurns: ten runs have a hundred requests each for a server that answers in the order in which they come. A run that has one at a time waits for a few of each of them.
+func TestRequestsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const large, each, few = 10, 100, requestsAtOnce/10 + 2
+		type request struct {
+			run  string
+			over chan struct{}
+		}
+		l, server, served := &Log{requests: slots.New(requestsAtOnce)}, make(chan request, large*each+1), map[string]int{}
+		go func() {
+			for r := range server {
+				time.Sleep(time.Millisecond)
+				served[r.run]++
+				close(r.over)
+			}
+		}()
+		ask := func(run string) error {
+			_, err := l.request(t.Context(), run, func() (*nats.Msg, error) {
+				r := request{run, make(chan struct{})}
+				server <- r
+				<-r.over
+				return nil, nil
+			})
+			return err
+		}
+		stop := make(chan struct{})
+		for i := range large * each {
+			go func() {
+				for ask(fmt.Sprint("large", i%large)) == nil {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+				}
+			}()
+		}
+		for range 50 {
+			before := map[string]int{}
+			for run, n := range served {
+				before[run] = n
+			}
+			if err := ask("small"); err != nil {
+				t.Fatal(err)
+			}
+			for i := range large {
+				run := fmt.Sprint("large", i)
+				if n := served[run] - before[run]; n > few {
+					t.Errorf("a request of the small run waited for %d of run %s", n, run)
+				}
+			}
+		}
+		close(stop)
+		synctest.Wait()
+		time.Sleep(large * each * time.Millisecond)
+		synctest.Wait()
+		close(server)
+	})
+}
