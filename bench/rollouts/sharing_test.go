@@ -13,7 +13,7 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestSmallRunBesideLargeOnes: ten runs have hundreds of rollouts each under way. A run of eight rollouts comes to its batch while the log gets no more than twice the events that would be
+// TestSmallRunBesideLargeOnes: ten runs have 160 rollouts each under way. A run of eight rollouts comes to its batch while the log gets no more than twice the events that would be
 // if it had an eleventh of them. It waits in each stage for the stage before, so it cannot use its whole part.
 func TestSmallRunBesideLargeOnes(t *testing.T) {
 	const large, least = 10, 2
@@ -24,11 +24,11 @@ func TestSmallRunBesideLargeOnes(t *testing.T) {
 	err = withPlane(t.Context(), o, func(b *bench) error {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var all, turns atomic.Int64
+		var all, scored atomic.Int64
 		counted, err := b.Log.Conn().Subscribe("rondo.v1.>", func(m *nats.Msg) {
 			all.Add(1)
 			if strings.HasSuffix(m.Subject, ".scored") {
-				turns.Add(1)
+				scored.Add(1)
 			}
 		})
 		if err != nil {
@@ -36,11 +36,11 @@ func TestSmallRunBesideLargeOnes(t *testing.T) {
 		}
 		defer func() { _ = counted.Unsubscribe() }()
 		for range large {
-			if _, err := b.start(ctx, shape{groupSize, 60 * groupSize, 12}); err != nil {
+			if _, err := b.start(ctx, shape{groupSize, 20 * groupSize, 12}); err != nil {
 				return err
 			}
 		}
-		natstest.Eventually(t, "all stages are at work", func() bool { return turns.Load() >= large })
+		natstest.Eventually(t, "all stages are at work", func() bool { return scored.Load() >= large })
 		before, own := all.Load(), int64(0)
 		run, err := b.start(ctx, shape{groupSize, groupSize, 12})
 		if err != nil {
