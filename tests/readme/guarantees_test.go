@@ -35,7 +35,7 @@ var guarantees = []struct {
 		{"A run on which a deciding service is stuck is paused with the reason, and other runs do not notice.", names("TestStuckRunIsPaused TestWhatIsNoRunsFaultPausesNone TestStuckRunIsTriedAgain TestNonsenseOnTheLog TestNoEventAtAll TestTrajectoryChangesLater TestHostileTrajectories TestFeedPanics")},
 		{"No slot stays free while a run has work for it. Open runs without work take none.", names("TestSharing TestIdleRunsTakeNoSlots")},
 		{"Runs that always have work have equal parts of a service's slots, be their calls short or long.", names("TestSharing TestShortAndLongCallsHaveEqualTime TestEqualRunsHaveEqualParts")},
-		{"Beside runs with any number of inputs waiting, a run waits at the log for a few requests of each.", names("TestRequestsTakeTurns TestSmallRunBesideLargeOnes")},
+		{"Beside runs with any number of inputs waiting, a run waits at the log for a few requests of each.", names("TestRequestsTakeTurns")},
 		{"A run whose calls hang leaves slots to other runs as soon as the first of them has failed.", names("TestFailuresLeaveAnEighth TestHangingRunLeavesSlots")},
 		{"A task runs only on a tool runner that meets its needs.", names("TestTasksGoWhereTheirNeedsAreMet")},
 		{"A command that follows a plane finds it again after a restart. A command that ends by itself does not wait for ever.", names("TestFollowersFindTheRestartedPlane TestLostConnection")},
