@@ -113,7 +113,8 @@ func (s *Slots) End(l *Lease, unused int) {
 	s.giveBack(l.request.tenant, unused)
 }
 
-// Do does something in a slot, when there is one. It gives the context's error where that ended first. The zero Tenant has no need of slots.
+// Do does something in a slot, when there is one. It gives the context's error where that ended
+// first. The zero Tenant has no need of slots.
 func (t Tenant) Do(ctx context.Context, do func() (well bool)) error {
 	if t.Slots == nil {
 		do()

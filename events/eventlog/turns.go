@@ -8,8 +8,10 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// requestsAtOnce bounds a process's requests that the server has not answered. The server takes those of a connection in the order in which they come, so each waits for all
-// that were sent before it: with this bound, and in turns that runs share, these are a few of each other run. It is large enough for a run alone, whose appends are synced together.
+// requestsAtOnce bounds a process's requests that the server has not answered. The server takes
+// those of a connection in the order in which they come, so each waits for all that were sent before
+// it: with this bound, and in turns that runs share, these are a few of each other run. It is large
+// enough for a run alone, whose appends are synced together.
 const requestsAtOnce = 32
 
 // Requests are the turns of a run for requests to the server.

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// TestRequestsTakeTurns: ten runs have a hundred requests each for a server that answers in the order in which they come. A run that has one at a time waits for a few of each of them.
+// TestRequestsTakeTurns: ten runs have a hundred requests each for a server that answers in the order
+// in which they come. A run that has one at a time waits for a few of each of them.
 func TestRequestsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large, each, few = 10, 100, requestsAtOnce/10 + 2
