@@ -127,3 +127,33 @@ func TestDue(t *testing.T) {
 		})
 	}
 }
+
+// TestDueInAnOutage: the time until the end of an outage costs a rollout nothing, wherever it waits; of an outsider's time only what it waits for the plane's stages.
+func TestDueInAnOutage(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) }
+	limits := runfile.Limits{Timeout: runfile.Duration(10 * time.Minute)}
+	for name, c := range map[string]struct {
+		id, stage string
+		clock     Clock
+		waited    time.Time
+		deadline  time.Time
+		want      time.Time
+	}{
+		"before its first turn":           {"g000001-0", StageGenerator, Clock{}, minute(30), minute(10), minute(40)},
+		"behind some turns":               {"g000001-0", StageGenerator, Clock{Used: 4 * time.Minute, Moved: minute(5)}, minute(30), minute(10), minute(36)},
+		"to be scored":                    {"g000001-0", StageScorer, Clock{Used: 4 * time.Minute, Moved: minute(5)}, minute(30), minute(10), minute(40)},
+		"one that is over":                {"g000001-0", StageTools, Clock{Used: 4 * time.Minute, Moved: minute(50)}, minute(30), minute(10), minute(56)},
+		"a short one":                     {"g000001-0", StageGenerator, Clock{}, minute(-1), minute(10), minute(10)},
+		"an outsider at work":             {"xa-0", StageGenerator, Clock{}, minute(30), minute(10), minute(10)},
+		"an outsider's verdict":           {"xa-0", StageScorer, Clock{Moved: minute(5)}, minute(30), minute(10), minute(40)},
+		"an outsider's, that has no time": {"xa-0", StageScorer, Clock{Moved: minute(5)}, minute(30), time.Time{}, time.Time{}},
+	} {
+		clock := c.clock
+		clock.Wait(c.id, c.stage, c.waited)
+		clock.Wait(c.id, c.stage, c.waited.Add(-time.Minute)) // as another process says
+		if got := clock.Due(c.id, c.deadline, c.stage, limits); !got.Equal(c.want) {
+			t.Errorf("%s: due after %s, want %s", name, got.Sub(begin), c.want.Sub(begin))
+		}
+	}
+}

@@ -448,3 +448,15 @@ type LogPurged struct {
 	// Bytes is what the stream holds without them.
 	Bytes int64 `json:"bytes"`
 }
+
+// EveryStage is the entity of StageWaited where the whole plane was away.
+const EveryStage = "every"
+
+// StageWaited says that rollouts at a stage wait for the end of an outage, which is not their agents' time. The stage's service states it again and again while that lasts. Of EveryStage the
+// query sampler states it, when it begins to decide behind a time in which nothing came onto the log.
+type StageWaited struct {
+	Outage string    `json:"outage"` // its kind
+	Since  time.Time `json:"since"`
+	// Until is from when on the time of the rollouts counts again.
+	Until time.Time `json:"until"`
+}

@@ -155,6 +155,15 @@ type Clock struct {
 	Used time.Duration `json:"used,omitempty"`
 	// Moved is when the rollout went on last, as the log has it; zero before its first turn.
 	Moved time.Time `json:"moved,omitzero"`
+	// Waited is until when it has waited for the end of an outage; zero: it has met none.
+	Waited time.Time `json:"waited,omitzero"`
+}
+
+// Wait notes that a rollout at some stage waits for the end of an outage until then. An outsider's is the plane's at its tools and at the scorer alone.
+func (c *Clock) Wait(id, stage string, until time.Time) {
+	if until.After(c.Waited) && !(External(id) && stage == StageGenerator) {
+		c.Waited = until
+	}
 }
 
 // Move folds an event that brought the rollout on, for which the agent used so much of its time.
@@ -166,17 +175,21 @@ func (c *Clock) Move(e Event, used time.Duration) {
 }
 
 // Due is when the plane gives a rollout up that has not gone on. The agent has what it has not used of limits.timeout, from when the rollout went on last: what it waited for
-// until then costs it nothing. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An outsider's has the deadline that it was started with, since
-// nobody here knows whether it works or waits; zero is none.
+// until then costs it nothing, nor does the time of an outage. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An outsider's has the deadline that
+// it was started with, since nobody here knows whether it works or waits, but for outages; zero is none.
 func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.Limits) time.Time {
-	if External(id) || deadline.IsZero() || c.Moved.IsZero() {
+	began := c.Waited
+	if !External(id) && c.Moved.After(began) {
+		began = c.Moved
+	}
+	if deadline.IsZero() || began.IsZero() {
 		return deadline
 	}
 	left := time.Duration(limits.Timeout)
 	if stage != StageScorer {
 		left = max(0, left-c.Used)
 	}
-	if due := c.Moved.Add(left); due.After(deadline) {
+	if due := began.Add(left); due.After(deadline) {
 		return due
 	}
 	return deadline

@@ -62,6 +62,8 @@ const (
 
 	CapacityMeasuredType Type = "capacity.measured"
 
+	StageWaitedType Type = "stage.waited"
+
 	RepoRegisteredType Type = "repo.registered"
 	RepoChangedType    Type = "repo.changed"
 	IndexUpdatedType   Type = "repo.index_updated"
@@ -144,6 +146,8 @@ var Definitions = map[Type]definition{
 	WeightsJudgedType:    {payload: payload[WeightsJudged], Outside: true},
 
 	CapacityMeasuredType: {payload: payload[CapacityMeasured]},
+
+	StageWaitedType: {payload: payload[StageWaited]},
 
 	RepoRegisteredType: {payload: payload[RepoRegistered], Outside: true},
 	RepoChangedType:    {payload: payload[RepoChanged], Outside: true},

@@ -71,6 +71,17 @@ type Outage struct {
 // Stops reports whether the process cannot do its work because of the outage.
 func (o Outage) Stops() bool { return o.Kind != LogDegraded && o.Kind != InputsParked }
 
+// HoldsUp is the oldest outage that keeps services from storing what they have done, its Kind "" where there is none.
+func (m *Monitor) HoldsUp() Outage {
+	for _, o := range m.Outages() {
+		switch o.Kind {
+		case StoreUnreachable, DiskFull, DiskFails:
+			return o
+		}
+	}
+	return Outage{}
+}
+
 // String is one line for people.
 func (o Outage) String() string {
 	text := string(o.Kind)

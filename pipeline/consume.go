@@ -106,6 +106,10 @@ type inputs struct {
 func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 	p := &parking{inputs: h, message: m}
 	defer p.end()
+	if run, facts := events.RunOfStream(h.spec.Stream); facts {
+		p.waiting = h.inWork.begin(run)
+		defer h.inWork.end(p.waiting)
+	}
 	in, err := h.read(m)
 	for err != nil && p.park(err) {
 		in, err = h.read(m)
@@ -150,6 +154,7 @@ type parking struct {
 	message *message.Message
 	waits   int
 	unpark  func()
+	waiting *waiting // nil: not of a run
 }
 
 // park waits, where an error comes of an outage, and reports whether there is to be another try.
@@ -165,6 +170,9 @@ func (p *parking) park(err error) bool {
 		p.env.Logger.Debug("input parked", "service", p.effect.Name, "subject", d.Msg.Subject(), "sequence", d.Sequence.Stream, "outage", kind, "error", err)
 	}
 	p.waits++
+	h := p.inputs
+	h.inWork.park(p.waiting, kind)
+	defer h.inWork.park(p.waiting, "")
 	return d.Park(p.message.Context(), outage.Again.Delay(p.waits))
 }
 

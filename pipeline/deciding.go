@@ -201,7 +201,7 @@ func (l *loop) keep(ctx context.Context) error {
 }
 
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 5
+const foldVersion = 6
 
 // work folds and decides.
 func (l *loop) work(ctx context.Context) (err error) {

@@ -59,6 +59,8 @@ type Effect struct {
 	Serves func(cfg runfile.RunConfig) bool
 	// Round, if set, is asked in each open run, again and again.
 	Round Round
+	// Stage, if set, is where rollouts wait for the service: the log is told when it waits for the end of an outage.
+	Stage string
 }
 
 // Times of a service's life.
@@ -87,6 +89,9 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{}, policies: map[string]int{}, turn: make(chan struct{}, 1),
 	}
 	defer s.serving.Wait()
+	if e.Stage != "" {
+		s.serving.Go(func() { s.stateWaits(ctx) })
+	}
 	for _, c := range topology.ConsumersOf(e.Name) {
 		if !c.PerRun() && !c.Shared() {
 			s.serve(ctx, c.For("", ""), "")
@@ -119,6 +124,7 @@ type effectService struct {
 	router  *router
 	serving sync.WaitGroup
 	turn    chan struct{} // of the one round that is made at a time
+	inWork  inWork
 
 	mu       sync.Mutex
 	runs     map[string]*servedRun // open ones

@@ -10,6 +10,7 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/storage/storagetest"
@@ -117,6 +118,57 @@ func TestOutageBelowAnAppend(t *testing.T) {
 		p.acknowledged(t, testRun)
 		if p.scoredOnce(t, testRun, 1); made.Load() != 1 {
 			t.Errorf("the event was made %d times", made.Load())
+		}
+	})
+}
+
+// TestOutageIsStated: while an outage lasts, the log is told again and again that the stage waits for its end, without a gap and not more often than it takes. No more is said afterwards.
+func TestOutageIsStated(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		p := newPlane(t)
+		store := &storagetest.Outages{Store: p.store}
+		p.store = store
+		p.open(t, testRun)
+		p.open(t, "idle")
+		p.finish(t, testRun, 0, 5)
+		env := p.env(t, "")
+		monitor, err := health.New(health.Options{Log: env.Log, Logger: env.Logger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Health = monitor
+		watching, stop := context.WithCancel(t.Context())
+		defer stop()
+		go monitor.Run(watching)
+		store.Down.Store(true)
+		began := time.Now()
+		start(t, func(ctx context.Context) error {
+			return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: 2, Handle: storing(env.Log, store), Stage: events.StageScorer})
+		})
+		const lasts = 30 * time.Minute
+		time.Sleep(lasts)
+		store.Down.Store(false)
+		p.acknowledged(t, testRun)
+		time.Sleep(time.Hour)
+		n, until := 0, began.Add(10*time.Second)
+		for _, e := range p.all(t, testRun) {
+			if e.Type != events.StageWaitedType {
+				continue
+			}
+			waited, err := events.Data[events.StageWaited](e)
+			if err != nil || e.Entity != events.StageScorer || waited.Outage != string(health.StoreUnreachable) || waited.Since.After(began.Add(10*time.Second)) {
+				t.Errorf("%s %+v %v", e.ID, waited, err)
+			}
+			if e.Time.After(until) {
+				t.Errorf("nothing is said from %s to %s", until, e.Time)
+			}
+			n, until = n+1, waited.Until
+		}
+		if over := until.Sub(began.Add(lasts)); n < 30 || n > 100 || over < 0 || over > 2*time.Minute {
+			t.Errorf("%d statements, the last one until %s behind the end", n, over)
+		}
+		if said := p.ofType(t, "idle", events.StageWaitedType); len(said) > 0 {
+			t.Errorf("a run without work waits: %v", said)
 		}
 	})
 }

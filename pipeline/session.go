@@ -127,7 +127,11 @@ func (s *session) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.target, s.watch.from = max(s.target, in.LastSeq), in.LastSeq
+	excused, err := s.excuse(ctx, in.LastTime)
+	if err != nil {
+		return unappendable(err)
+	}
+	s.target, s.watch.from = max(s.target, in.LastSeq, excused), in.LastSeq
 	return nil
 }
 

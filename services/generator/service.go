@@ -47,7 +47,7 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	defer stop()
 	go s.peers.follow(ctx, env, servers)
 	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, s.peers.name, func() presence.Report { return report(servers, env.Instance, opts.Slots) })
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples, Round: s.round})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples, Round: s.round, Stage: events.StageGenerator})
 }
 
 // samples reports whether a run has turns to sample. An external one has queries and forks, where it has a server.
@@ -133,6 +133,9 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 // sample asks for one turn, and ends the stage or the episode with it when it was the last. When the plane gives the rollout up it does
 // nothing: the sampler ends the rollout. A turn that its agent's time did not suffice for is taken whole: who waits for a server cannot tell whether that hangs.
 func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, delivered uint64) ([]events.Event, error) {
+	if err := s.addWaits(ctx, r); err != nil {
+		return nil, err
+	}
 	asking, cancel := untilDue(ctx, r, cfg.Limits)
 	defer cancel()
 	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r))

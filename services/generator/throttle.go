@@ -2,15 +2,36 @@ package generator
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
 // throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
 const throttledSlot = 10 * time.Second
+
+// addWaits adds to a rollout's clock what the plane's outages have cost it: its time is not over while the query sampler waits.
+func (s *Service) addWaits(ctx context.Context, r *events.Rollout) error {
+	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
+		e, err := s.log.Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
+		if errors.Is(err, eventlog.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		waited, err := events.Data[events.StageWaited](e)
+		if err != nil {
+			return err
+		}
+		r.Clock.Wait(r.ID, events.StageGenerator, waited.Until)
+	}
+	return nil
+}
 
 // untilDue ends when the plane gives the rollout up, so that no request outlives it.
 func untilDue(ctx context.Context, r *events.Rollout, limits runfile.Limits) (context.Context, context.CancelFunc) {

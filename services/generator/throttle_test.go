@@ -128,6 +128,24 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	}
 }
 
+// TestOutageIsNoTurnsTime: a turn whose rollout waited for the end of an outage past its deadline is sampled.
+func TestOutageIsNoTurnsTime(t *testing.T) {
+	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
+		log := natstest.Log(t)
+		e := serve(t, text(final))
+		cfg := servicetest.Config("a")
+		cfg.Endpoint, cfg.Limits.Timeout = e.URL+"/v1", runfile.Duration(time.Minute)
+		servicetest.OpenRun(t, log, "r", cfg)
+		late := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(-time.Hour)}
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", late))
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.StageWaitedType, stage, "0", events.StageWaited{Until: time.Now()}))
+		in := pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
+		if facts, err := service(t, log).Handle(t.Context(), in); len(facts) == 0 || err != nil {
+			t.Errorf("%s: %v, %v", stage, servicetest.IDs(facts), err)
+		}
+	}
+}
+
 // TestExternalRolloutsAreSampledElsewhere: nothing is asked for them, and nothing stated.
 func TestExternalRolloutsAreSampledElsewhere(t *testing.T) {
 	log := natstest.Log(t)

@@ -45,6 +45,7 @@ func (d *Decider) progress(s *state, r *inFlight, e events.Event, used time.Dura
 	before := d.asks(*r)
 	if r.Progress.Apply(e) {
 		r.Clock.Move(e, used)
+		s.excuse(r)
 	}
 	s.Asking += d.asks(*r) - before
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
@@ -311,6 +312,49 @@ func TestWaitingIsNotOverdue(t *testing.T) {
 	}
 	if !l.Wake.IsZero() {
 		t.Errorf("with nothing in flight it wakes at %s", l.Wake)
+	}
+}
+
+// TestOutageIsNotOverdue: rollouts at a stage that waits for the end of an outage are not overdue, however long that takes. Those at others are, and so is one that does not go on behind it.
+func TestOutageIsNotOverdue(t *testing.T) {
+	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 })
+	opened(l)
+	l.Settle()
+	start := l.Now
+	after := func(n int) { l.Now = start.Add(time.Duration(n) * time.Minute) }
+	waits := func(stage string) {
+		l.Happen(events.StageWaitedType, stage, events.StageWaited{Outage: "store_unreachable", Since: start, Until: l.Now.Add(time.Minute)})
+	}
+	after(1)
+	for _, id := range []string{"g000001-0", "g000001-1", "g000002-0"} {
+		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{})
+	}
+	for n := 2; n <= 60; n++ {
+		after(n)
+		waits(events.StageScorer)
+		for _, f := range l.Settle() {
+			if n != 10 || slices.Contains([]string{"g000001-0", "g000001-1", "g000002-0"}, f.Entity) {
+				t.Errorf("after %d min: %s", n, f.ID)
+			}
+		}
+	}
+	l.Happen(events.RolloutScoredType, "g000001-0", events.RolloutScored{Reward: 1})
+	if l.Settle(); !l.Wake.Equal(start.Add(71 * time.Minute)) {
+		t.Errorf("it wakes after %s, not 71 min", l.Wake.Sub(start))
+	}
+	after(70)
+	waits(events.EveryStage) // the plane was stopped
+	l.Happen(events.StepScoredType, "g000001-1", events.StepScored{})
+	after(80)
+	if facts := l.Settle(); len(facts) != 0 {
+		t.Errorf("after a stop: %v", decidertest.Names(facts))
+	}
+	after(81)
+	if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.failed g000001-1", "rollout.failed g000002-0"}) {
+		t.Errorf("behind the outage: %v", got)
+	}
+	if v, ok := any(NewDecider(testRun, runfile.RunConfig{})).(pipeline.Timekeeper); !ok || v.Keeps(l.View()) {
+		t.Error("nothing is in flight, and time is kept")
 	}
 }
 

@@ -142,6 +142,47 @@ func (d *Decider) update(tx *projection.Tx, before, now inFlight) error {
 	return err
 }
 
+// applyWaited takes the time of an outage off the clocks of the rollouts at the stage that waits for its end.
+func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error {
+	waited, err := events.Data[events.StageWaited](e)
+	if err != nil {
+		return err
+	}
+	if s.Waited == nil {
+		s.Waited = map[string]time.Time{}
+	}
+	s.Waited[e.Entity] = waited.Until
+	var flown []inFlight
+	for r, err := range projection.Scan[inFlight](tx, flying) {
+		if err != nil {
+			return err
+		}
+		flown = append(flown, r)
+	}
+	for _, r := range flown {
+		before := r
+		s.excuse(&r)
+		if err := d.update(tx, before, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// excuse lets a rollout wait until the end of an outage.
+func (s *state) excuse(r *inFlight) {
+	r.Wait(r.ID, r.Stage, s.Waited[r.Stage])
+	r.Wait(r.ID, r.Stage, s.Waited[events.EveryStage])
+}
+
+// Keeps implements pipeline.Timekeeper: there are rollouts in flight.
+func (d *Decider) Keeps(v projection.View) bool {
+	for range projection.Scan[inFlight](v, flying) {
+		return true
+	}
+	return false
+}
+
 // end forgets a rollout that has its outcome.
 func (d *Decider) end(tx *projection.Tx, s *state, r inFlight) error {
 	if !events.External(r.ID) {

@@ -61,6 +61,8 @@ type state struct {
 	BatchedTokens   int64   `json:"batched_tokens"`   // those of them that stand in a batch
 	MeanTokens      float64 `json:"mean_tokens"`      // of a group
 	Measured        int64   `json:"measured"`         // groups in that mean
+	// Waited is until when rollouts at each stage have waited for the end of an outage.
+	Waited map[string]time.Time `json:"waited,omitempty"`
 	// Completed is when the last group was.
 	Completed time.Time `json:"completed,omitzero"`
 
@@ -203,6 +205,8 @@ func (d *Decider) apply(tx *projection.Tx, s *state, e events.Event) error {
 		return d.applySampled(tx, s, e)
 	case events.CapacityMeasuredType:
 		return d.applyCapacity(s, e)
+	case events.StageWaitedType:
+		return d.applyWaited(tx, s, e)
 	case events.ToolsCompletedType:
 		return applyAnswered[events.ToolsCompleted](d, tx, s, e)
 	case events.RolloutObservedType:

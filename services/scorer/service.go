@@ -68,7 +68,7 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 		return err
 	}
 	s := &Service{log: env.Log, opts: opts, parts: cache}
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle, Stage: events.StageScorer})
 }
 
 // Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.

@@ -132,7 +132,7 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	go s.held.expire(ctx)
 	go presence.Speak(ctx, s.log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
-		Name: topology.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle,
+		Name: topology.ToolRunner, Slots: s.opts.Slots, Handle: s.Handle, Stage: events.StageTools,
 		Routes: func(ctx context.Context, run string) []string {
 			return s.routes(ctx, run, env.Logger)
 		},
