@@ -218,7 +218,9 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 	resp, err := c.begin(req, cancel)
 	if err != nil {
 		var op *net.OpError
-		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: struck(ctx, err)}
+		f := &Failure{Class: events.ClassEndpoint, Err: struck(ctx, err)}
+		f.Away = errors.As(err, &op) && op.Op == "dial" && !f.Exhausted()
+		return f
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -96,6 +96,33 @@ func TestOutageOfOneRun(t *testing.T) {
 	})
 }
 
+// TestOutageOfARestoration: inputs of a run whose stream is hidden while it is restored wait, and use up no deliveries.
+func TestOutageOfARestoration(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		p := newPlane(t)
+		p.open(t, testRun)
+		env := p.env(t, "")
+		var hidden atomic.Bool
+		scored := score(env.Log)
+		effect(t, env, 2, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+			if hidden.CompareAndSwap(false, true) {
+				if err := p.log.Hide(ctx, testRun); err != nil {
+					return nil, err
+				}
+			}
+			return scored(ctx, m)
+		})
+		const n = 5
+		p.finish(t, testRun, 0, n)
+		time.Sleep(6 * time.Hour)
+		if err := p.log.Show(t.Context(), testRun); err != nil {
+			t.Fatal(err)
+		}
+		p.acknowledged(t, testRun)
+		p.scoredOnce(t, testRun, n)
+	})
+}
+
 // TestOutageBelowAnAppend: an event whose body cannot be stored is not made a second time.
 func TestOutageBelowAnAppend(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (s *session) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	excused, err := s.excuse(ctx, in.LastTime)
+	excused, err := s.excuse(ctx, in.LastSeq)
 	if err != nil {
 		return unappendable(err)
 	}

@@ -137,7 +137,7 @@ func stateWait(ctx context.Context, log *eventlog.Log, run, stage, source string
 	return stored.Seq, err
 }
 
-// silentFor is how long nothing must have come onto a run's stream until the plane may have been away.
+// silentFor is how old the last event of a run must be until the plane may have been away.
 const silentFor = time.Minute
 
 // Timekeeper is a Decider that ends what has had its time.
@@ -146,12 +146,16 @@ type Timekeeper interface {
 	Keeps(v projection.View) bool
 }
 
-// excuse states that the plane was away where nothing has come onto the run's stream for a while, and gives the statement's sequence. This process begins to decide: that it, or the log, was
-// stopped meanwhile must not count as the time of rollouts. Where others worked all that time, rollouts get some more.
-func (s *session) excuse(ctx context.Context, last time.Time) (seq uint64, err error) {
+// excuse states that the plane was away where the last event of the run is some time ago, and gives the statement's sequence. This process begins to decide: that it, or the log, was stopped
+// meanwhile, or the run restored, must not count as the time of rollouts. Where others worked all that time, rollouts get some more.
+func (s *session) excuse(ctx context.Context, last uint64) (seq uint64, err error) {
 	keeper, ok := s.decider.(Timekeeper)
-	if !ok || time.Since(last) < silentFor || !keeper.Keeps(s.db) {
+	if !ok || !keeper.Keeps(s.db) {
 		return 0, nil
 	}
-	return stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.Outage{Kind: health.LogUnreachable, Since: last})
+	e, err := s.env.Log.Event(ctx, s.run, last)
+	if err != nil || time.Since(e.Time) < silentFor {
+		return 0, unreadable(err)
+	}
+	return stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.Outage{Kind: health.LogUnreachable, Since: e.Time})
 }

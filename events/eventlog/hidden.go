@@ -41,7 +41,7 @@ func (l *Log) Look(ctx context.Context, run string) (in Incarnation, isHidden bo
 	if err != nil {
 		return in, false, err
 	}
-	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq, LastTime: info.State.LastTime}, hidden(info.Config), nil
+	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq}, hidden(info.Config), nil
 }
 
 // MakeHidden makes the stream of a run where it is missing, and hides it.

@@ -353,7 +353,6 @@ type Incarnation struct {
 	Created  time.Time
 	FirstSeq uint64
 	LastSeq  uint64
-	LastTime time.Time // when its last event came
 }
 
 // Incarnation reads a run stream's identity and bounds.
@@ -362,7 +361,7 @@ func (l *Log) Incarnation(ctx context.Context, run string) (Incarnation, error) 
 	if err != nil {
 		return Incarnation{}, err
 	}
-	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq, LastTime: info.State.LastTime}, nil
+	return Incarnation{Created: info.Created, FirstSeq: info.State.FirstSeq, LastSeq: info.State.LastSeq}, nil
 }
 
 // info reads what the server says of a run's stream: ErrRestoring where that is hidden.

@@ -208,6 +208,9 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, earlier(failed, err)
 		}
+		if failure.Exhausted() {
+			return nil, failure // no other server can be asked either
+		}
 		failure.Away = failure.Away && (f.loading(failure, at) || f.comesBack(ctx, c, at))
 		if failed = worthier(failed, failure); failure.Permanent {
 			return nil, failure // it is the request that is wrong, everywhere

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -416,4 +417,59 @@ func gathered(t *testing.T, r *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("no %s", name)
 	return 0
+}
+
+// TestExhaustedMachine: requests that fail by this machine, which has no descriptors or ports left, say nothing of their servers: no circuit opens, no ramp goes down, and no other server is
+// tried.
+func TestExhaustedMachine(t *testing.T) {
+	for name, errno := range map[string]syscall.Errno{"descriptors": syscall.EMFILE, "ports": syscall.EADDRNOTAVAIL} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spent := &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, Err: errno}
+				var exhausted atomic.Bool
+				serve := func(int, time.Duration) reply {
+					if exhausted.Load() {
+						return reply{err: spent}
+					}
+					return reply{takes: time.Second}
+				}
+				f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": serve, "b": serve}, nil)
+				const slots, calls = 8, 64
+				all := func(check func(error)) {
+					var asking sync.WaitGroup
+					for i := range calls {
+						asking.Go(func() {
+							c := call(fmt.Sprint("rollout", i), slots, "a", "b")
+							c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Minute), func(context.Context) bool { return true }
+							_, err := f.Complete(t.Context(), c)
+							check(err)
+						})
+					}
+					asking.Wait()
+				}
+				all(func(err error) {
+					if err != nil {
+						t.Error(err)
+					}
+				})
+				asked := len(farm.times("a")) + len(farm.times("b"))
+				exhausted.Store(true)
+				began := time.Now()
+				all(func(err error) {
+					var failure *inference.Failure
+					if !errors.As(err, &failure) || !failure.Exhausted() || failure.Away {
+						t.Errorf("%v", err)
+					}
+				})
+				if n := len(farm.times("a")) + len(farm.times("b")) - asked; n != calls || time.Since(began) > time.Second {
+					t.Errorf("%d calls made %d requests, and took %s", calls, n, time.Since(began))
+				}
+				for url, r := range f.replicas {
+					if r.open || r.opened > 0 || r.setbacks > 0 || r.allowed < slots || r.failures > 0 {
+						t.Errorf("%s: %+v", url, r)
+					}
+				}
+			})
+		})
+	}
 }

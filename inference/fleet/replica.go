@@ -42,14 +42,14 @@ const (
 	away      outcome = "away"      // nobody takes requests
 	broken    outcome = "broken"    // the connection ended within: it may have gone, too
 	failing   outcome = "failed"    // an error, nonsense, or no answer in time
-	left      outcome = "left"      // the caller has gone, or wants more room than there is
+	left      outcome = "left"      // the caller has gone, or there is no room here for what he wants
 )
 
 func outcomeOf(f *inference.Failure) outcome {
 	switch {
 	case f == nil:
 		return answered
-	case errors.Is(f.Err, errScarce):
+	case errors.Is(f.Err, errScarce), f.Exhausted():
 		return left
 	case f.Aborted:
 		return aborted

@@ -33,10 +33,18 @@ func Of(err error) health.Kind {
 		return health.LogRefusesWrites
 	case down(err):
 		return health.LogUnreachable
+	case errors.Is(err, eventlog.ErrRestoring):
+		return health.StreamLost
+	case errors.Is(err, eventlog.ErrBehind):
+		return health.StreamBehind
 	case errors.Is(err, sandbox.ErrNoRoom):
 		return health.DiskFull
 	case fault.Inside(err):
 		return ""
+	}
+	var request interface{ Exhausted() bool } // an inference.Failure
+	if errors.As(err, &request) && request.Exhausted() {
+		return health.Exhausted
 	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

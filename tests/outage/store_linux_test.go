@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,10 +22,11 @@ import (
 // slowDown is what S3 answers who asks too much, or while it is not well.
 const slowDown = `<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>`
 
-// TestStoreAnswers503: a store that answers 503 for longer than all tries of its client and of a rollout together fails no rollout and pauses no run. The
-// plane says so, and goes on by itself.
+// TestStoreAnswers503: a store that answers 503 for longer than all tries of its client and of a rollout together, and for twice as long as a rollout may take, fails no rollout and pauses no run.
+// The plane says so, and goes on by itself.
 func TestStoreAnswers503(t *testing.T) {
 	program.NeedSandbox(t)
+	const timeout, lasts = 30 * time.Second, time.Minute
 	behind, err := url.Parse(storagetest.S3Dev(t))
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +58,11 @@ func TestStoreAnswers503(t *testing.T) {
 		}
 	})
 	wants(t, status, "/readyz", true)
-	if out, code := command(t, "run", "open", "r", "--dir", dir); code != 0 {
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(file, []byte("limits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := command(t, "run", "open", "r", "--dir", dir, "--file", file); code != 0 {
 		t.Fatal(out)
 	}
 	more := func(than int64) {
@@ -73,7 +80,7 @@ func TestStoreAnswers503(t *testing.T) {
 	began := time.Now()
 	wants(t, status, "/readyz", false, "store_unreachable", "inputs_parked")
 	program.Eventually(t, func() error {
-		if took := time.Since(began); took < 45*time.Second || refused.Load() < 100 {
+		if took := time.Since(began); took < lasts || refused.Load() < 100 {
 			return fmt.Errorf("the outage lasts for %s, with %d requests", took, refused.Load())
 		}
 		return nil
@@ -90,6 +97,7 @@ func TestStoreAnswers503(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("events tail: %d\n%s", code, out)
 	}
+	waits := 0
 	for line := range strings.Lines(out) {
 		var e struct {
 			Type string
@@ -98,12 +106,20 @@ func TestStoreAnswers503(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatalf("%v: %s", err, line)
 		}
+		if strings.HasSuffix(e.Type, "stage.waited") {
+			waits++
+		}
 		if strings.HasSuffix(e.Type, "rollout.failed") || strings.HasSuffix(e.Type, "rollout.retried") || strings.HasSuffix(e.Type, "run.paused") {
 			t.Errorf("the outage has cost %s: %s", e.Type, e.Data)
 		}
 	}
-	if out, code := command(t, "audit", "r", "--dir", dir); code != 0 {
-		t.Errorf("audit: %d\n%s", code, out)
+	if waits == 0 {
+		t.Error("the log does not say that its stages wait")
+	}
+	for _, args := range [][]string{{"audit", "r"}, {"replay", "r", "--verify"}} {
+		if out, code := command(t, append(args, "--dir", dir)...); code != 0 {
+			t.Errorf("%s: %d\n%s", args[0], code, out)
+		}
 	}
 	up.Stop(t)
 }
