@@ -170,9 +170,8 @@ func (p *parking) park(err error) bool {
 		p.env.Logger.Debug("input parked", "service", p.effect.Name, "subject", d.Msg.Subject(), "sequence", d.Sequence.Stream, "outage", kind, "error", err)
 	}
 	p.waits++
-	h := p.inputs
-	h.inWork.park(p.waiting, kind)
-	defer h.inWork.park(p.waiting, "")
+	p.inWork.park(p.waiting, kind)
+	defer p.inWork.park(p.waiting, "")
 	return d.Park(p.message.Context(), outage.Again.Delay(p.waits))
 }
 

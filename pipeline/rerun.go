@@ -130,7 +130,7 @@ func (w *rerun) open() error {
 		}
 		if w.Deciders[s.Name] != nil {
 			for _, t := range s.Emits {
-				w.again[t] = t != events.RunPausedType || s.Name == topology.QuerySampler || w.again[t] // others' pauses are no decisions
+				w.again[t] = t != events.StageWaitedType && (t != events.RunPausedType || s.Name == topology.QuerySampler || w.again[t]) // others' pauses are no decisions, nor is what outages cost
 			}
 		}
 	}
@@ -150,8 +150,10 @@ func (w *rerun) close() {
 
 // event copies one recorded event, or what takes its place, and makes the decisions that follow from it.
 func (w *rerun) event(e events.Event) error {
-	if err := w.sleepers(e.Time); err != nil {
-		return err
+	if e.Type != events.StageWaitedType { // until it is folded nobody is overdue by the time that it is about
+		if err := w.sleepers(e.Time); err != nil {
+			return err
+		}
 	}
 	if w.Wait != nil {
 		if err := w.Wait(w.ctx, e.Time); err != nil {

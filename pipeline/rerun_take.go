@@ -20,7 +20,7 @@ func (w *rerun) take(e events.Event) error {
 		return nil
 	case e.Type == events.LogPurgedType:
 		return nil // of the recorded run's stream
-	case strings.HasPrefix(e.Source, stuckSource):
+	case strings.HasPrefix(e.Source, stuckSource) && e.Type != events.StageWaitedType:
 		return nil // who was stuck decides again
 	case e.Type == events.RunOpenedType:
 		return w.opened(e)

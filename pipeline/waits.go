@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,14 +92,10 @@ func (s *effectService) stateWaits(ctx context.Context) {
 	for retry.Sleep(ctx, lookAtWaits) {
 		now := time.Now()
 		waits := s.inWork.waits(now, s.env.Health.HoldsUp())
-		for run := range stated {
-			if _, still := waits[run]; !still {
-				delete(stated, run)
-			}
-		}
+		maps.DeleteFunc(stated, func(_ string, at time.Time) bool { return now.Sub(at) >= waitEvery })
 		var wg sync.WaitGroup
 		for run, outage := range waits {
-			if now.Sub(stated[run]) < waitEvery {
+			if _, lately := stated[run]; lately {
 				continue
 			}
 			stated[run] = now
@@ -157,5 +154,7 @@ func (s *session) excuse(ctx context.Context, last uint64) (seq uint64, err erro
 	if err != nil || time.Since(e.Time) < silentFor {
 		return 0, unreadable(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, waitEvery) // one that has no right to state it says so as one that cannot decide
+	defer cancel()
 	return stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.Outage{Kind: health.LogUnreachable, Since: e.Time})
 }

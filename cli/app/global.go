@@ -34,6 +34,8 @@ type Global struct {
 	Outsider bool
 	// follows: the command goes on until it is interrupted, so it waits for a lost connection as long as it takes.
 	Follows bool
+	// Reads: the command reads alone, and shows what it can while the store is out.
+	Reads bool
 	// Replicas is how many servers hold the streams that the command makes; 0 is as many as hold the catalogue.
 	Replicas int
 	// Cancel ends the command's context with its cause.

@@ -114,7 +114,11 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 		where = "the plane in " + dialer.dir
 	}
 	options = append(options, watchConnection(g, where)...)
-	store, err := open.Open(ctx, storeURL)
+	opening := open.Open
+	if g.Reads {
+		opening = open.ForReading
+	}
+	store, err := opening(ctx, storeURL)
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}

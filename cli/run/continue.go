@@ -120,9 +120,15 @@ func continueRun(ctx context.Context, p *plane.Plane, old string, o continuing) 
 
 // stopped is the state of a run that may be continued.
 func stopped(ctx context.Context, log *eventlog.Log, run string) (state string, err error) {
-	state, _, err = log.RunState(ctx, run)
-	if err == nil && state == "open" {
+	state, reason, err := log.RunState(ctx, run)
+	if err != nil {
+		return state, err
+	}
+	switch state {
+	case "open":
 		err = fmt.Errorf("the run is open, and two runs would train its policy: `rondo run close %s` first, or `rondo run pause %s`", run, run)
+	case eventlog.StateLost, eventlog.StateRestoring, eventlog.StateBehind:
+		err = fmt.Errorf("the run is %s, and what it has learnt is not all there: %s", state, reason)
 	}
 	return state, err
 }

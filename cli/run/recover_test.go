@@ -3,6 +3,9 @@ package run
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -124,6 +127,43 @@ func TestRecoverALostStream(t *testing.T) {
 	}
 	if output, code := d.run(New, "run", "recover", "first"); code != 0 || output != "run first: nothing is lost\n" {
 		t.Errorf("%d: %s", code, output)
+	}
+}
+
+// TestContinueOfALostRun: what a run has learnt that is lost, or not all there, is no beginning of another one.
+func TestContinueOfALostRun(t *testing.T) {
+	d := damage(t, true, deleteStream(t))
+	_, err := goesOn(t, d.dir)
+	if err == nil || !strings.Contains(err.Error(), "the run is lost") || !strings.Contains(err.Error(), "rondo run recover first") {
+		t.Errorf("a lost run is continued: %v", err)
+	}
+}
+
+// TestShowWithoutTheStore: while the store is out, runs are shown as far as the log goes, and it is said what is missing.
+func TestShowWithoutTheStore(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	servicetest.OpenRun(t, r.Log, "small", servicetest.Config("fix-a"))
+	servicetest.StartRollout(t, r.Log, "first", "g000001-0", "fix-a")
+	large := servicetest.Event(t, "first", events.RolloutFailedType, "g000001-0", "0", events.RolloutFailed{Message: strings.Repeat("long ", 50<<10)})
+	if _, _, err := r.Log.AppendLast(t.Context(), large, func(*events.Event) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	e, err := plane.ReadEndpoint(r.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	t.Cleanup(front.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
+	for noun, args := range map[string][]string{"show": {"run", "show", "first"}, "list": {"run", "list"}} {
+		output, err := clitest.Run(t, New, append(args, "--nats", e.NATS, "--store", "s3://bucket/plane?endpoint="+url.QueryEscape(front.URL))...)
+		if !errors.As(err, new(*app.ExitError)) || app.ExitCode(err) != app.Found || !strings.Contains(err.Error(), "the events of first cannot be read to their end while the store is out") {
+			t.Errorf("%s ends with %v", noun, err)
+		}
+		if !strings.Contains(output, "first") || !strings.Contains(output, "open") || noun == "list" && !strings.Contains(output, "small") {
+			t.Errorf("%s shows:\n%s", noun, output)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/health"
 	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
 )
 
@@ -170,6 +172,8 @@ type RunSummary struct {
 	Waits string `json:"waits,omitempty"`
 	// Unreadable is why the run's events cannot be read to their end; the rest is missing then.
 	Unreadable string `json:"unreadable,omitempty"`
+	// outage: that is the store's, and ends.
+	outage bool
 }
 
 // summarise reads a run's stream, along with other folds. One that cannot be read is no reason to show no other.
@@ -183,7 +187,7 @@ func summarise(ctx context.Context, log *eventlog.Log, run string, folds ...func
 		return RunSummary{}, ctx.Err()
 	}
 	if err != nil {
-		return RunSummary{Run: run, State: state, Reason: reason, Unreadable: err.Error()}, nil
+		return RunSummary{Run: run, State: state, Reason: reason, Unreadable: err.Error(), outage: errors.Is(err, storage.ErrUnavailable)}, nil
 	}
 	s := RunSummary{Run: l.Run, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
 		Events: l.Events, Features: l.Config.Features}
@@ -211,6 +215,7 @@ func newRunList(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the runs", Example: "  rondo run list --json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			g.Reads = true
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
 				return err
@@ -229,16 +234,31 @@ func newRunList(g *app.Global) *cobra.Command {
 				list = append(list, s)
 			}
 			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), list)
+				return errors.Join(app.PrintJSON(cmd.OutOrStdout(), list), incomplete(list...))
 			}
 			w := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(w, "RUN\tSTATE\tPOLICY\tVERSION\tGROUPS\tSTEPS\tEVENTS")
 			for _, s := range list {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups, len(s.Rewards), s.Events)
 			}
-			return w.Flush()
+			return errors.Join(w.Flush(), incomplete(list...))
 		},
 	}
+}
+
+// incomplete says that a store which is out keeps back what runs hold, and of which of them.
+func incomplete(list ...RunSummary) error {
+	var names []string
+	why := ""
+	for _, s := range list {
+		if s.outage {
+			names, why = append(names, s.Run), s.Unreadable
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &app.ExitError{Code: app.Found, Err: fmt.Errorf("the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s", strings.Join(names, ", "), app.Clean(why))}
 }
 
 func newRunShow(g *app.Global) *cobra.Command {
@@ -254,6 +274,7 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
   rondo run show demo-1 --behaviour
   rondo run show demo-1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			g.Reads = true
 			p, err := plane.ConnectRun(cmd.Context(), g, args[0])
 			if err != nil {
 				return err
@@ -280,7 +301,7 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				s.Behaviour = acts.Rows()
 			}
 			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), s)
+				return errors.Join(app.PrintJSON(cmd.OutOrStdout(), s), incomplete(s))
 			}
 			w := cmd.OutOrStdout()
 			for _, o := range s.Outages {
@@ -324,7 +345,7 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			if behaves && s.Unreadable == "" {
 				return printBehaviour(w, acts.RowsOf(shownVersions))
 			}
-			return nil
+			return incomplete(s)
 		},
 	}
 	cmd.Flags().BoolVar(&behaves, "behaviour", false, "show how the agents behave, by policy version")

@@ -30,6 +30,22 @@ func Open(ctx context.Context, location string) (storage.Store, error) {
 	return nil, fmt.Errorf("open store: unknown scheme %q; give a directory, file:///dir or s3://bucket/prefix", scheme)
 }
 
+// ForReading is Open for who only reads. It does not ask a bucket whether it is there, so that what needs no object works during an outage, too.
+func ForReading(ctx context.Context, location string) (storage.Store, error) {
+	if !strings.HasPrefix(location, "s3://") {
+		return Open(ctx, location)
+	}
+	config, err := s3.ParseURL(location)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	s, err := s3.Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
 func openFile(location string) (storage.Store, error) {
 	u, err := url.Parse(location)
 	if err != nil || u.Host != "" && u.Host != "localhost" || u.Path == "" || u.RawQuery != "" {
