@@ -59,7 +59,7 @@ func TestStoreAnswers503(t *testing.T) {
 	})
 	wants(t, status, "/readyz", true)
 	file := filepath.Join(t.TempDir(), "run.yaml")
-	if err := os.WriteFile(file, []byte("limits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("endpoint: builtin\npolicy: r\nlimits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := command(t, "run", "open", "r", "--dir", dir, "--file", file); code != 0 {
