@@ -101,6 +101,8 @@ func TestOutageOfARestoration(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
 		p.open(t, testRun)
+		const n = 5
+		p.finish(t, testRun, 0, n)
 		env := p.env(t, "")
 		var hidden atomic.Bool
 		scored := score(env.Log)
@@ -112,8 +114,6 @@ func TestOutageOfARestoration(t *testing.T) {
 			}
 			return scored(ctx, m)
 		})
-		const n = 5
-		p.finish(t, testRun, 0, n)
 		time.Sleep(30 * time.Minute) // all deliveries take five
 		if err := p.log.Show(t.Context(), testRun); err != nil {
 			t.Fatal(err)
