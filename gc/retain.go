@@ -21,8 +21,9 @@ import (
 type Policy struct {
 	// Every is how often it is looked at.
 	Every runfile.Duration `yaml:"every"`
-	// Streams deletes the streams of runs that were closed that long ago, when they are archived.
-	Streams runfile.Duration `yaml:"streams"`
+	// Streams deletes the streams of runs that were closed that long ago, when they are archived. The KeepStreams that were closed last stay.
+	Streams     runfile.Duration `yaml:"streams"`
+	KeepStreams int              `yaml:"keep_streams"`
 	// Archives forgets archived runs that were closed that long ago, and MaxBytes the oldest ones until the files of the others take no more. The KeepRuns that were closed last stay.
 	Archives runfile.Duration `yaml:"archives"`
 	MaxBytes runfile.Size     `yaml:"max_bytes"`
@@ -30,7 +31,7 @@ type Policy struct {
 	// Weights collects versions of weights that were replaced that long ago, but for the KeepWeights newest ones of each policy.
 	Weights     runfile.Duration `yaml:"weights"`
 	KeepWeights int              `yaml:"keep_weights"`
-	// Objects deletes what nothing refers to and is that old.
+	// Objects deletes what nothing refers to and is that old; 0, which no file can say, deletes none.
 	Objects runfile.Duration `yaml:"objects"`
 	// Referred keeps runs that others continue or replay. A file says so always.
 	Referred bool `yaml:"-"`
@@ -42,6 +43,11 @@ const (
 	DefaultObjects = 24 * time.Hour
 	DefaultKeep    = 20 // versions of weights
 )
+
+// DefaultPolicy is what a plane does that is told nothing: nothing is lost by it, as what it deletes is in the archive.
+func DefaultPolicy() Policy {
+	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20}
+}
 
 // leastEvery bounds how often: each time reads what is new in all histories, and lists the store.
 const leastEvery = time.Minute
@@ -79,6 +85,7 @@ func (p Policy) validate() error {
 	}
 	check(time.Duration(p.Every) >= leastEvery, "every %s: must be at least %s", time.Duration(p.Every), leastEvery)
 	check(time.Duration(p.Objects) >= LeastAge, "objects %s: must be at least %s, as uploads may be on their way to the log", time.Duration(p.Objects), LeastAge)
+	check(p.KeepStreams == 0 || p.KeepStreams > 0 && p.Streams > 0, "keep_streams %d: name at least 0 runs, beside streams", p.KeepStreams)
 	for name, d := range map[string]runfile.Duration{"streams": p.Streams, "archives": p.Archives} {
 		check(d >= 0, "%s %s: must be positive", name, time.Duration(d))
 	}
@@ -113,7 +120,7 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 	ago := func(d runfile.Duration) time.Time { return now.Add(-time.Duration(d)) }
 	r.OlderThan, r.Deletes = p.Objects, remove
 	if p.Streams > 0 {
-		if r.Runs, err = RetireRuns(ctx, log, ago(p.Streams), remove); err != nil {
+		if r.Runs, err = RetireRuns(ctx, log, ago(p.Streams), p.KeepStreams, remove); err != nil {
 			return r, err
 		}
 	}
@@ -134,6 +141,9 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 		if r.Weights, err = CollectAllWeights(ctx, log, keep, remove); err != nil {
 			return r, err
 		}
+	}
+	if p.Objects == 0 {
+		return r, nil
 	}
 	c.Log, c.Store, c.Cutoff = log, log.Store(), ago(p.Objects)
 	r.Kinds, err = c.Run(ctx, remove)

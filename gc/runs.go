@@ -1,7 +1,10 @@
 package gc
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,35 +26,30 @@ type OldRun struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// RetireRuns finds the closed runs whose last fact is older than a moment, and deletes the streams of those that are archived.
-func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, remove bool) (old []OldRun, err error) {
-	runs, err := log.Runs(ctx)
+// RetireRuns finds the runs that were closed before a moment, but for those that were closed last, and deletes the streams of those that are
+// archived. With remove it first archives what came behind a closing.
+func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, keep int, remove bool) (old []OldRun, err error) {
+	closed, err := closedRuns(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(runs)
-	for _, run := range runs {
-		state, _, err := log.RunState(ctx, run)
-		if err != nil {
-			return old, err
-		}
-		if state != "closed" {
+	for _, r := range closed[:max(0, len(closed)-keep)] {
+		if !r.Closed.Before(before) {
 			continue
 		}
-		closing, err := log.Last(ctx, run, events.RunClosedType.Kind(), run)
-		if err != nil {
-			return old, err
+		err := log.Deletable(ctx, r.Run)
+		if errors.Is(err, eventlog.ErrNotArchived) && remove {
+			if err = sealRest(ctx, log, r.Run); err == nil {
+				err = log.Deletable(ctx, r.Run)
+			}
 		}
-		if !closing.Time.Before(before) {
-			continue
-		}
-		r := OldRun{Run: run, Closed: closing.Time}
-		if err := log.Deletable(ctx, run); ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return old, ctx.Err()
-		} else if err != nil {
+		}
+		if err != nil {
 			r.Kept = err.Error()
 		} else if remove {
-			if err := log.DeleteRun(ctx, run); err != nil {
+			if err := log.DeleteRun(ctx, r.Run); err != nil {
 				return old, err
 			}
 			r.Deleted = true
@@ -59,4 +57,40 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, remove
 		old = append(old, r)
 	}
 	return old, nil
+}
+
+// sealRest archives what a closed run at rest holds behind its archive.
+func sealRest(ctx context.Context, log *eventlog.Log, run string) error {
+	wait, err := log.AtRest(ctx, run)
+	if err == nil && wait > 0 {
+		return fmt.Errorf("its log has grown a moment ago: %w", eventlog.ErrNotArchived)
+	}
+	if err == nil {
+		_, err = log.Seal(ctx, run, true)
+	}
+	return err
+}
+
+// closedRuns are the closed runs that have a stream, the one that was closed first in front.
+func closedRuns(ctx context.Context, log *eventlog.Log) (closed []OldRun, err error) {
+	runs, err := log.Runs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		state, _, err := log.RunState(ctx, run)
+		if err != nil {
+			return nil, err
+		}
+		if state != "closed" {
+			continue
+		}
+		closing, err := log.Last(ctx, run, events.RunClosedType.Kind(), run)
+		if err != nil {
+			return nil, err
+		}
+		closed = append(closed, OldRun{Run: run, Closed: closing.Time})
+	}
+	slices.SortFunc(closed, func(a, b OldRun) int { return cmp.Or(a.Closed.Compare(b.Closed), cmp.Compare(a.Run, b.Run)) })
+	return closed, nil
 }

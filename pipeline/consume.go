@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,9 +22,9 @@ import (
 // beginAgain is how long a consumer that cannot be served, or a decider that failed, rests.
 var beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// serve works on one consumer until the context ends.
-func (s *effectService) serve(ctx context.Context, spec topology.ConsumerSpec, route string) {
-	s.serving.Go(func() {
+// serve works on one consumer until the context ends, among others of a group.
+func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, route string) {
+	group.Go(func() {
 		_ = beginAgain.Keep(ctx, func() (bool, error) {
 			err := s.consume(ctx, spec, route)
 			return ctx.Err() != nil, err
@@ -33,17 +34,20 @@ func (s *effectService) serve(ctx context.Context, spec topology.ConsumerSpec, r
 	})
 }
 
-// gone reports whether a stream was deleted: there is nothing left to serve.
+// gone reports whether a stream was deleted.
 func gone(err error) bool {
 	return errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// consume hands the messages of one consumer to the handler until the context ends or the stream is deleted.
+// unserved reports whether there is nothing left to serve.
+func unserved(err error) bool { return gone(err) || errors.Is(err, eventlog.ErrClosed) }
+
+// consume hands the messages of one consumer to the handler until the context ends, the stream is deleted or the run is closed.
 func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, route string) error {
 	topic := spec.Stream + "/" + spec.Name
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: gone, Grace: graceTime, HandOver: handOver,
+		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved, Grace: graceTime, HandOver: handOver,
 		Requests: s.env.Log.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := s.env.Log.EnsureConsumer(ctx, spec, route)

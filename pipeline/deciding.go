@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -56,16 +57,18 @@ func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}
+	left := newEnds(env, d.Name)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	known := map[string]*decidedRun{}
 	return watchRuns(ctx, env, func(r run) {
+		maps.DeleteFunc(known, func(_ string, w *decidedRun) bool { return w.ended.Load() })
 		w := known[r.name]
 		if w == nil && r.closed && r.cfg.GroupSize == 0 {
-			return // its opening cannot be read: nothing was ever decided
+			return // its deciders have left it, or its opening cannot be read and nothing was ever decided
 		}
 		if w == nil {
-			w = &decidedRun{env: env, service: d, leases: leases, run: r.name}
+			w = &decidedRun{env: env, service: d, leases: leases, left: left, run: r.name}
 			known[r.name] = w
 			wg.Go(func() { w.work(ctx, r.cfg) })
 		}
@@ -78,13 +81,17 @@ type decidedRun struct {
 	env     Env
 	service Deciding
 	leases  *leases
+	left    *ends
 	run     string
 	closed  atomic.Bool // by the catalogue
+	ended   atomic.Bool
 }
 
 // work lets the run's deciders work until the context ends or the run is over. A run whose stream was made again
 // is another one.
 func (w *decidedRun) work(ctx context.Context, cfg runfile.RunConfig) {
+	defer w.ended.Store(true)
+	defer w.env.Log.Release(w.run)
 	w.env.Logger.Info("run deciding started", "service", w.service.Name, "run", w.run)
 	var failures streak
 	for {
@@ -121,7 +128,7 @@ func (w *decidedRun) decide(ctx context.Context, cfg runfile.RunConfig) (err err
 	group, ctx := errgroup.WithContext(ctx)
 	for instance, decider := range deciders {
 		l := newLoop(w.env, w.service.Name, w.run, instance, decider, w.leases)
-		l.watcher = w.service.Watch
+		l.watcher, l.left = w.service.Watch, w.left
 		group.Go(func() error { return l.keep(ctx) })
 	}
 	return group.Wait()
@@ -156,6 +163,7 @@ type loop struct {
 	decider Decider
 	emits   map[string]bool
 	leases  *leases
+	left    *ends
 	dir     string
 	watcher Watcher
 	// failures are those of the run's own since the last decision.
@@ -203,16 +211,30 @@ func (l *loop) keep(ctx context.Context) error {
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
 const foldVersion = 6
 
-// work folds and decides.
+// work folds and decides, and lets go of a closed run at rest.
 func (l *loop) work(ctx context.Context) (err error) {
 	defer guard(l.source, &err)
 	in, err := l.env.Log.Incarnation(ctx, l.run)
+	if err != nil || l.left.reached(l.run, l.source, in) {
+		return err
+	}
+	end, err := l.fold(ctx, in)
 	if err != nil {
 		return err
 	}
+	_ = os.RemoveAll(l.dir) // what cannot be removed is in nobody's way
+	_ = os.Remove(projectionsOf(l.env, l.run))
+	if end.Seq > 0 {
+		l.left.put(ctx, l.run, l.source, end)
+	}
+	return nil
+}
+
+// fold folds and decides until a closed run is at rest, and gives its end: none where this process does not know that nothing is left to decide.
+func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, err error) {
 	db, err := l.openFolded(ctx, in)
 	if err != nil {
-		return err
+		return end, err
 	}
 	defer db.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -226,9 +248,15 @@ func (l *loop) work(ctx context.Context) (err error) {
 	s := &session{loop: l, db: db, lease: lease, created: in.Created, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
 	defer s.unwatch()
 	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
-		return err
+		return end, err
 	}
-	return s.follow(ctx, l.events(ctx, in, db.Seq()+1))
+	if err := s.follow(ctx, l.events(ctx, in, db.Seq()+1)); err != nil {
+		return end, err
+	}
+	if s.quiet == db.Seq() {
+		end = atRest{in.Created, s.quiet}
+	}
+	return end, nil
 }
 
 // open opens the decider's projection of one incarnation of the run.

@@ -35,6 +35,16 @@ func TestClosedRunIsLeft(t *testing.T) {
 		time.Sleep(2 * restAfter)
 		synctest.Wait()
 		before := applied.Load()
+		if _, err := os.Stat(projectionsOf(env, testRun)); !os.IsNotExist(err) {
+			t.Errorf("what was folded of a closed run at rest: %v", err)
+		}
+		s.end(t)
+		s = deciding(t, env, d)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if applied.Load() != before {
+			t.Error("a service that starts folds a closed run again in which nothing is left to decide")
+		}
 		openGroup(t, log, 3, "long after")
 		time.Sleep(time.Hour)
 		synctest.Wait()

@@ -94,7 +94,7 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	}
 	for _, c := range topology.ConsumersOf(e.Name) {
 		if !c.PerRun() && !c.Shared() {
-			s.serve(ctx, c.For("", ""), "")
+			s.serve(ctx, &s.serving, c.For("", ""), "")
 		}
 	}
 	if e.Routes != nil {
@@ -137,6 +137,8 @@ type servedRun struct {
 	stop   context.CancelFunc
 	policy string
 	routes map[string]context.CancelFunc
+
+	serving sync.WaitGroup
 }
 
 // takeUp begins to serve a run's consumers.
@@ -153,15 +155,28 @@ func (s *effectService) takeUp(ctx context.Context, runName string, cfg runfile.
 	s.env.Logger.Info("run serving started", "service", s.effect.Name, "run", runName)
 	for _, c := range topology.ConsumersOf(s.effect.Name) {
 		if c.PerRun() && !c.Type.Routed() {
-			s.serve(r.ctx, c.For(runName, ""), "")
+			s.serve(r.ctx, &r.serving, c.For(runName, ""), "")
 		}
 	}
 	if s.effect.Routes != nil {
 		s.setRoutes(r, runName, s.effect.Routes(ctx, runName))
 	}
 	if s.effect.Round != nil {
-		s.serving.Go(func() { s.rounds(r.ctx, runName, cfg) })
+		r.serving.Go(func() { s.rounds(r.ctx, runName, cfg) })
 	}
+	s.serving.Go(func() { s.end(r, runName) })
+}
+
+// end waits until nothing of a run is in work any more, and lets go of what is remembered of it.
+func (s *effectService) end(r *servedRun, runName string) {
+	<-r.ctx.Done()
+	s.mu.Lock() // behind it no route is added
+	if s.runs[runName] == r {
+		delete(s.runs, runName)
+	}
+	s.mu.Unlock()
+	r.serving.Wait()
+	s.env.Log.Release(runName)
 }
 
 // leave stops serving a run that was closed.
@@ -208,7 +223,7 @@ func (s *effectService) setRoutes(r *servedRun, runName string, routes []string)
 		r.routes[route] = stop
 		for _, c := range topology.ConsumersOf(s.effect.Name) {
 			if c.PerRun() && c.Type.Routed() {
-				s.serve(ctx, c.For(runName, route), route)
+				s.serve(ctx, &r.serving, c.For(runName, route), route)
 			}
 		}
 	}

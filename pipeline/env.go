@@ -130,7 +130,7 @@ func Runs(ctx context.Context, env Env, work func(ctx context.Context, run strin
 		switch {
 		case r.closed && running:
 			stop()
-			stops[r.name] = func() {}
+			delete(stops, r.name)
 		case !r.closed && !running:
 			runCtx, cancel := context.WithCancel(ctx)
 			stops[r.name] = cancel

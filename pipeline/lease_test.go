@@ -166,6 +166,7 @@ func TestTwoActives(t *testing.T) {
 		}
 		env := testEnv(t, connect(), name)
 		l := newLoop(env, topology.AdvantageCalculator, testRun, "", answerer{estimator: name}, &leases{bucket: bucket, instance: name})
+		l.left = newEnds(env, topology.AdvantageCalculator)
 		begin(t, func(ctx context.Context) error {
 			if err := l.keep(ctx); !errors.Is(err, context.Canceled) {
 				return err

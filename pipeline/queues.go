@@ -101,7 +101,7 @@ func (q *queues) serve(ctx context.Context, queue topology.Queue) {
 	serving, stop := context.WithCancel(ctx)
 	s := &servedQueue{stop: stop, spec: q.spec.ForQueue(queue), stranger: stranger, used: time.Now()}
 	q.served[queue.Name] = s
-	q.effectService.serve(serving, s.spec, "")
+	q.effectService.serve(serving, &q.serving, s.spec, "")
 }
 
 // knows reports whether a queue is one of those of open runs and their policies, of which there is a bounded number.

@@ -49,6 +49,8 @@ type session struct {
 	target uint64
 	closed bool
 	wake   time.Time
+	// quiet is the sequence at which nothing was left to decide.
+	quiet uint64
 	// moved is when the run went on for the last time.
 	moved time.Time
 	rest  rest
@@ -195,6 +197,9 @@ func (s *session) decide(ctx context.Context) error {
 		return ofRun(fmt.Errorf("decide as of %d: %w", asOf, err))
 	}
 	s.wake = wake
+	if len(facts) == 0 && wake.IsZero() {
+		s.quiet = asOf
+	}
 	for _, fact := range facts {
 		again, err := s.publish(ctx, fact)
 		if err != nil {

@@ -2,18 +2,57 @@ package up
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/gc"
 	"github.com/rondo-rl/rondo/retry"
 )
 
 // firstRound is how long after its start a plane looks for the first time: one that starts every morning should, too, and not while everything else begins.
 const firstRound = time.Minute
+
+// policyOf is what the flag asks for; nil removes nothing.
+func policyOf(flag string) (*gc.Policy, error) {
+	switch flag {
+	case "":
+		policy := gc.DefaultPolicy()
+		return &policy, nil
+	case "off":
+		return nil, nil
+	}
+	policy, err := gc.ReadPolicy(flag)
+	if err != nil {
+		return nil, err
+	}
+	return &policy, nil
+}
+
+// terms say in the log what is kept, and how to change that.
+func terms(p *gc.Policy) []any {
+	if p == nil {
+		p = &gc.Policy{}
+	}
+	kept := func(d runfile.Duration, newest int) string {
+		switch {
+		case d == 0:
+			return "kept"
+		case newest > 0:
+			return fmt.Sprintf("%s, and the newest %d", time.Duration(d), newest)
+		}
+		return time.Duration(d).String()
+	}
+	archives := kept(p.Archives, p.KeepRuns)
+	if p.MaxBytes > 0 {
+		archives += fmt.Sprintf(", at most %s", p.MaxBytes)
+	}
+	return []any{"archived_streams_of_closed_runs", kept(p.Streams, p.KeepStreams), "archives", archives, "weights", kept(p.Weights, p.KeepWeights), "change", "--retention FILE or off"}
+}
 
 // retainer does again and again what a plane's retention says.
 type retainer struct {

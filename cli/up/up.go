@@ -40,13 +40,9 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 			if err != nil {
 				return err
 			}
-			var keep *gc.Policy
-			if retention != "" {
-				policy, err := gc.ReadPolicy(retention)
-				if err != nil {
-					return err
-				}
-				keep = &policy
+			keep, err := policyOf(retention)
+			if err != nil {
+				return err
 			}
 			if err := runfile.CheckReplicas(g.Replicas); err != nil {
 				return fmt.Errorf("--replicas: %w", err)
@@ -75,8 +71,8 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
 		"then take of the facts; no run that was answered as open is lost")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
-	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept; without it everything is; "+
-		"rondo gc --retention FILE shows what would go")
+	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept (rondo gc --retention FILE shows what would go), "+
+		"or off: everything is kept. Without it the streams of runs that were closed 6 hours ago go when they are archived, but for the newest 20, and all else is kept")
 	return cmd
 }
 
@@ -117,6 +113,7 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, 
 	}
 	defer s.Dashboard.Close()
 	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
+	l.Info("retention", terms(keep)...)
 	if keep != nil {
 		r, err := newRetainer(p.Log, *keep, l, registry)
 		if err != nil {

@@ -324,10 +324,13 @@ func (l *Log) persistStream(name string) error {
 // queueKept is how long the server keeps the consumer of a queue from which nobody takes. The stream keeps the messages of the queue.
 const queueKept = 10 * time.Minute
 
-// EnsureConsumer makes a durable consumer of the topology table where it is missing.
+// EnsureConsumer makes a durable consumer of the topology table where it is missing: ErrClosed where the catalogue says that the run is closed.
 func (l *Log) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
 	if run, ok := events.RunOfStream(spec.Stream); ok && events.ValidRun(run) {
 		if _, err := l.info(ctx, run); errors.Is(err, ErrRestoring) {
+			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
+		}
+		if err := l.mustServe(ctx, run); err != nil {
 			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
 		}
 	}

@@ -126,6 +126,9 @@ func (l *Log) archivedEnd(ctx context.Context, run string, last events.SegmentSe
 	return found
 }
 
+// ErrNotArchived means that a run's archive does not have all that its stream has.
+var ErrNotArchived = errors.New("its log is not archived to the end")
+
 // Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it.
 func (l *Log) Deletable(ctx context.Context, run string) error {
 	in, err := l.Incarnation(ctx, run)
@@ -144,7 +147,7 @@ func (l *Log) Deletable(ctx context.Context, run string) error {
 		return err
 	}
 	if n := len(sealed); n == 0 || sealed[n-1].Last < in.LastSeq {
-		return fmt.Errorf("its log is not archived to the end: rondo archive seal %s", run)
+		return fmt.Errorf("%w: rondo archive seal %s", ErrNotArchived, run)
 	}
 	findings, err := l.VerifyArchive(ctx, run, sealed)
 	if err != nil {

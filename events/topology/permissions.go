@@ -146,6 +146,9 @@ func (g *grants) reads(others ...string) {
 	}
 	for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream, LeaseStream} {
 		g.deny(purgeSubject + stream) // who may purge runs purges nothing else, in no process
+		if stream != events.IntakeStream {
+			g.deny(consumerDelete + stream + ".*")
+		}
 	}
 	g.follows(events.CatalogueStream, "") // a run's opening is found by reading all, the next ones by following
 	g.follows(events.CatalogueStream, RunFilter)
@@ -202,7 +205,7 @@ func (g *grants) consumes(service string) {
 			create += "." + c.filterTokens()
 		}
 		if c.Shared() {
-			g.publish("$JS.API.CONSUMER.DELETE." + c.Stream + ".*")
+			g.publish(consumerDelete + c.Stream + ".*")
 		}
 		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(), "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
 	}
@@ -215,7 +218,7 @@ func (g *grants) denyConsumers(service string) {
 		create := "$JS.API.CONSUMER.CREATE." + anyRun + "." + c.Name
 		switch {
 		case c.Shared() && c.Service != service: // all consumers of its stream are its service's
-			g.deny("$JS.API.CONSUMER.CREATE."+c.Stream+".>", "$JS.API.CONSUMER.MSG.NEXT."+c.Stream+".>", "$JS.ACK."+c.Stream+".>")
+			g.deny("$JS.API.CONSUMER.CREATE."+c.Stream+".>", consumerDelete+c.Stream+".*", "$JS.API.CONSUMER.MSG.NEXT."+c.Stream+".>", "$JS.ACK."+c.Stream+".>")
 			continue
 		case c.nameToken() == anyRun:
 			continue

@@ -111,6 +111,9 @@ func CurrentName(service string) string {
 // purgeSubject begins the subjects on which a stream is purged.
 const purgeSubject = "$JS.API.STREAM.PURGE."
 
+// consumerDelete begins the subjects on which a stream's consumer is removed.
+const consumerDelete = "$JS.API.CONSUMER.DELETE."
+
 // ServiceSpec is one service: what it reads and what it may state.
 type ServiceSpec struct {
 	Name string
@@ -164,8 +167,9 @@ var Services = []ServiceSpec{
 	// The dead letters service deletes submissions that will not be delivered again.
 	{Name: DeadLetters, Emits: []events.Type{events.DeadLetteredType, events.RolloutFailedType}, Reads: []string{events.IntakeStream},
 		Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + events.IntakeStream}, Purpose: "records dead letters"},
-	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType, events.LogPurgedType}, Folds: true, Publishes: []string{purgeSubject + "*"},
-		Purpose: "seals a run's log into Arrow files in the store, and purges what is archived and over"},
+	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType, events.LogPurgedType}, Folds: true,
+		Publishes: []string{purgeSubject + "*", "$JS.API.CONSUMER.LIST.*", consumerDelete + "*.*"},
+		Purpose:   "seals a run's log into Arrow files in the store, purges what is archived and over, and removes the consumers of closed runs"},
 }
 
 func outsideTypes() []events.Type {

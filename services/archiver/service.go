@@ -48,7 +48,7 @@ func Run(ctx context.Context, env pipeline.Env) error {
 
 var errMoving = errors.New("the closed run still moves")
 
-// Handle seals the next segment of the input's run. It is called until there is none.
+// Handle seals the next segment of the input's run. It is called until there is none. The consumers of a closed run go then.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	run, through := m.Event.Run, uint64(0)
 	if m.Event.Type == events.RunClosedType {
@@ -69,7 +69,39 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 		}
 		through = in.LastSeq
 	}
-	return s.next(ctx, run, through)
+	facts, err := s.next(ctx, run, through)
+	if err == nil && len(facts) == 0 && m.Event.Type == events.RunClosedType {
+		return nil, s.settle(ctx, run, m.Delivered)
+	}
+	return facts, err
+}
+
+// A consumer that is used in a closed run is looked at again settleEvery, at settleTries deliveries at most. Then it goes with the run's stream.
+const (
+	settleEvery = time.Minute
+	settleTries = runfile.Deliveries / 2
+)
+
+var errServed = errors.New("a consumer of the closed run is still used")
+
+// settle lets go of a closed run that is archived to its end.
+func (s *Service) settle(ctx context.Context, run string, delivered uint64) error {
+	s.mu.Lock()
+	delete(s.purged, run)
+	s.mu.Unlock()
+	stay, err := s.log.RemoveConsumers(ctx, run)
+	s.log.Release(run)
+	if err == nil && stay > 0 {
+		err = errServed
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case delivered < settleTries:
+		return pipeline.RetryAfter(err, settleEvery)
+	}
+	s.logger.Warn("consumers not removed", "run", run, "consumers", stay, "error", err)
+	return nil
 }
 
 // Round seals what an open run's stream holds when its archive is older than the run's settings say, or the stream fills up, and then lets go of

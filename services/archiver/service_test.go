@@ -2,17 +2,21 @@ package archiver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/runfile"
+	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 // TestClosedRun: a closed run is sealed when it has come to rest, not before, and once.
@@ -38,6 +42,70 @@ func TestClosedRun(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if sealed, err := log.Segments(t.Context(), "r"); err != nil || len(sealed) != 1 || sealed[0].Last != last {
 			t.Errorf("%v: %+v", err, sealed)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestConsumersOfAClosedRunGo: when a closed run is archived its consumers go, but for one that is used, which goes when it is not any more. Nobody makes one again.
+func TestConsumersOfAClosedRunGo(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		log := natstest.Log(t)
+		open(t, log, "r", runfile.DefaultRunConfig())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+		}()
+		consumers := map[events.Type]jetstream.Consumer{}
+		specs := topology.ConsumersOf(topology.Scorer)
+		for _, spec := range specs {
+			c, err := log.EnsureConsumer(t.Context(), spec.For("r", ""), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			consumers[spec.Type] = c
+		}
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Task: "a"}))
+		used := consumers[events.RolloutFinishedType]
+		inWork, err := used.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		servicetest.CloseRun(t, log, "r")
+		names := func() (all []string) {
+			stream, err := log.JetStream().Stream(t.Context(), events.RunStream("r"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := stream.ConsumerNames(t.Context())
+			for name := range list.Name() {
+				all = append(all, name)
+			}
+			if list.Err() != nil {
+				t.Fatal(list.Err())
+			}
+			return all
+		}
+		if before := names(); len(before) <= len(specs) {
+			t.Fatalf("the run's consumers are %v", before)
+		}
+		time.Sleep(90 * time.Second)
+		if left := names(); len(left) != 1 || left[0] != used.CachedInfo().Name {
+			t.Errorf("of the closed run's consumers there are %v, and %s is used", left, used.CachedInfo().Name)
+		}
+		if err := inWork.DoubleAck(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if left := names(); len(left) > 0 {
+			t.Errorf("nobody uses %v", left)
+		}
+		if _, err := log.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
+			t.Errorf("who makes a consumer of a closed run is told %v", err)
 		}
 		stop()
 		if err := <-ended; err != nil {
