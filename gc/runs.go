@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -39,9 +38,7 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, keep i
 		}
 		err := log.Deletable(ctx, r.Run)
 		if errors.Is(err, eventlog.ErrNotArchived) && remove {
-			if err = sealRest(ctx, log, r.Run); err == nil {
-				err = log.Deletable(ctx, r.Run)
-			}
+			err = archiveRest(ctx, log, r.Run, err)
 		}
 		if ctx.Err() != nil {
 			return old, ctx.Err()
@@ -59,16 +56,17 @@ func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, keep i
 	return old, nil
 }
 
-// sealRest archives what a closed run at rest holds behind its archive.
-func sealRest(ctx context.Context, log *eventlog.Log, run string) error {
+// archiveRest archives what a closed run at rest holds behind its archive, and gives the reason for which its stream must stay after that. Of a run that
+// is not at rest that is the one that it has already.
+func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) error {
 	wait, err := log.AtRest(ctx, run)
-	if err == nil && wait > 0 {
-		return fmt.Errorf("its log has grown a moment ago: %w", eventlog.ErrNotArchived)
+	if err != nil || wait > 0 {
+		return cmp.Or(err, reason)
 	}
-	if err == nil {
-		_, err = log.Seal(ctx, run, true)
+	if _, err := log.Seal(ctx, run, true); err != nil {
+		return err
 	}
-	return err
+	return log.Deletable(ctx, run)
 }
 
 // closedRuns are the closed runs that have a stream, the one that was closed first in front.

@@ -51,7 +51,8 @@ func terms(p *gc.Policy) []any {
 	if p.MaxBytes > 0 {
 		archives += fmt.Sprintf(", at most %s", p.MaxBytes)
 	}
-	return []any{"archived_streams_of_closed_runs", kept(p.Streams, p.KeepStreams), "archives", archives, "weights", kept(p.Weights, p.KeepWeights), "change", "--retention FILE or off"}
+	weights := kept(p.Weights, p.KeepWeights)
+	return []any{"archived_streams_of_closed_runs", kept(p.Streams, p.KeepStreams), "archives", archives, "weights", weights, "change", "--retention FILE or off"}
 }
 
 // retainer does again and again what a plane's retention says.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +69,29 @@ func TestRetention(t *testing.T) {
 	r.round(t.Context())
 	if got := count(t, metrics, "rondo_retention_rounds_total", "failed"); got != 1 || !strings.Contains(lines.String(), "retention failed") {
 		t.Errorf("%g rounds have failed:\n%s", got, lines.String())
+	}
+}
+
+// TestRetentionIsSaid: a plane says what it keeps, and what changes that.
+func TestRetentionIsSaid(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "retention.yaml")
+	if err := os.WriteFile(file, []byte("retention: {archives: 48h, max_bytes: 5GiB, keep_runs: 3}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"":    `archived_streams_of_closed_runs="6h0m0s, and the newest 20" archives=kept weights=kept change="--retention FILE or off"`,
+		"off": `archived_streams_of_closed_runs=kept archives=kept weights=kept change="--retention FILE or off"`,
+		file:  `archived_streams_of_closed_runs=kept archives="48h0m0s, and the newest 3, at most 5GiB" weights=kept change="--retention FILE or off"`,
+	} {
+		policy, err := policyOf(flag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line bytes.Buffer
+		slog.New(slog.NewTextHandler(&line, nil)).Info("retention", terms(policy)...)
+		if !strings.HasSuffix(strings.TrimSpace(line.String()), "msg=retention "+want) || (policy == nil) != (flag == "off") {
+			t.Errorf("--retention %q says %s", flag, line.String())
+		}
 	}
 }
 

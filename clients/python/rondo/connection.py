@@ -223,8 +223,11 @@ class Connection:
             return
         self._link = link
 
-    async def ask(self, send: Callable[[Link], Awaitable[asyncio.Future[Msg]]]) -> Msg:
-        """Ask until there is an answer. A question that was answered on a connection that broke is asked again."""
+    async def ask(self, send: Callable[[Link], Awaitable[asyncio.Future[Msg]]], unserved: bool = False) -> Msg:
+        """Ask until there is an answer. A question that was answered on a connection that broke is asked again.
+
+        unserved: that nobody serves the subject is an answer, too.
+        """
         delay, told = 0.05, time.monotonic()
         while True:
             if time.monotonic() - told > COMPLAINT:
@@ -236,7 +239,7 @@ class Connection:
             except BROKEN as error:
                 log.debug("asking again: %r", error)
             else:
-                if not (answer.headers and answer.headers.get("Status") == "503"):  # nobody serves the subject yet
+                if unserved or not (answer.headers and answer.headers.get("Status") == "503"):  # nobody serves the subject yet
                     return answer
             await asyncio.sleep(delay)
             delay = min(2 * delay, 1.0)

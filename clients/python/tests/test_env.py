@@ -24,7 +24,7 @@ from rondo.connection import end
 from rondo.env.environment import adapted
 from rondo.env.episode import Stage, play
 from rondo.env.files import workspace
-from rondo.env.lease import EPISODES, take
+from rondo.env.lease import EPISODES, RATINGS, take
 from rondo.objects import put_blob
 
 from .conftest import ROOT, Plane, until
@@ -129,6 +129,14 @@ def test_a_bad_reward_is_no_reward_of_0(plane: Plane, client: rondo.Client, addi
     serve(plane, run, reward=reward)
     failed = outcomes(client, run, "failed")
     assert len(failed) == 2 and all(why in f["message"] for f in failed) and not outcomes(client, run, "scored")
+
+
+def test_a_run_that_was_closed_long_ago_ends_its_workers(plane: Plane, client: rondo.Client, adding: str) -> None:
+    run = evaluate(plane, client, adding, [task("a", "2 + 2")], scorer={"function": "exact"})
+    plane.command("run", "close", run)
+    # The plane removes a closed run's consumers when it has archived the run.
+    client.loop.run(client.asynchronous.connection.request(f"$JS.API.CONSUMER.DELETE.RONDO_{run}.{RATINGS}", {}))
+    serve(plane, run, reward=lambda _: 1)
 
 
 def test_a_reward_function_that_hangs(plane: Plane, client: rondo.Client, adding: str) -> None:

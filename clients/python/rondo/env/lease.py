@@ -69,11 +69,13 @@ class Lease:
 
 
 async def take(connection: Connection, run: str, consumer: str) -> Lease | None:
-    """The next piece of work; None when there was none for a moment. NotFound where the run has no such work at all."""
+    """The next piece of work; None when there was none for a moment, as in a closed run whose consumers are gone."""
     subject = f"$JS.API.CONSUMER.MSG.NEXT.RONDO_{run}.{consumer}"
     body = json.dumps({"batch": 1, "expires": int(WAIT * 1e9)}).encode()
 
-    message = await connection.ask(lambda link: link.pull(subject, body))
+    message = await connection.ask(lambda link: link.pull(subject, body), unserved=True)
+    if message.headers and message.headers.get("Status") == "503":
+        await asyncio.sleep(1)  # it may be made yet
     if not message.reply or (message.headers and message.headers.get("Status")):
         return None
     told = message.metadata
