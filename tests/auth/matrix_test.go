@@ -118,8 +118,12 @@ func consumed(add func(string, ...string)) {
 		}
 		for _, forbidden := range []string{"DELETE", "PAUSE", "LEADER.STEPDOWN", "UNPIN", "RESET"} {
 			var may []string
-			if spec.Shared() && forbidden == "DELETE" {
+			switch {
+			case forbidden != "DELETE":
+			case spec.Shared():
 				may = []string{c.Service}
+			case spec.PerRun(): // those of closed runs
+				may = []string{topology.Archiver}
 			}
 			add("$JS.API.CONSUMER."+forbidden+"."+c.Stream+"."+c.Name, may...)
 		}
