@@ -14,6 +14,7 @@ import (
 	"github.com/rondo-rl/rondo/cli/auth"
 	"github.com/rondo-rl/rondo/cli/bench"
 	"github.com/rondo-rl/rondo/cli/completion"
+	"github.com/rondo-rl/rondo/cli/dashboard"
 	"github.com/rondo-rl/rondo/cli/demo"
 	"github.com/rondo-rl/rondo/cli/doctor"
 	"github.com/rondo-rl/rondo/cli/eval"
@@ -43,7 +44,7 @@ func New() *cobra.Command {
 		return demo.New(g)
 	}
 	root := app.New(
-		first, up.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
+		first, up.New, dashboard.New, service.New, run.New, events.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New, run.NewFork, run.NewInvalidate,
 		replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, bench.New, sandbox.New, auth.New, doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)

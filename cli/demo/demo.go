@@ -166,13 +166,13 @@ func demo(ctx context.Context, g *app.Global, o demoOptions, s service.Settings)
 	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
 		return demoResult{}, err
 	}
-	pages, err := s.Dashboard.Listen()
+	pages, err := s.Dashboard.Listen(p.Dir)
 	if err != nil {
 		return demoResult{}, err
 	}
 	defer s.Dashboard.Close()
 	if pages != "" {
-		show.Line("dashboard: %s", pages)
+		show.Line("dashboard: %s", s.Dashboard.Welcome(show.Terminal))
 	}
 	partsCtx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -3,46 +3,121 @@ package service
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestDashboardPort: the dashboard's port is open before anything runs, answers to this machine's names alone, and its token is a file that nobody else can read.
-func TestDashboardPort(t *testing.T) {
-	var s Settings
-	if url, err := s.Dashboard.Listen(); url != "" || err != nil {
-		t.Errorf("without an address it listens at %q, %v", url, err)
-	}
-	s.Dashboard.listen = "127.0.0.1:0"
-	url, err := s.Dashboard.Listen()
+// status asks for a page as somebody who is not the owner of the plane's folder.
+func status(t *testing.T, client *http.Client, url, host string, header map[string]string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Host = host
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+// TestDashboardPort: the dashboard's port is open before anything runs, and answers to this machine's names and pages alone, and to who has the link. The link
+// follows from a file that nobody else can read, and is the same after a restart.
+func TestDashboardPort(t *testing.T) {
+	var s Settings
 	env := servicetest.Env(t, natstest.Log(t))
-	servicetest.Start(t, func(ctx context.Context) error { return serveDashboard(ctx, env, s) })
-	for host, want := range map[string]int{"": http.StatusOK, "evil.example": http.StatusForbidden} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
+	if url, err := s.Dashboard.Listen(env.Dir); url != "" || err != nil {
+		t.Errorf("without an address it listens at %q, %v", url, err)
+	}
+	if link, err := DashboardLink(env.Dir); err == nil || !strings.Contains(err.Error(), "no dashboard runs there") {
+		t.Errorf("without a dashboard the link is %q, %v", link, err)
+	}
+	s.Dashboard.listen = "127.0.0.1:0"
+	url, err := s.Dashboard.Listen(env.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := servicetest.Start(t, func(ctx context.Context) error { return serveDashboard(ctx, env, s) })
+	link, err := DashboardLink(env.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := &http.Client{Jar: jar}
+	elsewhere := map[string]string{"Origin": "http://evil.example"}
+	for _, c := range []struct {
+		what      string
+		client    *http.Client
+		url, host string
+		header    map[string]string
+		want      int
+	}{
+		{"another user", http.DefaultClient, url, "", nil, http.StatusUnauthorized},
+		{"a page of elsewhere with the link", owner, link, "", elsewhere, http.StatusForbidden},
+		{"a name of elsewhere with the link", owner, link, "evil.example", nil, http.StatusForbidden},
+		{"who was refused", owner, url, "", nil, http.StatusUnauthorized},
+		{"the owner", owner, link, "", nil, http.StatusOK},
+		{"the owner without the link", owner, url, "", nil, http.StatusOK},
+		{"a page of elsewhere with the owner's cookie", owner, url, "", elsewhere, http.StatusForbidden},
+		{"a name of elsewhere with the owner's cookie", owner, url, "evil.example", nil, http.StatusForbidden},
+	} {
+		if got := status(t, c.client, c.url, c.host, c.header); got != c.want {
+			t.Errorf("%s is answered by %d, want %d", c.what, got, c.want)
 		}
-		if host != "" {
-			r.Host = host
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer.Body.Close()
-		if answer.StatusCode != want {
-			t.Errorf("host %q: %s, want %d", host, answer.Status, want)
-		}
+	}
+	if shown := s.Dashboard.Welcome(true); shown != link {
+		t.Errorf("a terminal shows %s, and the command %s", shown, link)
+	}
+	if piped := s.Dashboard.Welcome(false); strings.Contains(piped, "token=") || !strings.Contains(piped, "rondo dashboard --dir "+env.Dir) {
+		t.Errorf("a pipe gets %s", piped)
 	}
 	info, err := os.Stat(filepath.Join(env.Dir, DashboardTokenFile))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the token's file: %v, %v", info, err)
+	}
+	stop()
+	if link, err := DashboardLink(env.Dir); err == nil {
+		t.Errorf("a dashboard that has ended has the link %s", link)
+	}
+	s.Dashboard.listen, s.Dashboard.listener = strings.Trim(url, "htp:/"), nil
+	servicetest.Start(t, func(ctx context.Context) error { return serveDashboard(ctx, env, s) })
+	natstest.Eventually(t, "the dashboard has begun again", func() bool { _, err := DashboardLink(env.Dir); return err == nil })
+	if again, err := DashboardLink(env.Dir); again != link || err != nil {
+		t.Errorf("after a restart the link is %s, %v, and was %s", again, err, link)
+	}
+	if got := status(t, owner, url, "", nil); got != http.StatusOK {
+		t.Errorf("after a restart the owner's cookie is answered by %d", got)
+	}
+}
+
+// TestDashboardOpen: who is told to let everybody read does, and says so.
+func TestDashboardOpen(t *testing.T) {
+	var s Settings
+	env := servicetest.Env(t, natstest.Log(t))
+	s.Dashboard.listen, s.Dashboard.open = "127.0.0.1:0", true
+	url, err := s.Dashboard.Listen(env.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Start(t, func(ctx context.Context) error { return serveDashboard(ctx, env, s) })
+	if got := status(t, http.DefaultClient, url, "", nil); got != http.StatusOK {
+		t.Errorf("an open dashboard answers %d", got)
+	}
+	if shown := s.Dashboard.Welcome(true); !strings.Contains(shown, "everybody") {
+		t.Errorf("a terminal shows %s", shown)
 	}
 }

@@ -61,7 +61,7 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 				return err
 			}
 			defer p.Close()
-			return up(cmd.Context(), p, s, listen, keep)
+			return up(cmd.Context(), p, s, listen, keep, app.NewProgress(g))
 		},
 	}
 	s.AddFlags(cmd)
@@ -89,7 +89,7 @@ func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane
 }
 
 // up runs everything until the context ends.
-func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy) error {
+func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy, show *app.Progress) error {
 	registry := plane.NewMetrics()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -107,13 +107,16 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, 
 	if s.PolicyListen, s.Builtin, err = service.FreePolicyAddress(); err != nil {
 		return err
 	}
-	pages, err := s.Dashboard.Listen()
+	pages, err := s.Dashboard.Listen(p.Dir)
 	if err != nil {
 		return err
 	}
 	defer s.Dashboard.Close()
 	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
 	l.Info("retention", terms(keep)...)
+	if pages != "" {
+		show.Line("dashboard: %s", s.Dashboard.Welcome(show.Terminal))
+	}
 	if keep != nil {
 		r, err := newRetainer(p.Log, *keep, l, registry)
 		if err != nil {

@@ -2,11 +2,8 @@ package dashboard
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,16 +29,15 @@ var statements = map[string]struct {
 	"cancel": {events.RunClosedType, events.RunClosed{Reason: "cancelled on the dashboard"}},
 }
 
-var errToken = &refusal{http.StatusForbidden, "That is not the token of this dashboard. `rondo up` names the file that has it."}
+var errToken = &refusal{http.StatusForbidden, "That is not the token of this dashboard. The file dashboard.token of the plane's folder has it."}
 
-// act states a fact about a run for who shows the token. The token is part of the form or a header, which no browser sends by itself: so a page of
-// elsewhere cannot act for whoever has this one open.
+// act states a fact about a run for who shows the token.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return &refusal{http.StatusBadRequest, "The form cannot be read."}
 	}
-	if !d.authorized(r) {
+	if !d.keys.mayAct(r) {
 		return errToken
 	}
 	run := r.PathValue("run")
@@ -63,14 +59,4 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
 	d.logger.Info("run changed", "run", run, "action", r.PostForm.Get("action"))
 	http.Redirect(w, r, "/runs/"+run, http.StatusSeeOther)
 	return nil
-}
-
-// authorized compares the token, in a time that does not depend on it.
-func (d *Dashboard) authorized(r *http.Request) bool {
-	shown := r.PostForm.Get("token")
-	if header, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		shown = header
-	}
-	sum := sha256.Sum256([]byte(strings.TrimSpace(shown)))
-	return subtle.ConstantTimeCompare(sum[:], d.token[:]) == 1
 }

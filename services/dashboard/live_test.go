@@ -124,7 +124,7 @@ func TestLinesEndWithTheService(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "live", servicetest.Config("fix"))
 	ctx, stop := context.WithCancel(t.Context())
-	d, err := New(ctx, servicetest.Env(t, log), secret)
+	d, err := New(ctx, servicetest.Env(t, log), Access{Token: secret, Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

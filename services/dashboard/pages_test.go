@@ -42,7 +42,7 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	d, err := New(ctx, servicetest.Env(t, log), secret)
+	d, err := New(ctx, servicetest.Env(t, log), Access{Token: secret, Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

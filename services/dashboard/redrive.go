@@ -22,7 +22,7 @@ func (d *Dashboard) redrive(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return &refusal{http.StatusBadRequest, "The form cannot be read."}
 	}
-	if !d.authorized(r) {
+	if !d.keys.mayAct(r) {
 		return errToken
 	}
 	seq, err := strconv.ParseUint(r.PostForm.Get("letter"), 10, 64)

@@ -1,12 +1,11 @@
 // Package dashboard shows the plane on pages in a browser: runs with their curves and books, rollouts turn by turn, and what outlives runs. It folds
-// the log with the folds that the command line uses, and states nothing but what an operator asks for with the token.
+// the log with the folds that the command line uses, and states nothing but what an operator asks for with the token. Reading takes a link, or the token.
 package dashboard
 
 import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +38,7 @@ type Dashboard struct {
 	ctx       context.Context
 	log       *eventlog.Log
 	logger    *slog.Logger
-	token     [sha256.Size]byte
+	keys      keys
 	shelf     *shelf[runState]
 	catalogue *shelf[catalogue]
 	evals     *shelf[evaluation.Recorded]
@@ -56,8 +56,8 @@ type Dashboard struct {
 //go:embed assets templates
 var files embed.FS
 
-// New makes a dashboard that ends with the context. Who shows the token may pause, resume and cancel runs; with an empty one nobody may.
-func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error) {
+// New makes a dashboard that ends with the context.
+func New(ctx context.Context, env pipeline.Env, access Access) (*Dashboard, error) {
 	pages, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
@@ -66,11 +66,8 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	if token == "" {
-		token = rand.Text()
-	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log, logger: env.Logger, token: sha256.Sum256([]byte(token)), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
+		ctx: ctx, log: env.Log, logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
 		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages, patience: patience, etag: `"` + rand.Text() + `"`,
@@ -81,8 +78,17 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 	}
 	d.mux.Handle("GET /assets/", http.StripPrefix("/assets/", d.asset(http.FileServerFS(assets))))
 	d.mux.HandleFunc("GET /healthz", d.health)
-	for pattern, show := range map[string]func(http.ResponseWriter, *http.Request) error{
+	for pattern, show := range d.routes() {
+		d.mux.HandleFunc(pattern, d.handle(show))
+	}
+	return d, nil
+}
+
+// routes are the pages by their patterns.
+func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request) error {
+	return map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":                           d.runs,
+		"GET /login":                         d.login,
 		"GET /fleet":                         d.fleetPage,
 		"POST /letters":                      d.redrive,
 		"GET /plane":                         d.plane,
@@ -98,10 +104,7 @@ func New(ctx context.Context, env pipeline.Env, token string) (*Dashboard, error
 		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
 		"POST /runs/{run}/state":                                     d.act,
 		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
-	} {
-		d.mux.HandleFunc(pattern, d.handle(show))
 	}
-	return d, nil
 }
 
 // policyHeader lets a page use what comes from here, and nothing that is written into it.
@@ -115,6 +118,10 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if _, pattern := d.mux.Handler(r); !slices.Contains(public, pattern) && !d.keys.mayRead(r) {
+		d.refuse(w, errReader)
+		return
+	}
 	d.mux.ServeHTTP(w, r)
 }
 
@@ -167,9 +174,19 @@ func (d *Dashboard) handle(show func(http.ResponseWriter, *http.Request) error) 
 			d.logger.Error("page failed", "path", r.URL.Path, "error", err)
 			no = &refusal{http.StatusServiceUnavailable, "The log or the store cannot be read now. The dashboard's own log says why."}
 		}
-		if err := d.page(w, no.status, "problem", map[string]any{"Title": http.StatusText(no.status), "Here": "", "Text": no.text}); err != nil {
-			http.Error(w, no.text, no.status)
-		}
+		d.refuse(w, no)
+	}
+}
+
+// refuse says on a page why there is no other.
+func (d *Dashboard) refuse(w http.ResponseWriter, no *refusal) {
+	w.Header().Set("Cache-Control", "no-store")
+	if no.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	data := map[string]any{"Title": http.StatusText(no.status), "Here": "", "Text": no.text, "Again": no.status == http.StatusUnauthorized}
+	if err := d.page(w, no.status, "problem", data); err != nil {
+		http.Error(w, no.text, no.status)
 	}
 }
 

@@ -129,13 +129,18 @@ func newSite(t *testing.T) *site {
 	servicetest.OpenRun(t, r.log, "live", cfg)
 	env := servicetest.Env(t, r.log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	d, err := dashboard.New(t.Context(), env, token)
+	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	return &site{r, ctx, server.URL}
+	s := &site{r, ctx, server.URL}
+	s.do(chromedp.Navigate(s.base + "/runs/live"))
+	s.is(`document.querySelector("h1").textContent === "Unauthorized" && document.querySelector("main").textContent.includes("rondo dashboard --dir DIR")`)
+	s.do(chromedp.Navigate(s.base + dashboard.LinkPath(token)))
+	s.is(`location.pathname === "/" && location.search === "" && !!document.querySelector("#runs") && document.referrer === "" && document.cookie === ""`)
+	return s
 }
 
 // do runs steps in the browser.

@@ -22,7 +22,7 @@ func TestRedrive(t *testing.T) {
 	log := natstest.Log(t)
 	env := servicetest.Env(t, log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
-	d, err := dashboard.New(t.Context(), env, token)
+	d, err := dashboard.New(t.Context(), env, dashboard.Access{Token: token, Open: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@
     asking = new AbortController();
     try {
       const answer = await fetch(location.href, { signal: asking.signal });
+      if (answer.status === 401) location.reload(); // the link is another one now: the page says so
       if (!answer.ok) return;
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const id of parts) {
