@@ -69,7 +69,7 @@ func New(g *app.Global) *cobra.Command {
 		Use:   "demo",
 		Short: "Train the built-in policy on real tasks in real sandboxes, with everything embedded",
 		Long: `Demo starts a whole plane in one process: the log, the store, every service, the built-in policy behind an
-OpenAI-compatible endpoint, the reference trainer, and the dashboard, whose address it prints first. It opens a run on eight
+OpenAI-compatible endpoint, the reference trainer, and the dashboard, whose link it prints first. It opens a run on eight
 small tasks and shows the first repair and the rising reward. At the end it names the commands to try next.
 
 With --nats and --store it uses a plane that runs elsewhere. It opens the run demo-SEED there, unless that run exists, and

@@ -145,6 +145,7 @@ var guarantees = []struct {
 		{"Rollouts of outsiders follow the same rules as others.", names("TestExternalRun TestOutcomesRaceWithDeadlines")},
 		{"A sample that outsiders bring has no holes and no log-probability above 0.", names("TestSamplesWithHoles TestImpossibleFilesAreRefused TestTurnsWithHoles")},
 		{"Nobody learns anything about an object by naming it in a submission.", names("TestForeignObjectsAreNotRead TestOwnObjectsTellNothing TestForeignWeights TestDigestsAreNotTold")},
+		{"Nobody reads the dashboard without its link or its token; the link acts on nothing and stays the same over restarts.", names("TestReadingTakesTheLink TestLink TestDashboardPort")},
 		{"While one sender floods, every other role, feed, policy and run gets its submissions through without a retry.", names("TestOneOutsiderFloods TestOneSenderFloods TestInventedNames TestSenders")},
 		{"A flood from the outsiders of one run costs other runs nothing, and dead letters expire.", names("TestFloodOfMessages TestFloodOfBytes TestWhatIsOverTheQuotaComesLater TestDeadLettersExpire TestGapsOfTheCatalogue")},
 		{"Weights of any size pass through the publisher in pieces.", names("TestSmallStatementsOfHugeWeights TestWeightsPassInPieces")},
