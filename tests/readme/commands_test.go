@@ -132,7 +132,7 @@ func checkSnippet(t *testing.T, dir string) {
 // needsAnother: the command does not end by itself, is one of a plane that another command holds, or reads files that only a reader has.
 func needsAnother(args []string) bool {
 	switch args[0] {
-	case "demo", "up", "service", "fork", "bench", "track", "invalidate", "release":
+	case "demo", "up", "dashboard", "service", "fork", "bench", "track", "invalidate", "release":
 		return true
 	case "doctor":
 		return slices.Contains(args, "--endpoint") // TestDoctorOfAnEndpoint asks one
