@@ -57,6 +57,8 @@ type Effect struct {
 	Routes func(ctx context.Context, run string) []string
 	// Serves, if set, says whether a run has work for the service: it has no consumers there where it has none.
 	Serves func(cfg runfile.RunConfig) bool
+	// Arrivals, if set, hears what arrives in the queues of a shared stream.
+	Arrivals Arrivals
 	// Round, if set, is asked in each open run, again and again.
 	Round Round
 	// Stage, if set, is where rollouts wait for the service: the log is told when it waits for the end of an outage.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,59 @@ type servedQueue struct {
 	used     time.Time
 }
 
+// Arrival is a message that the server has stored, without its body.
+type Arrival struct {
+	Message
+	Queue topology.Queue
+	Size  int64 // of the body
+}
+
+// Found is what waits in a shared stream.
+type Found struct {
+	// First and Last are the sequences of its first and last message.
+	First, Last, Messages, Bytes uint64
+	// MaxBytes is the limit of the stream.
+	MaxBytes int64
+	// Full has the names of the queues with messages. A message behind Last may be in another one.
+	Full map[string]bool
+}
+
+// Arrivals hears what arrives in the queues of a shared stream.
+type Arrivals interface {
+	// Arrived is told of a message when the server has stored it, mostly before the handler gets it. It must not wait. Words may be lost.
+	Arrived(Arrival)
+	// Found is told from time to time what waits.
+	Found(Found)
+}
+
+// arrived tells of a message that the server has told of.
+func (q *queues) arrived(queue topology.Queue, subject string, told *nats.Msg) {
+	if q.effect.Arrivals == nil {
+		return
+	}
+	added := func(name string) (value string) { // the server adds its headers behind the sender's
+		if values := told.Header[name]; len(values) > 0 {
+			value, told.Header[name] = values[len(values)-1], values[:len(values)-1]
+		}
+		return value
+	}
+	seq, err := strconv.ParseUint(added(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return
+	}
+	size, err := strconv.ParseInt(added(messageSizeHeader), 10, 64)
+	if err != nil {
+		return
+	}
+	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader} {
+		added(name)
+	}
+	q.effect.Arrivals.Arrived(Arrival{Message{Subject: subject, Header: told.Header, Seq: seq}, queue, size})
+}
+
+// messageSizeHeader is where the server tells the size of a body.
+const messageSizeHeader = "Nats-Msg-Size"
+
 // serveQueues works on all queues of a shared stream until the context ends.
 func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerSpec) {
 	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), served: map[string]*servedQueue{}}
@@ -63,7 +117,9 @@ func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerS
 // hear serves the queues that the server tells of, and searches for others from time to time.
 func (q *queues) hear(ctx context.Context) error {
 	told, err := q.env.Log.Conn().Subscribe(q.stream.Tells+">", func(m *nats.Msg) {
-		if queue, ok := topology.QueueOf(events.IntakePrefix + strings.TrimPrefix(m.Subject, q.stream.Tells)); ok {
+		subject := events.IntakePrefix + strings.TrimPrefix(m.Subject, q.stream.Tells)
+		if queue, ok := topology.QueueOf(subject); ok {
+			q.arrived(queue, subject, m)
 			q.serve(ctx, queue)
 		}
 	})
@@ -125,11 +181,14 @@ func (q *queues) servesStrangers() bool {
 
 // find serves the queues of all messages on the stream, and leaves empty ones.
 func (q *queues) find(ctx context.Context) error {
-	began, full, lost := time.Now(), map[string]bool{}, 0
+	began, full, lost, found := time.Now(), map[string]bool{}, 0, Found{}
 	for offset := 0; ; {
 		page, err := q.subjects(ctx, offset)
 		if err != nil {
 			return err
+		}
+		if s := page.State; offset == 0 {
+			found = Found{s.First, s.Last, s.Messages, s.Bytes, page.Config.MaxBytes, full}
 		}
 		for subject, n := range page.State.Subjects {
 			queue, ok := topology.QueueOf(subject)
@@ -150,6 +209,9 @@ func (q *queues) find(ctx context.Context) error {
 		q.env.Logger.Error("submissions on subjects with wildcards: remove them from the stream", "stream", q.spec.Stream, "messages", lost)
 	}
 	q.lost = lost
+	if q.effect.Arrivals != nil {
+		q.effect.Arrivals.Found(found)
+	}
 	return q.leave(ctx, began, full)
 }
 
@@ -179,10 +241,17 @@ func (q *queues) leave(ctx context.Context, began time.Time, full map[string]boo
 	return nil
 }
 
-// subjectPage is a part of the subjects of a stream with the number of messages on each.
+// subjectPage is a part of the subjects of a stream with the number of messages on each, and the stream's state.
 type subjectPage struct {
-	Total int `json:"total"`
+	Total  int `json:"total"`
+	Config struct {
+		MaxBytes int64 `json:"max_bytes"`
+	} `json:"config"`
 	State struct {
+		Messages uint64            `json:"messages"`
+		Bytes    uint64            `json:"bytes"`
+		First    uint64            `json:"first_seq"`
+		Last     uint64            `json:"last_seq"`
 		Subjects map[string]uint64 `json:"subjects"`
 	} `json:"state"`
 	Error *struct {

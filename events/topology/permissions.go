@@ -145,7 +145,9 @@ func (g *grants) reads(others ...string) {
 		g.deny("$JS.API.STREAM.MSG.GET."+stream, "$JS.API.DIRECT.GET."+stream)
 	}
 	for _, stream := range []string{events.CatalogueStream, events.IntakeStream, events.DeadStream, LeaseStream} {
-		g.deny(purgeSubject + stream) // who may purge runs purges nothing else, in no process
+		if !slices.Contains(g.Publish, PurgeSubject+stream) {
+			g.deny(PurgeSubject + stream) // who may purge runs purges nothing else, in no process
+		}
 		if stream != events.IntakeStream {
 			g.deny(consumerDelete + stream + ".*")
 		}
@@ -260,6 +262,7 @@ func ServicePermissions(name string) (Permissions, error) {
 		return Permissions{}, fmt.Errorf("there is no service %q", name)
 	}
 	s := Services[i]
+	g.publish(s.Publishes...)
 	g.reads(s.Reads...)
 	g.states(s.Emits)
 	g.consumes(name)
@@ -273,7 +276,6 @@ func ServicePermissions(name string) (Permissions, error) {
 	if s.Deciding || s.Folds {
 		g.follows(anyRun, "")
 	}
-	g.publish(s.Publishes...)
 	g.subscribe(s.Subscribes...)
 	return g.done(), nil
 }

@@ -108,8 +108,8 @@ func CurrentName(service string) string {
 	return service
 }
 
-// purgeSubject begins the subjects on which a stream is purged.
-const purgeSubject = "$JS.API.STREAM.PURGE."
+// PurgeSubject begins the subjects on which a stream is purged.
+const PurgeSubject = "$JS.API.STREAM.PURGE."
 
 // consumerDelete begins the subjects on which a stream's consumer is removed.
 const consumerDelete = "$JS.API.CONSUMER.DELETE."
@@ -143,8 +143,9 @@ const MirrorSubject = PresenceSubject + "mirror."
 
 // Services is the table of services, in the order of a rollout's journey.
 var Services = []ServiceSpec{
-	// The intake answers outsiders, and makes the streams, of which none has a name that a wildcard could tell.
-	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType), Publishes: append([]string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*"}, workersConsumers("$JS.API.CONSUMER.CREATE.")...),
+	// The intake answers outsiders, makes the streams, of which none has a name that a wildcard could tell, and purges submissions for which there is no room.
+	{Name: Intake, Emits: append(outsideTypes(), events.DeadLetteredType),
+		Publishes:  append([]string{inboxPrefix + ">", "$JS.API.STREAM.CREATE.*", PurgeSubject + events.IntakeStream}, workersConsumers("$JS.API.CONSUMER.CREATE.")...),
 		Subscribes: []string{WaitingSubject + ">"}, Purpose: "checks submissions of outsiders and appends them to the log"},
 	{Name: QuerySampler, Deciding: true, Emits: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.RolloutFailedType, events.RunPausedType,
 		events.RunClosedType, events.StageWaitedType}, Purpose: "opens groups, owns deadlines and cancellation"},
@@ -168,7 +169,7 @@ var Services = []ServiceSpec{
 	{Name: DeadLetters, Emits: []events.Type{events.DeadLetteredType, events.RolloutFailedType}, Reads: []string{events.IntakeStream},
 		Publishes: []string{"$JS.API.STREAM.MSG.DELETE." + events.IntakeStream}, Purpose: "records dead letters"},
 	{Name: Archiver, Emits: []events.Type{events.SegmentSealedType, events.LogPurgedType}, Folds: true,
-		Publishes: []string{purgeSubject + "*", "$JS.API.CONSUMER.LIST.*", consumerDelete + "*.*"},
+		Publishes: []string{PurgeSubject + "*", "$JS.API.CONSUMER.LIST.*", consumerDelete + "*.*"},
 		Purpose:   "seals a run's log into Arrow files in the store, purges what is archived and over, and removes the consumers of closed runs"},
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/natstest"
@@ -100,5 +102,61 @@ func TestFloodDelaysNobodyElse(t *testing.T) {
 			natstest.Eventually(t, "the flood is dealt with", func() bool { return waiting(t, log) == 0 })
 			t.Logf("the flood took %s", time.Since(began))
 		})
+	}
+}
+
+// TestFloodLeavesRoom: one outsider sends without end, waits for no answer and has no quota. It is refused before the stream is full, and another outsider's
+// submissions go through all the while, also after that.
+func TestFloodLeavesRoom(t *testing.T) {
+	log := house(t)
+	servicetest.OpenRun(t, log, "quiet", servicetest.Config("a"))
+	servicetest.Append(t, log, servicetest.Event(t, "quiet", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
+	s, err := log.JetStream().Stream(t.Context(), events.IntakeStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxBytes = 2 << 20
+	if _, err := log.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	quotas := DefaultQuotas()
+	quotas.MessagesPerMinute = 0
+	startIn(t, servicetest.Env(t, log), quotas)
+	answers, err := log.Conn().SubscribeSync(log.Conn().NewRespInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func() (n int) {
+		for {
+			m, err := answers.NextMsg(0)
+			if err != nil {
+				return n
+			}
+			if strings.Contains(string(m.Data), "more than there is room for beside others: submit it again in 1s") {
+				n++
+			}
+		}
+	}
+	const batch, most = 1000, 100
+	last := most
+	for i, total := 0, 0; i < last; i++ {
+		for n := range batch {
+			m := nats.NewMsg(fmt.Sprintf("rondo.in.r.query.q%d.submitted", i*batch+n))
+			m.Data, m.Header = []byte(strings.Repeat("x", 100)), nats.Header{events.HeaderReply: {answers.Subject}}
+			if err := log.Conn().PublishMsg(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a := send(t, log, submission{subject: "rondo.in.quiet.batch.trainer.consumed", body: `{"step":1}`}); a.Error != "" {
+			t.Fatalf("beside %d messages of a flood: %s", (i+1)*batch, a.Error)
+		}
+		if total += refused(); total > 0 && last == most {
+			t.Logf("%d of %d messages are refused", total, (i+1)*batch)
+			last = i + 10
+		}
+	}
+	if last == most {
+		t.Error("the flood is never refused")
 	}
 }

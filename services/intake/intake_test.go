@@ -205,12 +205,12 @@ func TestIDOfAnotherFactIsRefused(t *testing.T) {
 		t.Fatal(a.Error)
 	}
 	m := message(77, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the window of the intake's stream
-	_, _, err := handler(t, log).take(t.Context(), sender{}, m)
+	_, _, err := handler(t, log).take(t.Context(), sender{}, m, false)
 	if err == nil || !strings.Contains(err.Error(), `"c" was used for another`) {
 		t.Errorf("another fact under the same id: %v", err)
 	}
 	m.Data = []byte(` {"step": 1}`)
-	if facts, stored, err := handler(t, log).take(t.Context(), sender{}, m); err != nil || len(facts) > 0 || stored.ID != "r/batch.trainer/consumed/c" {
+	if facts, stored, err := handler(t, log).take(t.Context(), sender{}, m, false); err != nil || len(facts) > 0 || stored.ID != "r/batch.trainer/consumed/c" {
 		t.Errorf("the same fact, spelled otherwise: %v, %+v, %v", facts, stored, err)
 	}
 }

@@ -54,7 +54,10 @@ var inbox = regexp.MustCompile(`^_INBOX(\.[A-Za-z0-9_-]{1,64}){1,4}$`)
 
 // answer tells the outsider over core NATS.
 func (s *Service) answer(m pipeline.Message, a events.IntakeAnswer) {
-	reply := m.Header[events.HeaderReply]
+	s.answerTo(m.Header[events.HeaderReply], a)
+}
+
+func (s *Service) answerTo(reply []string, a events.IntakeAnswer) {
 	if len(reply) != 1 || !inbox.MatchString(reply[0]) {
 		return
 	}

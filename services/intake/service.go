@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -25,6 +26,7 @@ type Service struct {
 	known  *chains
 	from   *senders
 	meter  *meter
+	queued *arrivals
 	// decoders holds a place for each trajectory file in memory.
 	decoders chan struct{}
 }
@@ -41,11 +43,14 @@ func RunWith(ctx context.Context, env pipeline.Env, q Quotas) error {
 	if err != nil {
 		return err
 	}
+	var purging sync.WaitGroup
+	defer purging.Wait()
+	purging.Go(func() { s.queued.purge(ctx) })
 	return pipeline.RunEffect(ctx, env, s.effect())
 }
 
 func (s *Service) effect() pipeline.Effect {
-	return pipeline.Effect{Name: topology.Intake, Slots: slots, Handle: s.Handle, Recorded: s.recorded, GiveUp: s.giveUp}
+	return pipeline.Effect{Name: topology.Intake, Slots: slots, Handle: s.Handle, Recorded: s.recorded, GiveUp: s.giveUp, Arrivals: s.queued}
 }
 
 func newService(env pipeline.Env, q Quotas) (*Service, error) {
@@ -58,7 +63,12 @@ func newService(env pipeline.Env, q Quotas) (*Service, error) {
 		return nil, err
 	}
 	meter, err := newMeter(q, env)
-	return &Service{log: env.Log, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}, err
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{log: env.Log, logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
+	s.queued = newArrivals(env.Log, from, meter, s.answerTo)
+	return s, nil
 }
 
 // Handle takes one message in. Messages from a run's own stream are its closing, which the catalogue copies.
@@ -70,7 +80,11 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	if err != nil {
 		return nil, err
 	}
-	facts, stored, err := s.take(ctx, from, m)
+	arrived := s.queued.reach(m)
+	if arrived.over != nil {
+		return s.refused(ctx, from, m, arrived.over)
+	}
+	facts, stored, err := s.take(ctx, from, m, arrived.charged)
 	var refused *refusal
 	switch {
 	case errors.As(err, &refused):
@@ -151,9 +165,9 @@ func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, 
 	return []events.Event{*letter}, nil
 }
 
-// take checks a message, and gives the facts that it becomes, or the one on the log that it became before.
-func (s *Service) take(ctx context.Context, from sender, m pipeline.Message) (facts []events.Event, stored events.Event, err error) {
-	if first(m) {
+// take checks a message, and gives the facts that it becomes, or the one on the log that it became before. charged says that its sender has paid.
+func (s *Service) take(ctx context.Context, from sender, m pipeline.Message, charged bool) (facts []events.Event, stored events.Event, err error) {
+	if first(m) && !charged {
 		if err := s.meter.message(from, m); err != nil {
 			return nil, stored, err
 		}

@@ -140,6 +140,9 @@ func managed(add func(string, ...string)) {
 		if stream == events.RunStream(run) {
 			purges = []string{topology.Archiver}
 		}
+		if stream == events.IntakeStream {
+			purges = []string{topology.Intake}
+		}
 		add("$JS.API.STREAM.PURGE."+stream, purges...)
 		for _, forbidden := range []string{"UPDATE", "DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			add("$JS.API.STREAM." + forbidden + "." + stream)

@@ -147,6 +147,7 @@ var guarantees = []struct {
 		{"Nobody learns anything about an object by naming it in a submission.", names("TestForeignObjectsAreNotRead TestOwnObjectsTellNothing TestForeignWeights TestDigestsAreNotTold")},
 		{"Nobody reads the dashboard without its link or its token; the link acts on nothing and stays the same over restarts.", names("TestReadingTakesTheLink TestLink TestDashboardPort")},
 		{"While one sender floods, every other role, feed, policy and run gets its submissions through without a retry.", names("TestOneOutsiderFloods TestOneSenderFloods TestInventedNames TestSenders")},
+		{"A flood of one queue of submissions leaves room in the stream for all others, and pays its quota when it arrives.", names("TestFloodLeavesRoom TestShareOfTheStream TestQuotasAreChargedOnArrival")},
 		{"A flood from the outsiders of one run costs other runs nothing, and dead letters expire.", names("TestFloodOfMessages TestFloodOfBytes TestWhatIsOverTheQuotaComesLater TestDeadLettersExpire TestGapsOfTheCatalogue")},
 		{"Weights of any size pass through the publisher in pieces.", names("TestSmallStatementsOfHugeWeights TestWeightsPassInPieces")},
 		{"A reader allocates no more memory for an object than its reference says.", names("TestBlobTakesItsSizeOfMemory")},

@@ -1,0 +1,289 @@
+package intake
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/eventlog"
+	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
+)
+
+const (
+	// mostWaiting is how many submissions may wait in the stream.
+	mostWaiting = 1 << 17
+	// fullAgain is when a sender may submit again whose queue had more than its share.
+	fullAgain = time.Second
+	// outOfOrder is how far behind the last message of a queue another one is at most that this process still reaches: other processes have dealt
+	// with what is farther behind.
+	outOfOrder = 4 * slots
+	// purgeTime is how long the server may take to purge a part of a queue.
+	purgeTime = 10 * time.Second
+	// recordBytes is what the server writes beside the subject, the header and the body of a message.
+	recordBytes = 34
+)
+
+// arrivals counts submissions when the server has stored them, however many wait before them. Senders pay their quotas here. A queue may hold as much of
+// the stream as is free beside it, and loses the older half where it has more: so one flood gets half of the stream, two get a third each, and room
+// is left for everybody else.
+type arrivals struct {
+	log    *eventlog.Log
+	from   *senders
+	meter  *meter
+	answer func(reply []string, a events.IntakeAnswer)
+	purges chan topology.Queue
+
+	mu     sync.Mutex
+	queues map[string]*arrivedQueue
+	all    load
+	// unseen is what waits in the stream and did not arrive here: it was there before this process, or the server's word of it was lost.
+	unseen load
+	most   load
+}
+
+// load is a number of messages and their bytes in the stream.
+type load struct{ messages, bytes int64 }
+
+func (l load) plus(o load) load  { return load{l.messages + o.messages, l.bytes + o.bytes} }
+func (l load) minus(o load) load { return load{l.messages - o.messages, l.bytes - o.bytes} }
+func (l load) half() load        { return load{l.messages / 2, l.bytes / 2} }
+
+// exceeds reports whether there are more messages or bytes than so many.
+func (l load) exceeds(most load) bool { return l.messages > most.messages || l.bytes > most.bytes }
+
+// arrivedQueue has the messages of a queue that have arrived, in the order of the stream.
+type arrivedQueue struct {
+	waiting []arrived
+	share   load   // those that are not done
+	reached uint64 // the last one that was handled
+	purging bool
+}
+
+type arrived struct {
+	seq     uint64
+	bytes   int64
+	reply   []string
+	charged bool
+	over    *refusal // its sender has spent the quota
+	done    bool
+}
+
+func (m arrived) load() load { return load{1, m.bytes} }
+
+func newArrivals(log *eventlog.Log, from *senders, meter *meter, answer func([]string, events.IntakeAnswer)) *arrivals {
+	return &arrivals{
+		log: log, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns), queues: map[string]*arrivedQueue{},
+		most: load{mostWaiting, topology.Stream(events.IntakeStream).MaxBytes},
+	}
+}
+
+// Arrived implements pipeline.Arrivals.
+func (a *arrivals) Arrived(m pipeline.Arrival) {
+	one := arrived{seq: m.Seq, bytes: storedBytes(m), reply: m.Header[events.HeaderReply]}
+	from, remembered := a.from.remembered(m.Subject)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := a.queues[m.Queue.Name]
+	if q == nil {
+		q = &arrivedQueue{}
+		a.queues[m.Queue.Name] = q
+	}
+	if m.Seq <= q.reached {
+		return // the word of it comes behind the message, which was charged when it was reached
+	}
+	if remembered {
+		one.charged = !errors.As(a.meter.charge(from, 1, float64(m.Size)), &one.over)
+	}
+	q.waiting = append(q.waiting, one)
+	q.share, a.all = q.share.plus(one.load()), a.all.plus(one.load())
+	if free := a.most.minus(a.all).minus(a.unseen); q.share.exceeds(free) && q.share.messages > 1 && !q.purging {
+		select {
+		case a.purges <- m.Queue:
+			q.purging = true
+		default: // the next message asks again
+		}
+	}
+}
+
+// storedBytes is what the stream's limit counts of a message.
+func storedBytes(m pipeline.Arrival) int64 {
+	bytes := int64(recordBytes+len(m.Subject)) + m.Size
+	for name, values := range m.Header {
+		for _, value := range values {
+			bytes += int64(len(name) + len(value) + len(": \r\n"))
+		}
+	}
+	return bytes
+}
+
+// reach notes that a message is handled now, and gives what it was when it arrived. That is empty where nobody told of it.
+func (a *arrivals) reach(m pipeline.Message) (one arrived) {
+	queue, _ := topology.QueueOf(m.Subject)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := a.queues[queue.Name]
+	if q == nil {
+		return one
+	}
+	q.reached = max(q.reached, m.Seq)
+	i, found := q.find(m.Seq)
+	if found {
+		one = q.waiting[i]
+		a.finish(q, i)
+	}
+	a.drop(q, max(0, i-outOfOrder))
+	for len(q.waiting) > 0 && q.waiting[0].done {
+		q.waiting = q.waiting[1:]
+	}
+	return one
+}
+
+// finish takes a message from what waits.
+func (a *arrivals) finish(q *arrivedQueue, i int) {
+	if m := &q.waiting[i]; !m.done {
+		m.done = true
+		q.share, a.all = q.share.minus(m.load()), a.all.minus(m.load())
+	}
+}
+
+// drop forgets the first messages of a queue.
+func (a *arrivals) drop(q *arrivedQueue, n int) {
+	for i := range n {
+		a.finish(q, i)
+	}
+	q.waiting = q.waiting[n:]
+}
+
+func (q *arrivedQueue) find(seq uint64) (i int, found bool) {
+	return slices.BinarySearchFunc(q.waiting, seq, func(m arrived, seq uint64) int { return cmp.Compare(m.seq, seq) })
+}
+
+// Found implements pipeline.Arrivals: other processes deal with messages too, and words are lost.
+func (a *arrivals) Found(f pipeline.Found) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	later := load{} // what has arrived since
+	for name, q := range a.queues {
+		gone, _ := q.find(f.First)
+		if !f.Full[name] {
+			gone, _ = q.find(f.Last + 1)
+		}
+		a.drop(q, gone)
+		if len(q.waiting) == 0 && !f.Full[name] && q.reached <= f.Last && !q.purging {
+			delete(a.queues, name)
+		}
+		for i := len(q.waiting) - 1; i >= 0 && q.waiting[i].seq > f.Last; i-- {
+			if !q.waiting[i].done {
+				later = later.plus(q.waiting[i].load())
+			}
+		}
+	}
+	unseen := load{int64(f.Messages), int64(f.Bytes)}.plus(later).minus(a.all)
+	a.unseen = load{max(0, unseen.messages), max(0, unseen.bytes)}
+	if f.MaxBytes > 0 {
+		a.most.bytes = f.MaxBytes
+	}
+}
+
+// purge takes the older half of the queues that have more than their share from the stream, until the context ends.
+func (a *arrivals) purge(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case queue := <-a.purges:
+			if err := a.purgeHalf(ctx, queue); err != nil && ctx.Err() == nil {
+				a.meter.logger.Error("queue of submissions not shortened", "queue", queue.Filter, "error", err)
+			}
+		}
+	}
+}
+
+func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
+	a.mu.Lock()
+	q := a.queues[queue.Name]
+	older := slices.Clone(q.olderHalf())
+	a.mu.Unlock()
+	var purged int
+	var err error
+	if len(older) > 0 {
+		purged, err = a.purgeBefore(ctx, queue, older[len(older)-1].seq+1)
+	}
+	a.mu.Lock()
+	q.purging = false
+	if err == nil && len(older) > 0 {
+		n, _ := q.find(older[len(older)-1].seq + 1)
+		a.drop(q, n)
+	}
+	a.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free", "queue", queue.Filter, "refused", purged)
+	// What a handler may have is not answered here: the first that were purged, behind those that other processes have dealt with. Whoever
+	// sent it hears of that handler, or asks again.
+	unknown := max(0, len(older)-purged) + topology.ConsumersOf(topology.Intake)[0].MaxAckPending
+	for _, m := range older[min(unknown, len(older)):] {
+		a.answer(m.reply, events.IntakeAnswer{RetryAfterMS: fullAgain.Milliseconds(),
+			Error: fmt.Sprintf("%s: %d submissions of this queue wait, which is more than there is room for beside others: submit it again in %s", queue.Filter, len(older), fullAgain)})
+	}
+	return nil
+}
+
+// olderHalf are the messages of a queue but for the newest, which are half of it.
+func (q *arrivedQueue) olderHalf() []arrived {
+	newer, n := load{}, len(q.waiting)
+	for ; n > 0; n-- {
+		if m := q.waiting[n-1]; !m.done {
+			if newer = newer.plus(m.load()); newer.exceeds(q.share.half()) {
+				break
+			}
+		}
+	}
+	return q.waiting[:n]
+}
+
+// purgeBefore purges the messages of a queue before a sequence.
+func (a *arrivals) purgeBefore(ctx context.Context, queue topology.Queue, seq uint64) (purged int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, purgeTime)
+	defer cancel()
+	told, err := a.log.Conn().RequestWithContext(ctx, topology.PurgeSubject+events.IntakeStream, fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, queue.Filter, seq))
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Purged int `json:"purged"`
+		Error  *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(told.Data, &answer); err != nil {
+		return 0, err
+	}
+	if answer.Error != nil {
+		return 0, errors.New(answer.Error.Description)
+	}
+	return answer.Purged, nil
+}
+
+// remembered is who sent a message to a subject, where no look at the log is needed to tell.
+func (s *senders) remembered(subject string) (from sender, ok bool) {
+	run, rest, _ := strings.Cut(strings.TrimPrefix(subject, events.IntakePrefix), ".")
+	if run == events.Catalogue {
+		tokens := strings.Split(rest, ".")
+		run = strings.Join(tokens[:min(2, len(tokens))], ".")
+	}
+	if !s.feeds.Contains(run) {
+		return from, false
+	}
+	from, err := s.of(context.Background(), subject)
+	return from, err == nil
+}
