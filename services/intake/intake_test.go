@@ -39,7 +39,9 @@ func send(t *testing.T, log *eventlog.Log, k submission) events.IntakeAnswer {
 	for name, value := range k.header {
 		msg.Header[name] = []string{value}
 	}
-	if _, err := log.JetStream().PublishMsg(t.Context(), msg); err != nil {
+	publishing, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := log.JetStream().PublishMsg(publishing, msg); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := sub.NextMsg(time.Minute)
