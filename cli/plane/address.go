@@ -17,7 +17,8 @@ const addressFile = "dashboard.url"
 // errNoDashboard means that no dashboard runs for a directory.
 var errNoDashboard = errors.New("no dashboard runs there: `rondo up` and `rondo service dashboard` start one")
 
-// NoteDashboard lets commands find the dashboard of a directory until the note is closed, or the process ends.
+// NoteDashboard lets commands find the dashboard of a directory until the note is closed, or the
+// process ends.
 func NoteDashboard(dir, url string) (note io.Closer, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -40,8 +41,8 @@ func NoteDashboard(dir, url string) (note io.Closer, err error) {
 	return f, nil
 }
 
-// DashboardOf is the address of the dashboard that runs for a directory. What one that was killed has left does not count: another program may listen
-// there now.
+// DashboardOf is the address of the dashboard that runs for a directory. What one that was killed
+// has left does not count: another program may listen there now.
 func DashboardOf(dir string) (url string, err error) {
 	if err := ownDir(dir); err != nil {
 		return "", err

@@ -22,9 +22,11 @@ import (
 const (
 	// dashboardToken is the environment variable with the token of the dashboard.
 	dashboardToken = "RONDO_DASHBOARD_TOKEN"
-	// DashboardTokenFile holds, in the plane's directory, the token of a dashboard that was given none.
+	// DashboardTokenFile holds, in the plane's directory, the token of a dashboard that was given
+	// none.
 	DashboardTokenFile = "dashboard.token"
-	// dashboardConnections bounds the connections of browsers; who comes when there are as many waits for one to end.
+	// dashboardConnections bounds the connections of browsers; who comes when there are as many
+	// waits for one to end.
 	dashboardConnections = 1024
 )
 
@@ -45,7 +47,8 @@ func (s *dashboardSettings) AddFlags(f *pflag.FlagSet, listen string) {
 	f.BoolVar(&s.open, "dashboard-open", false, "let everybody who reaches the dashboard's address read all runs, also other users of this machine")
 }
 
-// Listen opens the dashboard's port before anything runs, and gives the address of its first page, "" where there is no dashboard.
+// Listen opens the dashboard's port before anything runs, and gives the address of its first page,
+// "" where there is no dashboard.
 func (s *dashboardSettings) Listen(dir string) (url string, err error) {
 	if s.listen == "" {
 		return "", nil
@@ -63,7 +66,8 @@ func (s *dashboardSettings) Listen(dir string) (url string, err error) {
 	return s.url(), nil
 }
 
-// tokenOfDashboard is the token that the environment or the directory has. In the directory it is made where there is none.
+// tokenOfDashboard is the token that the environment or the directory has. In the directory it is
+// made where there is none.
 func tokenOfDashboard(dir string) (string, error) {
 	if token := os.Getenv(dashboardToken); token != "" {
 		return token, nil
@@ -84,8 +88,8 @@ func (s *dashboardSettings) url() string {
 	return "http://" + at + "/"
 }
 
-// Welcome says where the dashboard is: with the link on a terminal, and in a pipe, which may end in a file that others read, with the command that
-// prints it.
+// Welcome says where the dashboard is: with the link on a terminal, and in a pipe, which may end in
+// a file that others read, with the command that prints it.
 func (s *dashboardSettings) Welcome(terminal bool) string {
 	switch {
 	case s.open:
@@ -96,7 +100,9 @@ func (s *dashboardSettings) Welcome(terminal bool) string {
 	return fmt.Sprintf("%s (`rondo dashboard --dir %s` prints its link)", s.url(), s.dir)
 }
 
-func linkTo(url, token string) string { return strings.TrimSuffix(url, "/") + dashboard.LinkPath(token) }
+func linkTo(url, token string) string {
+	return strings.TrimSuffix(url, "/") + dashboard.LinkPath(token)
+}
 
 // DashboardLink is the link of the dashboard that runs for a directory.
 func DashboardLink(dir string) (string, error) {

@@ -32,8 +32,9 @@ func status(t *testing.T, client *http.Client, url, host string, header map[stri
 	return answer.StatusCode
 }
 
-// TestDashboardPort: the dashboard's port is open before anything runs, and answers to this machine's names and pages alone, and to who has the link. The link
-// follows from a file that nobody else can read, and is the same after a restart.
+// TestDashboardPort: the dashboard's port is open before anything runs, and answers to this
+// machine's names and pages alone, and to who has the link. The link follows from a file that
+// nobody else can read, and is the same after a restart.
 func TestDashboardPort(t *testing.T) {
 	var s Settings
 	env := servicetest.Env(t, natstest.Log(t))

@@ -13,14 +13,16 @@ import (
 
 // Access says who may use a dashboard.
 type Access struct {
-	// Token lets programs read and act, and people act. The link that follows from it lets people read. With an empty one nobody may.
+	// Token lets programs read and act, and people act. The link that follows from it lets people
+	// read. With an empty one nobody may.
 	Token string
 	// Open lets everybody read who reaches the address.
 	Open bool
 }
 
-// LinkPath is the path of the link by which a browser may read what the dashboard with a token shows. The key in it follows from the token, and the
-// token not from the key: who has the link cannot act.
+// LinkPath is the path of the link by which a browser may read what the dashboard with a token
+// shows. The key in it follows from the token, and the token not from the key: who has the link
+// cannot act.
 func LinkPath(token string) string { return "/login?token=" + readingKey(token) }
 
 func readingKey(token string) string {
@@ -50,14 +52,15 @@ func matches(secret string, want [sha256.Size]byte) bool {
 	return subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
-// mayRead reports whether a request comes from a browser that used the link, or from a program with the token.
+// mayRead reports whether a request comes from a browser that used the link, or from a program with
+// the token.
 func (k *keys) mayRead(r *http.Request) bool {
 	return k.open || matches(bearer(r), k.token) ||
 		slices.ContainsFunc(r.CookiesNamed(k.cookie), func(c *http.Cookie) bool { return matches(c.Value, k.reading) })
 }
 
-// mayAct reports whether a request shows the token, in a header or a form. No browser sends these by itself, so a page of elsewhere cannot act for
-// whoever has this one open.
+// mayAct reports whether a request shows the token, in a header or a form. No browser sends these
+// by itself, so a page of elsewhere cannot act for whoever has this one open.
 func (k *keys) mayAct(r *http.Request) bool {
 	return matches(bearer(r), k.token) || matches(r.PostForm.Get("token"), k.token)
 }
@@ -76,8 +79,8 @@ var public = []string{"GET /assets/", "GET /healthz", "GET /login"}
 var errReader = &refusal{http.StatusUnauthorized, "Open this dashboard by its link: `rondo dashboard --dir DIR` prints it for the owner of DIR, the plane's folder. " +
 	"Programs send the token in DIR/dashboard.token as a header, Authorization: Bearer TOKEN."}
 
-// login gives a browser that follows the link a cookie, and leads it to the runs. It does so by a page: a redirect of a navigation that began elsewhere
-// would not have the cookie.
+// login gives a browser that follows the link a cookie, and leads it to the runs. It does so by a
+// page: a redirect of a navigation that began elsewhere would not have the cookie.
 func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) error {
 	key := r.URL.Query().Get("token")
 	if !matches(key, d.keys.reading) {

@@ -45,8 +45,9 @@ func login(t *testing.T, d *Dashboard, link string) *http.Cookie {
 	return answer.Cookies()[0]
 }
 
-// TestReadingTakesTheLink walks over all pages, JSON and streams: each one is for those who followed the link or show the token, and for nobody else. So is what
-// is no page. What needs no token shows nothing of a run.
+// TestReadingTakesTheLink walks over all pages, JSON and streams: each one is for those who
+// followed the link or show the token, and for nobody else. So is what is no page. What needs no
+// token shows nothing of a run.
 func TestReadingTakesTheLink(t *testing.T) {
 	d := closed(t)
 	cookie := login(t, d, LinkPath(secret))
@@ -102,8 +103,9 @@ func TestReadingTakesTheLink(t *testing.T) {
 	}
 }
 
-// TestLink: the link gives a cookie that no program of a page and no page of elsewhere gets, and leads away from its own address. It may read and not act. It is
-// the same after a restart, and another one for another token.
+// TestLink: the link gives a cookie that no program of a page and no page of elsewhere gets, and
+// leads away from its own address. It may read and not act. It is the same after a restart, and
+// another one for another token.
 func TestLink(t *testing.T) {
 	d := closed(t)
 	for _, wrong := range []string{"/login", "/login?token=", "/login?token=" + secret, LinkPath(secret + "x"), LinkPath("")} {

@@ -22,18 +22,20 @@ const (
 	mostWaiting = 1 << 17
 	// fullAgain is when a sender may submit again whose queue had more than its share.
 	fullAgain = time.Second
-	// outOfOrder is how far behind the last message of a queue another one is at most that this process still reaches: other processes have dealt
-	// with what is farther behind.
+	// outOfOrder is how far behind the last message of a queue another one is at most that this
+	// process still reaches: other processes have dealt with what is farther behind.
 	outOfOrder = 4 * slots
 	// purgeTime is how long the server may take to purge a part of a queue.
 	purgeTime = 10 * time.Second
-	// recordBytes is what the server writes beside the subject, the header and the body of a message.
+	// recordBytes is what the server writes beside the subject, the header and the body of a
+	// message.
 	recordBytes = 34
 )
 
-// arrivals counts submissions when the server has stored them, however many wait before them. Senders pay their quotas here. A queue may hold as much of
-// the stream as is free beside it, and loses the older half where it has more: so one flood gets half of the stream, two get a third each, and room
-// is left for everybody else.
+// arrivals counts submissions when the server has stored them, however many wait before them.
+// Senders pay their quotas here. A queue may hold as much of the stream as is free beside it, and
+// loses the older half where it has more: so one flood gets half of the stream, two get a third
+// each, and room is left for everybody else.
 type arrivals struct {
 	log    *eventlog.Log
 	from   *senders
@@ -44,7 +46,8 @@ type arrivals struct {
 	mu     sync.Mutex
 	queues map[string]*arrivedQueue
 	all    load
-	// unseen is what waits in the stream and did not arrive here: it was there before this process, or the server's word of it was lost.
+	// unseen is what waits in the stream and did not arrive here: it was there before this process,
+	// or the server's word of it was lost.
 	unseen load
 	most   load
 }
@@ -124,7 +127,8 @@ func storedBytes(m pipeline.Arrival) int64 {
 	return bytes
 }
 
-// reach notes that a message is handled now, and gives what it was when it arrived. That is empty where nobody told of it.
+// reach notes that a message is handled now, and gives what it was when it arrived. That is empty
+// where nobody told of it.
 func (a *arrivals) reach(m pipeline.Message) (one arrived) {
 	queue, _ := topology.QueueOf(m.Subject)
 	a.mu.Lock()
@@ -193,7 +197,8 @@ func (a *arrivals) Found(f pipeline.Found) {
 	}
 }
 
-// purge takes the older half of the queues that have more than their share from the stream, until the context ends.
+// purge takes the older half of the queues that have more than their share from the stream, until
+// the context ends.
 func (a *arrivals) purge(ctx context.Context) {
 	for {
 		select {
@@ -228,8 +233,8 @@ func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
 		return err
 	}
 	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free", "queue", queue.Filter, "refused", purged)
-	// What a handler may have is not answered here: the first that were purged, behind those that other processes have dealt with. Whoever
-	// sent it hears of that handler, or asks again.
+	// What a handler may have is not answered here: the first that were purged, behind those that
+	// other processes have dealt with. Whoever sent it hears of that handler, or asks again.
 	unknown := max(0, len(older)-purged) + topology.ConsumersOf(topology.Intake)[0].MaxAckPending
 	for _, m := range older[min(unknown, len(older)):] {
 		a.answer(m.reply, events.IntakeAnswer{RetryAfterMS: fullAgain.Milliseconds(),

@@ -22,7 +22,8 @@ func arrival(t *testing.T, seq uint64, subject string, size int64) pipeline.Arri
 	return pipeline.Arrival{Message: pipeline.Message{Subject: subject, Seq: seq}, Queue: queue, Size: size}
 }
 
-// TestShareOfTheStream: who sends without end keeps at most as much of the stream as is free beside it, and so does each of many. Who sends little keeps all.
+// TestShareOfTheStream: who sends without end keeps at most as much of the stream as is free beside
+// it, and so does each of many. Who sends little keeps all.
 func TestShareOfTheStream(t *testing.T) {
 	const product, trainer, other = "rondo.in.r.query.q%d.submitted", "rondo.in.s.query.q%d.submitted", "rondo.in.r.rollout.x%d-0.scored"
 	log := house(t)
@@ -67,7 +68,8 @@ func TestShareOfTheStream(t *testing.T) {
 	}
 }
 
-// TestLargeMessagesFillTheirShare: shares are of bytes, too, and what was in the stream before the intake counts as taken.
+// TestLargeMessagesFillTheirShare: shares are of bytes, too, and what was in the stream before the
+// intake counts as taken.
 func TestLargeMessagesFillTheirShare(t *testing.T) {
 	s, err := newService(servicetest.Env(t, house(t)), Quotas{})
 	if err != nil {
@@ -96,8 +98,9 @@ func TestLargeMessagesFillTheirShare(t *testing.T) {
 	}
 }
 
-// TestQuotasAreChargedOnArrival: what exceeds its sender's quota when it arrives is refused, however late it is reached. What has paid does not pay again, and what
-// nobody told of pays when it is reached.
+// TestQuotasAreChargedOnArrival: what exceeds its sender's quota when it arrives is refused,
+// however late it is reached. What has paid does not pay again, and what nobody told of pays when
+// it is reached.
 func TestQuotasAreChargedOnArrival(t *testing.T) {
 	env := servicetest.Env(t, house(t))
 	s, err := newService(env, Quotas{MessagesPerMinute: 3})
