@@ -258,7 +258,9 @@ func incomplete(list ...RunSummary) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return &app.ExitError{Code: app.Found, Err: fmt.Errorf("the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s", strings.Join(names, ", "), app.Clean(why))}
+	return &app.ExitError{Code: app.Found, Err: fmt.Errorf(
+		"the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s", strings.Join(names, ", "), app.Clean(why),
+	)}
 }
 
 func newRunShow(g *app.Global) *cobra.Command {
