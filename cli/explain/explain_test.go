@@ -107,7 +107,7 @@ func TestExplainAnotherFeed(t *testing.T) {
 		want string
 	}{
 		{[]string{"first", "2"}, "no batch 2: it has 1"}, {[]string{"first", "1", "--feed", "judge"}, `no feed "judge": it has trainer, shadow`},
-		{[]string{"second", "1"}, `"second"`}, {[]string{"first", "0"}, `"0"`}, {[]string{"first", "last"}, `"last"`}, {[]string{"first"}, "2 arg"},
+		{[]string{"second", "1"}, `"second"`}, {[]string{"first", "0"}, `"0"`}, {[]string{"first", "last"}, `"last"`}, {[]string{"first"}, "STEP is missing"},
 	} {
 		if _, err := clitest.Run(t, New, append(append([]string{"explain", "batch"}, c.args...), "--dir", r.Dir)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)

@@ -14,7 +14,7 @@ func newExplainRollout(g *app.Global) *cobra.Command {
 	return &cobra.Command{
 		Use: "rollout RUN ROLLOUT", Short: "Tell in plain words what became of a rollout, and why", Args: cobra.ExactArgs(2),
 		Long: `Explain rollout says when a rollout was started, how the model and its tools worked, why it ended, its reward and advantage, and for each feed whether it is
-trained on, and if not, the reason. It reads only the log.`,
+trained on, and if not, the reason. At the end it prints what the verifier printed.`,
 		Example: `  rondo explain rollout demo-1 g000003-1
   rondo explain rollout demo-1 g000003-1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,6 +35,7 @@ trained on, and if not, the reason. It reads only the log.`,
 				return err
 			}
 			t := s.ofRollout(args[0], args[1], r)
+			t.verifierOutput(cmd.Context(), p, r)
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), t)
 			}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/ledger"
+	"github.com/rondo-rl/rondo/storage"
 )
 
 // tale is what is told of a group or of one of its rollouts, in sentences.
@@ -22,6 +24,8 @@ type tale struct {
 	Group     string   `json:"group"`
 	Rollout   string   `json:"rollout,omitempty"`
 	Sentences []string `json:"sentences"`
+	// VerifierOutput is what the verifier of a rollout printed, at most its last 64 KiB.
+	VerifierOutput string `json:"verifier_output,omitempty"`
 	// Feeds say where the rollout is, or the rollouts are, for each feed.
 	Feeds map[string]map[string]ledger.Entry `json:"feeds"`
 }
@@ -34,6 +38,41 @@ func (t *tale) print(w io.Writer) {
 	for _, sentence := range t.Sentences {
 		fmt.Fprintln(w, sentence)
 	}
+	lines := strings.Split(t.VerifierOutput, "\n")
+	if skipped := len(lines) - printedLines; skipped > 0 {
+		fmt.Fprintf(w, "  … %s before, which --json prints\n", plural(skipped, "line"))
+		lines = lines[skipped:]
+	}
+	for _, line := range lines {
+		if t.VerifierOutput != "" {
+			fmt.Fprintf(w, "  | %s\n", app.Line(app.Untab(line), 200))
+		}
+	}
+}
+
+const (
+	printedLines = 40 // of a verifier's output
+	mostOutput   = 64 << 10
+)
+
+// verifierOutput reads what the verifier of a scored rollout printed. Output that cannot be read is said to be.
+func (t *tale) verifierOutput(ctx context.Context, p *plane.Plane, r *events.Rollout) {
+	if r.Scored == nil || r.Scored.Log == nil {
+		return
+	}
+	took := time.Duration(r.Scored.DurationMS * float64(time.Millisecond)).Round(100 * time.Millisecond)
+	text, err := storage.GetBlob(ctx, p.Store, *r.Scored.Log)
+	text = bytes.TrimSpace(text)
+	switch {
+	case err != nil:
+		t.say("What the verifier printed cannot be read: %v", err)
+		return
+	case len(text) == 0:
+		t.say("The verifier ended with exit code %d after %s and printed nothing.", r.Scored.ExitCode, took)
+		return
+	}
+	t.say("The verifier ended with exit code %d after %s and printed:", r.Scored.ExitCode, took)
+	t.VerifierOutput = strings.ToValidUTF8(string(text[max(0, len(text)-mostOutput):]), "\uFFFD")
 }
 
 // source is what a tale is made of: the books of the run, and what is recorded of one group.

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/rondo-rl/rondo/cli/clitest"
+	"github.com/rondo-rl/rondo/cli/plane"
 	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
 // told runs a command of explain, and checks that it says each part.
@@ -37,7 +39,7 @@ func TestExplainARolloutAndItsGroup(t *testing.T) {
 	r.State(events.RolloutInvalidatedType, members[1], "x", events.RolloutInvalidated{Reason: "cheated"})
 
 	told(t, r, []string{"rollout", "first", members[0]}, "is rollout 1 of 3 in group g000001", "task fix-a", "with policy version 1", "had 2 turns", "called tools 1 time; 1 of the calls failed",
-		"because the model was done", "Its reward is 1.", "mean reward 0.5, and the estimator mean_centred gives it the advantage 0.5", "Feed trainer trains on it: it is in the batch of step 1",
+		"because the model was done", "Its reward is 1.", "The verifier ended with exit code 0 after 0s and printed:\n  | verdict on "+members[0], "mean reward 0.5, and the estimator mean_centred gives it the advantage 0.5", "Feed trainer trains on it: it is in the batch of step 1",
 		"Feed shadow has no decision yet: it is in a batch that the trainer has not taken")
 	told(t, r, []string{"rollout", "first", members[1]}, "It is invalidated: cheated")
 	told(t, r, []string{"rollout", "first", members[2]}, "A try failed at stage tools and was made again (sandbox): no room", "It failed at stage tools (sandbox), so it has no reward: no space",
@@ -50,7 +52,7 @@ func TestExplainARolloutAndItsGroup(t *testing.T) {
 	if err := json.Unmarshal([]byte(told(t, r, []string{"rollout", "first", members[2], "--json"})), &x); err != nil {
 		t.Fatal(err)
 	}
-	if x.Rollout != members[2] || len(x.Sentences) < 5 || x.Feeds["trainer"][members[2]].Outcome != "failed" {
+	if x.Rollout != members[2] || x.VerifierOutput != "" || len(x.Sentences) < 5 || x.Feeds["trainer"][members[2]].Outcome != "failed" {
 		t.Errorf("%+v", x)
 	}
 }
@@ -76,5 +78,27 @@ func TestExplainWhatIsInFlightOrDropped(t *testing.T) {
 		if _, err := clitest.Run(t, New, append(append([]string{"explain"}, c.args...), "--dir", r.Dir)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
 		}
+	}
+}
+
+// TestVerifierOutput: the end of a long output is printed without control characters, JSON has more of it, and output that is lost is said to be.
+func TestVerifierOutput(t *testing.T) {
+	r := clitest.NewRecorded(t)
+	long := servicetest.Blob(t, r.Log.Store(), []byte(strings.Repeat("early\n", 20_000)+"FAILED\ttest_a\x1b[2J - assert 1 == 2\n"))
+	story := tale{}
+	p := &plane.Plane{Store: r.Log.Store()}
+	story.verifierOutput(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{ExitCode: 1, DurationMS: 1234, Log: &long}})
+	var out strings.Builder
+	story.print(&out)
+	if text := out.String(); !strings.Contains(text, "exit code 1 after 1.2s") || !strings.Contains(text, "lines before") || !strings.Contains(text, "FAILED") || strings.Contains(text, "\x1b") ||
+		strings.Count(text, "\n") != printedLines+2 || len(story.VerifierOutput) != mostOutput {
+		t.Errorf("%d bytes of output; printed:\n%s", len(story.VerifierOutput), text)
+	}
+	lost := long
+	lost.Key = "blobs/00/" + lost.SHA256
+	story = tale{}
+	story.verifierOutput(t.Context(), p, &events.Rollout{Scored: &events.RolloutScored{Log: &lost}})
+	if len(story.Sentences) != 1 || !strings.Contains(story.Sentences[0], "cannot be read") || story.VerifierOutput != "" {
+		t.Errorf("%+v", story)
 	}
 }

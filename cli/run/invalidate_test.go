@@ -174,7 +174,7 @@ func TestMistakesInInvalidate(t *testing.T) {
 		"no reason":     {[]string{"first", "--where", "task=x", "--dir", r.Dir}, "reason"},
 		"empty reason":  {[]string{"first", "--where", "task=x", "--reason", " ", "--dir", r.Dir}, "--reason"},
 		"long reason":   {[]string{"first", "--where", "task=x", "--reason", strings.Repeat("x", 1001), "--dir", r.Dir}, "1000"},
-		"no run":        {good, "1 arg"},
+		"no run":        {good, "RUN is missing"},
 		"unknown run":   {append([]string{"second"}, good...), `"second"`},
 		"nothing is so": {append([]string{"first"}, good...), "no rollout of run first matches --where task=x"},
 		"wrong where":   {[]string{"first", "--where", "colour=red", "--reason", "why", "--dir", r.Dir}, `"colour"`},
