@@ -24,6 +24,8 @@ type Policy struct {
 	// Streams deletes the streams of runs that were closed that long ago, when they are archived. The KeepStreams that were closed last stay.
 	Streams     runfile.Duration `yaml:"streams"`
 	KeepStreams int              `yaml:"keep_streams"`
+	// Unread keeps streams that long in which a feed has batches that no trainer consumed: trainers read streams, and no archives. No file says it.
+	Unread runfile.Duration `yaml:"-"`
 	// Archives forgets archived runs that were closed that long ago, and MaxBytes the oldest ones until the files of the others take no more. The KeepRuns that were closed last stay.
 	Archives runfile.Duration `yaml:"archives"`
 	MaxBytes runfile.Size     `yaml:"max_bytes"`
@@ -44,9 +46,9 @@ const (
 	DefaultKeep    = 20 // versions of weights
 )
 
-// DefaultPolicy is what a plane does that is told nothing: nothing is lost by it, as what it deletes is in the archive.
+// DefaultPolicy is what a plane does that is told nothing. What it deletes is in the archive, from which `rondo archive restore` makes the stream again.
 func DefaultPolicy() Policy {
-	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20}
+	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20, Unread: runfile.Duration(7 * 24 * time.Hour)}
 }
 
 // leastEvery bounds how often: each time reads what is new in all histories, and lists the store.
@@ -120,7 +122,11 @@ func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remo
 	ago := func(d runfile.Duration) time.Time { return now.Add(-time.Duration(d)) }
 	r.OlderThan, r.Deletes = p.Objects, remove
 	if p.Streams > 0 {
-		if r.Runs, err = RetireRuns(ctx, log, ago(p.Streams), p.KeepStreams, remove); err != nil {
+		keep := StreamRetention{ClosedBefore: ago(p.Streams), Keep: p.KeepStreams}
+		if p.Unread > 0 {
+			keep.UnreadBefore = ago(p.Unread)
+		}
+		if r.Runs, err = RetireRuns(ctx, log, keep, remove); err != nil {
 			return r, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -25,46 +26,95 @@ type OldRun struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// RetireRuns finds the runs that were closed before a moment, but for those that were closed last, and deletes the streams of those that are
-// archived. With remove it first archives what came behind a closing.
-func RetireRuns(ctx context.Context, log *eventlog.Log, before time.Time, keep int, remove bool) (old []OldRun, err error) {
+// StreamRetention says which streams of closed runs stay.
+type StreamRetention struct {
+	ClosedBefore time.Time
+	Keep         int // of the runs that were closed last
+	// UnreadBefore is when a run must have been closed for its stream to go although a feed has batches that no trainer consumed. The zero time keeps it as long as others.
+	UnreadBefore time.Time
+}
+
+// RetireRuns finds the runs that were closed long enough ago, and deletes the streams of those that are archived. With remove it first archives what came
+// behind a closing.
+func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, remove bool) (old []OldRun, err error) {
 	closed, err := closedRuns(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range closed[:max(0, len(closed)-keep)] {
-		if !r.Closed.Before(before) {
+	for _, r := range closed[:max(0, len(closed)-keep.Keep)] {
+		if !r.Closed.Before(keep.ClosedBefore) {
 			continue
 		}
-		err := log.Deletable(ctx, r.Run)
+		if !keep.UnreadBefore.IsZero() && !r.Closed.Before(keep.UnreadBefore) {
+			if err := unread(ctx, log, r.Run); err != nil {
+				r.Kept = err.Error()
+				old = append(old, r)
+				continue
+			}
+		}
+		last, err := log.Deletable(ctx, r.Run)
 		if errors.Is(err, eventlog.ErrNotArchived) && remove {
-			err = archiveRest(ctx, log, r.Run, err)
+			last, err = archiveRest(ctx, log, r.Run, err)
+		}
+		if err == nil && remove {
+			err = log.DeleteArchived(ctx, r.Run, last)
+			r.Deleted = err == nil
 		}
 		if ctx.Err() != nil {
 			return old, ctx.Err()
 		}
 		if err != nil {
 			r.Kept = err.Error()
-		} else if remove {
-			if err := log.DeleteRun(ctx, r.Run); err != nil {
-				return old, err
-			}
-			r.Deleted = true
 		}
 		old = append(old, r)
 	}
 	return old, nil
 }
 
+// unread names a feed of the run that has batches which no trainer consumed.
+func unread(ctx context.Context, log *eventlog.Log, run string) error {
+	cfg, err := log.RecordedConfig(ctx, run)
+	if err != nil {
+		return err
+	}
+	for _, feed := range cfg.Feeds {
+		ready, err := lastStep(ctx, log, run, events.BatchReadyType, feed.Name, func(b events.BatchReady) int64 { return b.Step })
+		if err != nil {
+			return err
+		}
+		consumed, err := lastStep(ctx, log, run, events.BatchConsumedType, feed.Name, func(b events.BatchConsumed) int64 { return b.Step })
+		if err != nil {
+			return err
+		}
+		if consumed < ready {
+			return fmt.Errorf("feed %s has batches up to step %d, and its trainer has consumed %d", feed.Name, ready, consumed)
+		}
+	}
+	return nil
+}
+
+// lastStep is the step of a feed's last event of a type, 0 without one.
+func lastStep[T any](ctx context.Context, log *eventlog.Log, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
+	e, err := log.LastOfType(ctx, run, t, feed)
+	if errors.Is(err, eventlog.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	data, err := events.Data[T](e)
+	return step(data), err
+}
+
 // archiveRest archives what a closed run at rest holds behind its archive, and gives the reason for which its stream must stay after that. Of a run that
 // is not at rest that is the one that it has already.
-func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) error {
+func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) (last uint64, err error) {
 	wait, err := log.AtRest(ctx, run)
 	if err != nil || wait > 0 {
-		return cmp.Or(err, reason)
+		return 0, cmp.Or(err, reason)
 	}
 	if _, err := log.Seal(ctx, run, true); err != nil {
-		return err
+		return 0, err
 	}
 	return log.Deletable(ctx, run)
 }

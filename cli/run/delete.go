@@ -36,8 +36,9 @@ archive restore makes the stream again. It refuses a run that is open, or whose 
 }
 
 func deleteRun(ctx context.Context, log *eventlog.Log, run string) error {
-	if err := log.Deletable(ctx, run); err != nil {
+	last, err := log.Deletable(ctx, run)
+	if err != nil {
 		return err
 	}
-	return log.DeleteRun(ctx, run)
+	return log.DeleteArchived(ctx, run, last)
 }

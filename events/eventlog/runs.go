@@ -129,34 +129,55 @@ func (l *Log) archivedEnd(ctx context.Context, run string, last events.SegmentSe
 // ErrNotArchived means that a run's archive does not have all that its stream has.
 var ErrNotArchived = errors.New("its log is not archived to the end")
 
-// Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it.
-func (l *Log) Deletable(ctx context.Context, run string) error {
+// Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it up to its last sequence.
+func (l *Log) Deletable(ctx context.Context, run string) (last uint64, err error) {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	state, _, err := l.RunState(ctx, run)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if state != "closed" {
-		return fmt.Errorf("it is %s: close it first", state)
+		return 0, fmt.Errorf("it is %s: close it first", state)
 	}
 	sealed, err := l.Segments(ctx, run)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if n := len(sealed); n == 0 || sealed[n-1].Last < in.LastSeq {
-		return fmt.Errorf("%w: rondo archive seal %s", ErrNotArchived, run)
+		return 0, notArchived(run)
 	}
 	findings, err := l.VerifyArchive(ctx, run, sealed)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if len(findings) > 0 {
-		return errors.New(findings[0])
+		return 0, errors.New(findings[0])
 	}
-	return nil
+	return in.LastSeq, nil
+}
+
+func notArchived(run string) error {
+	return fmt.Errorf("%w: rondo archive seal %s", ErrNotArchived, run)
+}
+
+// DeleteArchived deletes the stream of a closed run that ends at the sequence which [Log.Deletable] gave: ErrNotArchived where it has grown since. The
+// stream is hidden before it is looked at for the last time, so that nothing is appended, and acknowledged, between the look and the end. Who is killed
+// between them leaves it hidden, and `rondo run recover` shows it.
+func (l *Log) DeleteArchived(ctx context.Context, run string, last uint64) error {
+	if err := l.Hide(ctx, run); err != nil {
+		return err
+	}
+	in, _, err := l.Look(ctx, run)
+	if err == nil && in.LastSeq != last {
+		err = notArchived(run)
+	}
+	if err != nil {
+		return errors.Join(err, l.Show(context.WithoutCancel(ctx), run))
+	}
+	return l.DeleteRun(ctx, run)
 }
 
 // ForgetRun records that the archive of a run without a stream is given up. Nothing is deleted by it: gc does that.

@@ -58,7 +58,7 @@ var guarantees = []struct {
 			names("TestStreamIsRolledBack TestSealBehindAFork")},
 		{"`rondo gc` deletes nothing that is reachable.", names("TestGC TestGCWhileThingsHappen TestGCOfAHistoryThatIsNotWhole")},
 		{"Closed runs hold no memory, goroutines, consumers or local files, however many there are, and a restart makes none again.", names("TestClosedRunsCostNothing TestClosedRunIsLeft TestConsumersOfAClosedRunGo")},
-		{"Without a file, retention deletes streams of closed runs alone, and only what the archive holds.", names("TestDefaultRetention TestGCOfOldRuns")},
+		{"Without a file, retention deletes streams of closed runs alone, and only what the archive holds.", names("TestDefaultRetention TestLateFactIsNotDeleted TestGCOfOldRuns")},
 		{"Retention forgets closed runs without a stream only, and deletes nothing that another run refers to.", names("TestGCForgetsRuns TestGCIsKilledAfterItForgot")},
 		{"Weights appear whole or not at all, and a policy's pointer only moves forward.", names("TestCrashAtEveryWrite TestPointerMovesForwardOnly")},
 	}},

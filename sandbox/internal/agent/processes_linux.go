@@ -15,6 +15,9 @@ import (
 // killDeadline bounds how long a fork bomb may race with being killed.
 const killDeadline = 5 * time.Second
 
+// orphanPatience bounds how long the ends of orphans, which may be of a command that goes on, keep others from being counted as gone.
+const orphanPatience = time.Second
+
 // process is one line of the process table. The start time makes it unique, as numbers are used again.
 type process struct {
 	pid, parent, session int
@@ -240,9 +243,10 @@ func snapshot() map[key]bool {
 // there were, just dead ones included.
 func (r *reaper) killLeftovers(before map[key]bool) int {
 	found, clean := map[key]bool{}, 0
-	// One that forks and ends while the table is read is missed, with its child. That it succeeds twice running while its like are being killed is unlikely.
-	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline) && clean < 2 && !alone(); {
-		keep := r.sessions()
+	// One that forks and ends while the table is read is missed, with its child. It is then in the next table, dead, or was reaped meanwhile.
+	began := time.Now()
+	for time.Since(began) < killDeadline && clean < 2 && !alone() {
+		look, keep := time.Now(), r.sessions()
 		all := table()
 		clean++
 		for _, p := range all {
@@ -250,11 +254,14 @@ func (r *reaper) killLeftovers(before map[key]bool) int {
 			if before[id] || !descends(p, all) || belongs(p, all, keep) {
 				continue
 			}
-			found[id] = true
-			if !p.dead {
+			if !p.dead || !found[id] {
 				clean = 0
 				_ = unix.Kill(p.pid, unix.SIGKILL)
 			}
+			found[id] = true
+		}
+		if r.lastOrphan(look) != 0 && time.Since(began) < orphanPatience {
+			clean = 0
 		}
 		if len(before) == 0 && r.sweep() {
 			clean = 0
