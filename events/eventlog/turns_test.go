@@ -2,6 +2,8 @@ package eventlog
 
 import (
 	"fmt"
+	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,11 +22,20 @@ func TestRequestsTakeTurns(t *testing.T) {
 			run  string
 			over chan struct{}
 		}
-		l, server, served := &Log{requests: slots.New(requestsAtOnce)}, make(chan request, large*each+1), map[string]int{}
+		l, server := &Log{requests: slots.New(requestsAtOnce)}, make(chan request, large*each+1)
+		var mu sync.Mutex
+		served := map[string]int{}
+		counts := func() map[string]int {
+			mu.Lock()
+			defer mu.Unlock()
+			return maps.Clone(served)
+		}
 		go func() {
 			for r := range server {
 				time.Sleep(time.Millisecond)
+				mu.Lock()
 				served[r.run]++
+				mu.Unlock()
 				close(r.over)
 			}
 		}()
@@ -50,16 +61,14 @@ func TestRequestsTakeTurns(t *testing.T) {
 			}()
 		}
 		for range 50 {
-			before := map[string]int{}
-			for run, n := range served {
-				before[run] = n
-			}
+			before := counts()
 			if err := ask("small"); err != nil {
 				t.Fatal(err)
 			}
+			after := counts()
 			for i := range large {
 				run := fmt.Sprint("large", i)
-				if n := served[run] - before[run]; n > few {
+				if n := after[run] - before[run]; n > few {
 					t.Errorf("a request of the small run waited for %d of run %s", n, run)
 				}
 			}
