@@ -22,7 +22,7 @@ type flagValue struct {
 var flagKinds = map[string]flagValue{
 	"string": {kind: "text"}, "stringArray": {kind: "text", list: true}, "stringSlice": {kind: "list", list: true},
 	"int": {kind: wholeNumber}, "int64": {kind: wholeNumber}, "uint": {kind: wholeNumber}, "uint64": {kind: wholeNumber},
-	"intSlice": {kind: "numbers", list: true}, "float64": {kind: "number"}, "duration": {kind: "duration"},
+	"intSlice": {kind: "numbers", list: true}, "float64Slice": {kind: "numbers", list: true}, "float64": {kind: "number"}, "duration": {kind: "duration"},
 }
 
 const wholeNumber = "integer"
@@ -44,7 +44,7 @@ func (v flagValue) Set(text string) error {
 		return v.Value.Set(d.String())
 	case wholeNumber, "number", "numbers":
 		if err := v.Value.Set(text); err != nil {
-			return errors.New("want " + map[string]string{wholeNumber: "a whole number", "number": "a number", "numbers": "whole numbers, as in 1,2,3"}[v.kind])
+			return errors.New("want " + map[string]string{wholeNumber: "a whole number", "number": "a number", "numbers": "numbers, as in 1,2,3"}[v.kind])
 		}
 		return nil
 	}

@@ -204,6 +204,7 @@ func refuseUnknown(cmd *cobra.Command) {
 		return
 	}
 	cmd.Annotations = map[string]string{groups: "true"}
+	cmd.Args = cobra.ArbitraryArgs // and no error of the library's, in lines of its own
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			cmd.SuggestionsMinimumDistance = 2 // letters that differ
