@@ -21,14 +21,17 @@ func TestMeant(t *testing.T) {
 		Schema map[string]any
 		Cases  []struct {
 			Given, Refused string
-			Meant          map[string]any
+			Meant, Schema  map[string]any
 		}
 	}
 	if err := json.Unmarshal(text, &table); err != nil {
 		t.Fatal(err)
 	}
-	of := tool{schema: table.Schema}
 	for _, c := range table.Cases {
+		of := tool{schema: table.Schema}
+		if c.Schema != nil {
+			of.schema = c.Schema
+		}
 		got, refused := of.meant(c.Given)
 		switch {
 		case refused != c.Refused:

@@ -196,7 +196,7 @@ def errors_of_tools_are_the_model_s_to_read(port: int) -> None:
     for turn, (name, arguments, why) in enumerate(
         [
             ("increment_counter", "no JSON", "Invalid tool call arguments"),
-            ("increment_counter", "[1]", "must be a JSON object"),
+            ("increment_counter", "[1]", "must be an object"),
             ("increment_counter", {"count": "many"}, "valid integer"),
             ("verify", {**task.data["row"], "response": {}}, "There is no tool verify"),
             ("seed_session", {"initial_count": 6}, "There is no tool seed_session"),

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["meant"]
+__all__ = ["meant", "unicode"]
 
 #: Texts around an object of arguments, references that lead to one another, things that are wrong with a call as the model is told,
 #: bytes of a value that is wrong.
 _QUOTED, _REFERENCES, _WRONG, _SHOWN = 3, 16, 8, 80
+
+#: What checking arguments may cost: the schema's cost, times the arguments' bytes. It is a sixteenth of the tool runner's bound
+#: (sandbox/tools/cost.go), as Python is slower, and other episodes wait for it: this much takes some seconds at worst.
+_CHECKING = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -34,27 +40,79 @@ class _Number:
         return _Number(str(int(value))) if abs(value) <= 1 << 53 and value == int(value) else None
 
     def value(self) -> int | float:
-        return float(self.text) if any(sign in self.text for sign in ".eE") else int(self.text)
+        if any(sign in self.text for sign in ".eE"):
+            return float(self.text)
+        try:
+            return int(self.text)
+        except ValueError:
+            raise ValueError(f"a number has {len(self.text)} digits, at most {sys.get_int_max_str_digits()}") from None
 
 
 def meant(schema: Mapping[str, Any], arguments: str) -> dict[str, Any]:
-    """The arguments as the schema lets them mean. ValueError where they are no JSON, or none of the tool's."""
+    """The arguments as the schema lets them mean, or as they are where checking them would take too long.
+
+    ValueError where they are no JSON, or none of the tool's.
+    """
+    try:
+        return _fitting(schema, arguments)
+    except RecursionError:
+        raise ValueError("the arguments are nested too deeply") from None
+
+
+def _fitting(schema: Mapping[str, Any], arguments: str) -> dict[str, Any]:
     given = _unquoted(arguments)
     fit = _Fit(schema)
     if given is None:  # as of a call without arguments
         given = {}
-    if isinstance(given, dict):
-        try:
-            given = fit.object(schema, given, "")
-        except RecursionError:  # a schema that refers to itself says nothing
-            given = _unquoted(arguments)
-    else:
+    if not isinstance(given, dict):
         fit.must("", "object", given)
+    elif _checkable(schema, arguments):
+        given = fit.object(schema, given, "")
     if fit.wrong:
         more = [f"and {len(fit.wrong) - _WRONG} more"] if len(fit.wrong) > _WRONG else []
         raise ValueError("; ".join(fit.wrong[:_WRONG] + more))
     plain: dict[str, Any] = _plain(given)
     return plain
+
+
+def _checkable(schema: Mapping[str, Any], arguments: str) -> bool:
+    """Whether arguments can be checked by a schema: one of a kilobyte may take hours."""
+    try:
+        cost = _cost(schema, schema, {})
+    except RecursionError:
+        return False
+    return cost * (len(arguments.encode(errors="replace")) + 1) <= _CHECKING
+
+
+def _cost(root: Any, node: Any, known: dict[str, float]) -> float:
+    """What a schema costs as if every reference in it were written out; infinite is what refers to itself, or is not understood."""
+    cost = 1.0
+    if isinstance(node, list):
+        cost += sum(_cost(root, one, known) for one in node)
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str):
+                if value not in known:
+                    known[value] = math.inf  # while it is being weighed: it refers to itself
+                    known[value] = sum(_cost(root, one, known) for one in _pointed(root, value)) or math.inf
+                cost += known[value]
+            elif key in ("$dynamicRef", "$recursiveRef") or (key == "$id" and isinstance(value, str)):
+                return math.inf
+            else:
+                cost += _cost(root, value, known)
+    return cost
+
+
+def _pointed(root: Any, reference: str) -> list[Any]:
+    """What a reference into a schema means, alone in a list; an empty one where it is not written plainly."""
+    place = reference[1:]
+    if not reference.startswith("#") or (place and place[0] != "/") or "%" in place or "~" in place:
+        return []
+    for step in place.split("/")[1:]:
+        if not isinstance(root, Mapping):
+            return []
+        root = root.get(step)
+    return [root]
 
 
 def _unquoted(arguments: str) -> Any:
@@ -93,7 +151,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, _Number):
         return value.value()
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {unicode(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, str):
+        return unicode(value)
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
@@ -133,8 +193,14 @@ def _is_null(value: Any) -> bool:
     return value is None or value in ("null", "None")
 
 
+def unicode(text: str) -> str:
+    """A text that can be encoded: the halves of surrogate pairs in it are replaced by U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _cut(text: str) -> str:
-    data = text.encode(errors="replace")
+    text = unicode(text)
+    data = text.encode()
     return text if len(data) <= _SHOWN else data[:_SHOWN].decode(errors="ignore") + "…"
 
 
@@ -190,14 +256,7 @@ class _Fit:
             reference = schema.get("$ref")
             if not isinstance(reference, str):
                 return schema
-            place = reference[1:]
-            if not reference.startswith("#") or (place and place[0] != "/") or "%" in place or "~" in place:
-                return None
-            schema = self.root
-            for step in place.split("/")[1:]:
-                if not isinstance(schema, Mapping):
-                    return None
-                schema = schema.get(step)
+            schema = next(iter(_pointed(self.root, reference)), None)
         return None
 
     def _either(self, options: Sequence[Any], value: Any, at: str) -> Any:

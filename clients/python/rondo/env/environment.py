@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from .arguments import meant
+from .arguments import meant, unicode
 
 __all__ = [
     "MAX_COMPONENTS",
@@ -62,12 +62,7 @@ class Call:
 
         ValueError, in the schema's words, where they are none of the tool's.
         """
-        if self.schema is not None:
-            return meant(self.schema, self.arguments)
-        value = json.loads(self.arguments or "{}")
-        if not isinstance(value, dict):
-            raise ValueError("the arguments must be a JSON object")
-        return value
+        return meant(self.schema or {}, self.arguments)
 
 
 @dataclass(frozen=True)
@@ -162,10 +157,16 @@ class Adapted:
             if call.id in answers:
                 text, error = answers[call.id]
                 messages.append(
-                    {"role": "tool", "content": text, "tool_call_id": call.id, "name": call.name, **({"error": True} if error else {})}
+                    {
+                        "role": "tool",
+                        "content": unicode(text),
+                        "tool_call_id": call.id,
+                        "name": call.name,
+                        **({"error": True} if error else {}),
+                    }
                 )
         if step.say:
-            messages.append({"role": "user", "content": step.say})
+            messages.append({"role": "user", "content": unicode(step.say)})
         said = sum(len(m["content"].encode()) for m in messages)
         if said > MAX_OBSERVED:
             raise ValueError(f"the environment says {said} bytes at once, at most {MAX_OBSERVED}")

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import IntakeError
 from ..facts import Fact
+from .arguments import unicode
 from .environment import MAX_OBSERVED, MAX_STATE, Action, Task, components
 from .episode import GRACE, Stage, task_of
 from .rating import failure
@@ -67,9 +68,9 @@ def _decided(roles: Sequence[str], actor: str, action: Action | None, answer: An
     for call in calls:
         if call.id not in answer.answers:
             raise ValueError(f"the call {call.id} of {call.name} has no answer: give Next(role, answers={{call.id: text}})")
-        messages.append({"role": "tool", "content": answer.answers[call.id], "tool_call_id": call.id, "name": call.name})
+        messages.append({"role": "tool", "content": unicode(answer.answers[call.id]), "tool_call_id": call.id, "name": call.name})
     if answer.say:
-        messages.append({"role": "user", "content": answer.say})
+        messages.append({"role": "user", "content": unicode(answer.say)})
     if (said := sum(len(m["content"].encode()) for m in messages)) > MAX_OBSERVED:
         raise ValueError(f"the environment says {said} bytes at once, at most {MAX_OBSERVED}")
     return {"role": answer.role, "messages": messages}
