@@ -114,7 +114,8 @@ func (s *Slots) End(l *Lease, unused int) {
 }
 
 // Do does something in a slot, when there is one. It gives the context's error where that ended
-// first. The zero Tenant has no need of slots.
+// first. What fails when the context has ended says nothing about the tenant. The zero Tenant has no
+// need of slots.
 func (t Tenant) Do(ctx context.Context, do func() (well bool)) error {
 	if t.Slots == nil {
 		do()
@@ -129,7 +130,13 @@ func (t Tenant) Do(ctx context.Context, do func() (well bool)) error {
 		return ctx.Err()
 	}
 	well := false
-	defer func() { t.Settled(well) }()
+	defer func() {
+		if !well && ctx.Err() != nil {
+			t.Release()
+		} else {
+			t.Settled(well)
+		}
+	}()
 	well = do()
 	return nil
 }

@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,6 +178,27 @@ func TestFailuresLeaveAnEighth(t *testing.T) {
 			a.Settled(true)
 			if l := given(t, more); l.N != total-most+1 {
 				t.Errorf("after a success it gets %d more of %d slots, want %d", l.N, total, total-most+1)
+			}
+		}
+	})
+}
+
+// TestCancelledWorkSaysNothing: who stops waiting for an answer neither fences the tenant nor ends that.
+func TestCancelledWorkSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for fails, most := range map[bool]int{false: 8, true: 7} {
+			s := New(8)
+			a := s.Tenant("a")
+			ctx, cancel := context.WithCancel(t.Context())
+			work := func(do func() bool) {
+				if err := a.Do(ctx, func() bool { time.Sleep(time.Second); return do() }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			work(func() bool { return !fails })
+			work(func() bool { cancel(); return false })
+			if n := take(a, 8); n != most {
+				t.Errorf("a tenant whose last answer was a failure (%t) gets %d of 8 slots, want %d", fails, n, most)
 			}
 		}
 	})
