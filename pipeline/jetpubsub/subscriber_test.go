@@ -191,3 +191,48 @@ func TestHeartbeatsOverLongWork(t *testing.T) {
 		sub.Close()
 	})
 }
+
+// In virtual time: a message is acknowledged, and its run's turn at the log does not come for twenty minutes. Its slot is free
+// meanwhile, and it is delivered to nobody else.
+func TestAcknowledgementWaitsForItsTurn(t *testing.T) {
+	natstest.Virtual(t, func(t *testing.T) {
+		b := newBench(t)
+		fill(t, b.log, "turn", 1)
+		capacity, requests := slots.New(1), slots.New(1)
+		sub := jetpubsub.NewSubscriber(jetpubsub.Config{
+			Conn: natstest.Connect(t, b.server), Slots: capacity.Tenant("test"), Requests: requests.Tenant("turn"),
+			Gone: func(error) bool { return false },
+			Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
+				return ensure(ctx, b.log, run, 3*time.Second)
+			},
+		})
+		messages, err := sub.Subscribe(t.Context(), "turn")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := <-messages
+		turn := <-requests.Tenant("other").Ask(1).Lease()
+		m.Ack()
+		time.Sleep(20 * time.Minute)
+		if load := capacity.Load(); load != 0 {
+			t.Errorf("%g of the slots are in work, want none", load)
+		}
+		consumer, err := ensure(t.Context(), b.log, "turn", 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := consumer.FetchNoWait(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range batch.Messages() {
+			t.Error("delivered again while its acknowledgement waited")
+		}
+		requests.End(turn, 1)
+		time.Sleep(time.Minute)
+		if info := consumerInfo(t, b.log, "turn"); info.NumAckPending != 0 || info.NumRedelivered != 0 {
+			t.Errorf("%d unacknowledged, %d redelivered; want none", info.NumAckPending, info.NumRedelivered)
+		}
+		sub.Close()
+	})
+}
