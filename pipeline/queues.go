@@ -53,8 +53,8 @@ type servedQueue struct {
 // Arrival is a message that the server has stored, without its body.
 type Arrival struct {
 	Message
-	Queue topology.Queue
-	Size  int64 // of the body
+	Queue topology.Queue // empty where the subject is in none
+	Size  int64          // of the body
 }
 
 // Found is what waits in a shared stream.
@@ -118,8 +118,9 @@ func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerS
 func (q *queues) hear(ctx context.Context) error {
 	told, err := q.env.Log.Conn().Subscribe(q.stream.Tells+">", func(m *nats.Msg) {
 		subject := events.IntakePrefix + strings.TrimPrefix(m.Subject, q.stream.Tells)
-		if queue, ok := topology.QueueOf(subject); ok {
-			q.arrived(queue, subject, m)
+		queue, ok := topology.QueueOf(subject)
+		q.arrived(queue, subject, m)
+		if ok {
 			q.serve(ctx, queue)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/topology"
@@ -35,12 +37,13 @@ const (
 // arrivals counts submissions when the server has stored them, however many wait before them.
 // Senders pay their quotas here. A queue may hold as much of the stream as is free beside it, and
 // loses the older half where it has more: so one flood gets half of the stream, two get a third
-// each, and room is left for everybody else.
+// each, and room is left for everybody else. A queue loses nothing while a message waits in it that
+// this process was not told of: nobody would answer that one.
 type arrivals struct {
 	log    *eventlog.Log
 	from   *senders
 	meter  *meter
-	answer func(reply []string, a events.IntakeAnswer)
+	answer func(reply string, a events.IntakeAnswer)
 	purges chan topology.Queue
 
 	mu     sync.Mutex
@@ -50,6 +53,10 @@ type arrivals struct {
 	// or the server's word of it was lost.
 	unseen load
 	most   load
+	found  pipeline.Found // at the last search
+	// last is the last message that this process was told of, and whole the one from which on it was
+	// told of all.
+	last, whole uint64
 }
 
 // load is a number of messages and their bytes in the stream.
@@ -68,12 +75,14 @@ type arrivedQueue struct {
 	share   load   // those that are not done
 	reached uint64 // the last one that was handled
 	purging bool
+	// postponed: what waits is not all known, and the next search asks again.
+	postponed bool
 }
 
 type arrived struct {
 	seq     uint64
 	bytes   int64
-	reply   []string
+	reply   string
 	charged bool
 	over    *refusal // its sender has spent the quota
 	done    bool
@@ -81,7 +90,7 @@ type arrived struct {
 
 func (m arrived) load() load { return load{1, m.bytes} }
 
-func newArrivals(log *eventlog.Log, from *senders, meter *meter, answer func([]string, events.IntakeAnswer)) *arrivals {
+func newArrivals(log *eventlog.Log, from *senders, meter *meter, answer func(string, events.IntakeAnswer)) *arrivals {
 	return &arrivals{
 		log: log, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns), queues: map[string]*arrivedQueue{},
 		most: load{mostWaiting, topology.Stream(events.IntakeStream).MaxBytes},
@@ -90,10 +99,17 @@ func newArrivals(log *eventlog.Log, from *senders, meter *meter, answer func([]s
 
 // Arrived implements pipeline.Arrivals.
 func (a *arrivals) Arrived(m pipeline.Arrival) {
-	one := arrived{seq: m.Seq, bytes: storedBytes(m), reply: m.Header[events.HeaderReply]}
+	one := arrived{seq: m.Seq, bytes: storedBytes(m), reply: replyTo(m.Message)}
 	from, remembered := a.from.remembered(m.Subject)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if m.Seq != a.last+1 {
+		a.whole = m.Seq
+	}
+	a.last = m.Seq
+	if m.Queue.Name == "" {
+		return // a subject with wildcards, in no queue
+	}
 	q := a.queues[m.Queue.Name]
 	if q == nil {
 		q = &arrivedQueue{}
@@ -107,13 +123,18 @@ func (a *arrivals) Arrived(m pipeline.Arrival) {
 	}
 	q.waiting = append(q.waiting, one)
 	q.share, a.all = q.share.plus(one.load()), a.all.plus(one.load())
-	if free := a.most.minus(a.all).minus(a.unseen); q.share.exceeds(free) && q.share.messages > 1 && !q.purging {
+	if a.exceeds(q) && !q.purging && !q.postponed {
 		select {
 		case a.purges <- m.Queue:
 			q.purging = true
 		default: // the next message asks again
 		}
 	}
+}
+
+// exceeds reports whether a queue has more of the stream than is free.
+func (a *arrivals) exceeds(q *arrivedQueue) bool {
+	return q.share.messages > 1 && q.share.exceeds(a.most.minus(a.all).minus(a.unseen))
 }
 
 // storedBytes is what the stream's limit counts of a message.
@@ -167,15 +188,19 @@ func (a *arrivals) drop(q *arrivedQueue, n int) {
 }
 
 func (q *arrivedQueue) find(seq uint64) (i int, found bool) {
-	return slices.BinarySearchFunc(q.waiting, seq, func(m arrived, seq uint64) int { return cmp.Compare(m.seq, seq) })
+	return slices.BinarySearchFunc(q.waiting, seq, bySequence)
 }
+
+func bySequence(m arrived, seq uint64) int { return cmp.Compare(m.seq, seq) }
 
 // Found implements pipeline.Arrivals: other processes deal with messages too, and words are lost.
 func (a *arrivals) Found(f pipeline.Found) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.found = f
 	later := load{} // what has arrived since
 	for name, q := range a.queues {
+		q.postponed = false
 		gone, _ := q.find(f.First)
 		if !f.Full[name] {
 			gone, _ = q.find(f.Last + 1)
@@ -212,19 +237,30 @@ func (a *arrivals) purge(ctx context.Context) {
 	}
 }
 
+// purgeHalf takes the older half of a queue from the stream if the queue still has more than its
+// share.
 func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
+	before, err := a.delivered(ctx, queue)
 	a.mu.Lock()
 	q := a.queues[queue.Name]
-	older := slices.Clone(q.olderHalf())
-	a.mu.Unlock()
-	var purged int
-	var err error
-	if len(older) > 0 {
-		purged, err = a.purgeBefore(ctx, queue, older[len(older)-1].seq+1)
+	var older []arrived
+	switch {
+	case err != nil || !a.exceeds(q):
+	case a.complete(queue.Name, before.Stream):
+		older = slices.Clone(q.olderHalf())
+	default:
+		q.postponed = true
 	}
+	if len(older) == 0 {
+		q.purging = false
+		a.mu.Unlock()
+		return err
+	}
+	a.mu.Unlock()
+	purged, err := a.purgeBefore(ctx, queue, older[len(older)-1].seq+1)
 	a.mu.Lock()
 	q.purging = false
-	if err == nil && len(older) > 0 {
+	if err == nil {
 		n, _ := q.find(older[len(older)-1].seq + 1)
 		a.drop(q, n)
 	}
@@ -233,27 +269,55 @@ func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
 		return err
 	}
 	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free", "queue", queue.Filter, "refused", purged)
-	// What a handler may have is not answered here: the first that were purged, behind those that
-	// other processes have dealt with. Whoever sent it hears of that handler, or asks again.
-	unknown := max(0, len(older)-purged) + topology.ConsumersOf(topology.Intake)[0].MaxAckPending
-	for _, m := range older[min(unknown, len(older)):] {
+	after, err := a.delivered(ctx, queue)
+	if err != nil {
+		return err
+	}
+	// What a handler has is not answered here: what was delivered before, and what may have been
+	// delivered since.
+	delivered, _ := slices.BinarySearchFunc(older, before.Stream+1, bySequence)
+	delivered += int(max(after.Consumer, before.Consumer) - before.Consumer)
+	for _, m := range older[min(delivered, len(older)):] {
 		a.answer(m.reply, events.IntakeAnswer{RetryAfterMS: fullAgain.Milliseconds(),
 			Error: fmt.Sprintf("%s: %d submissions of this queue wait, which is more than there is room for beside others: submit it again in %s", queue.Filter, len(older), fullAgain)})
 	}
 	return nil
 }
 
-// olderHalf are the messages of a queue but for the newest, which are half of it.
+// complete reports whether this process was told of all messages of a queue that no handler has had,
+// when a message was the last that one has had.
+func (a *arrivals) complete(name string, delivered uint64) bool {
+	return a.whole <= max(delivered+1, a.found.First) || !a.found.Full[name] && a.whole <= a.found.Last+1
+}
+
+// delivered is the last message of a queue that a handler has had, of whatever process, and how many
+// deliveries there were.
+func (a *arrivals) delivered(ctx context.Context, queue topology.Queue) (last jetstream.SequenceInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, purgeTime)
+	defer cancel()
+	name := topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name
+	c, err := a.log.JetStream().Consumer(ctx, events.IntakeStream, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return last, nil
+	}
+	if err != nil {
+		return last, fmt.Errorf("look at consumer %s of %s: %w", name, events.IntakeStream, err)
+	}
+	return c.CachedInfo().Delivered, nil
+}
+
+// olderHalf are the messages of a queue but for the newest, which are half of it, at least one.
 func (q *arrivedQueue) olderHalf() []arrived {
-	newer, n := load{}, len(q.waiting)
-	for ; n > 0; n-- {
-		if m := q.waiting[n-1]; !m.done {
-			if newer = newer.plus(m.load()); newer.exceeds(q.share.half()) {
-				break
-			}
+	newer := load{}
+	for i, m := range slices.Backward(q.waiting) {
+		if m.done {
+			continue
+		}
+		if newer = newer.plus(m.load()); newer.messages > 1 && newer.exceeds(q.share.half()) {
+			return q.waiting[:i+1]
 		}
 	}
-	return q.waiting[:n]
+	return nil
 }
 
 // purgeBefore purges the messages of a queue before a sequence.

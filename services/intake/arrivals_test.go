@@ -2,11 +2,17 @@ package intake
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rondo-rl/rondo/events"
+	"github.com/rondo-rl/rondo/events/natstest"
 	"github.com/rondo-rl/rondo/events/topology"
 	"github.com/rondo-rl/rondo/pipeline"
 	"github.com/rondo-rl/rondo/services/servicetest"
@@ -128,5 +134,107 @@ func TestQuotasAreChargedOnArrival(t *testing.T) {
 		if got := over(); got != c.want {
 			t.Errorf("when message %d is reached, %g have been over the quota, want %g", c.seq, got, c.want)
 		}
+	}
+}
+
+// TestPurgeLeavesUntold: a queue loses nothing while a message waits in it that this process was not
+// told of and that no handler has had. Then all that no handler has are answered.
+func TestPurgeLeavesUntold(t *testing.T) {
+	log := house(t)
+	s, err := newService(servicetest.Env(t, log), Quotas{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := s.queued
+	var answered []string
+	a.answer = func(reply string, _ events.IntakeAnswer) { answered = append(answered, reply) }
+	a.most = load{10, 1 << 30}
+	var queue topology.Queue
+	for seq := uint64(1); seq <= 11; seq++ {
+		subject := fmt.Sprintf("rondo.in.r.query.q%02d.submitted", seq)
+		if err := log.Conn().Publish(subject, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if seq > 3 {
+			m := arrival(t, seq, subject, 1)
+			m.Header = nats.Header{events.HeaderReply: {fmt.Sprintf("_INBOX.%02d", seq)}}
+			queue = m.Queue
+			a.Arrived(m)
+		}
+	}
+	natstest.Eventually(t, "all are stored", func() bool { return waiting(t, log) == 11 })
+	shorten := func(want uint64, replies ...string) {
+		t.Helper()
+		if err := a.purgeHalf(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		if left := waiting(t, log); left != want || !slices.Equal(answered, replies) {
+			t.Errorf("%d messages are left, want %d; %v are answered, want %v", left, want, answered, replies)
+		}
+	}
+	shorten(11)
+	c, err := log.JetStream().CreateConsumer(t.Context(), events.IntakeStream, jetstream.ConsumerConfig{
+		Durable: topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name, FilterSubject: queue.Filter, AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	had := func(n int) {
+		t.Helper()
+		batch, err := c.Fetch(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range batch.Messages() {
+			n--
+		}
+		if n != 0 || batch.Error() != nil {
+			t.Fatalf("%d messages are missing: %v", n, batch.Error())
+		}
+	}
+	had(2)
+	shorten(11)
+	had(3)
+	shorten(4, "_INBOX.06", "_INBOX.07")
+	// The queue has become small before its turn.
+	shorten(4, "_INBOX.06", "_INBOX.07")
+}
+
+// TestNewestStays: a queue never loses its newest message, however large that is.
+func TestNewestStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		waiting []arrived
+		want    int
+	}{
+		"one":         {[]arrived{{seq: 1, bytes: 10}}, 0},
+		"a large one": {[]arrived{{seq: 1, bytes: 10}, {seq: 2, bytes: 10}, {seq: 3, bytes: 1000}}, 2},
+		"one is done": {[]arrived{{seq: 1, bytes: 10}, {seq: 2, bytes: 1000}, {seq: 3, done: true}}, 1},
+	} {
+		q := &arrivedQueue{waiting: c.waiting}
+		for _, m := range c.waiting {
+			if !m.done {
+				q.share = q.share.plus(m.load())
+			}
+		}
+		if n := len(q.olderHalf()); n != c.want {
+			t.Errorf("%s: %d messages go, want %d", name, n, c.want)
+		}
+	}
+}
+
+// TestRepliesAreInboxes: nothing is kept of a reply that is no inbox.
+func TestRepliesAreInboxes(t *testing.T) {
+	s, err := newService(servicetest.Env(t, house(t)), Quotas{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, replies := range [][]string{{strings.Repeat("x", 1<<20)}, {"_INBOX.a", "_INBOX.b"}, {"_INBOX.a"}} {
+		m := arrival(t, uint64(i+1), "rondo.in.r.query.q.submitted", 1)
+		m.Header = nats.Header{events.HeaderReply: replies}
+		s.queued.Arrived(m)
+	}
+	kept := s.queued.queues["r+query"].waiting
+	if len(kept) != 3 || kept[0].reply != "" || kept[1].reply != "" || kept[2].reply != "_INBOX.a" {
+		t.Errorf("kept: %.100v", kept)
 	}
 }

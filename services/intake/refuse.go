@@ -54,16 +54,24 @@ var inbox = regexp.MustCompile(`^_INBOX(\.[A-Za-z0-9_-]{1,64}){1,4}$`)
 
 // answer tells the outsider over core NATS.
 func (s *Service) answer(m pipeline.Message, a events.IntakeAnswer) {
-	s.answerTo(m.Header[events.HeaderReply], a)
+	s.answerTo(replyTo(m), a)
 }
 
-func (s *Service) answerTo(reply []string, a events.IntakeAnswer) {
-	if len(reply) != 1 || !inbox.MatchString(reply[0]) {
+// replyTo is where a message's sender waits for an answer, "" where it names no inbox.
+func replyTo(m pipeline.Message) string {
+	if reply := m.Header[events.HeaderReply]; len(reply) == 1 && inbox.MatchString(reply[0]) {
+		return reply[0]
+	}
+	return ""
+}
+
+func (s *Service) answerTo(reply string, a events.IntakeAnswer) {
+	if reply == "" {
 		return
 	}
 	if body, err := json.Marshal(a); err == nil {
 		// An answer that is lost leaves the fact on the log; the outsider may ask again with the same id.
-		_ = s.log.Conn().Publish(reply[0], body)
+		_ = s.log.Conn().Publish(reply, body)
 	}
 }
 
