@@ -183,7 +183,7 @@ func Hold(ctx context.Context, dir string, o HoldOptions) (*Plane, error) {
 			return nil, err
 		}
 	}
-	if err := privateDir(dir); err != nil {
+	if err := PrivateDir(dir); err != nil {
 		return nil, err
 	}
 	p := &Plane{Dir: dir}

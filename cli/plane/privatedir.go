@@ -14,9 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/durable"
 )
 
-// privateDir makes a directory that its owner alone can enter, or takes other users' rights to an existing one away. The
+// PrivateDir makes a directory that its owner alone can enter, or takes other users' rights to an existing one away. The
 // directory of a plane holds the token of its log: whoever can read it can open runs. A directory or a link of another user is an error.
-func privateDir(dir string) error {
+func PrivateDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
@@ -66,6 +66,9 @@ func ownerOf(info fs.FileInfo) int {
 	return -1
 }
 
+// ShortestToken is how many characters a token has at least, so that nobody guesses it.
+const ShortestToken = 32
+
 // newToken makes a secret of 256 bits, in letters and digits that need no escaping anywhere.
 func newToken() string {
 	var secret [32]byte
@@ -94,8 +97,8 @@ func LastingToken(file string) (string, error) {
 		return "", err
 	}
 	token := strings.TrimSpace(string(data))
-	if len(token) < 32 {
-		return "", fmt.Errorf("%s holds no key of at least 32 characters: remove it, and a new one is made", file)
+	if len(token) < ShortestToken {
+		return "", fmt.Errorf("%s holds no key of at least %d characters: remove it, and a new one is made", file, ShortestToken)
 	}
 	return token, nil
 }

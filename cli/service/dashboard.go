@@ -37,7 +37,7 @@ type dashboardSettings struct {
 	dir      string
 	token    string
 	listener net.Listener // nil: it is made when the dashboard starts
-	note     io.Closer
+	note     io.Closer    // nil: another dashboard runs for the directory
 }
 
 // AddFlags adds the dashboard's flags.
@@ -54,6 +54,9 @@ func (s *dashboardSettings) Listen(dir string) (url string, err error) {
 		return "", nil
 	}
 	s.dir = dir
+	if err := plane.PrivateDir(dir); err != nil {
+		return "", err
+	}
 	if s.token, err = tokenOfDashboard(dir); err != nil {
 		return "", err
 	}
@@ -69,7 +72,11 @@ func (s *dashboardSettings) Listen(dir string) (url string, err error) {
 // tokenOfDashboard is the token that the environment or the directory has. In the directory it is
 // made where there is none.
 func tokenOfDashboard(dir string) (string, error) {
-	if token := os.Getenv(dashboardToken); token != "" {
+	if token := strings.TrimSpace(os.Getenv(dashboardToken)); token != "" {
+		if len(token) < plane.ShortestToken {
+			return "", fmt.Errorf("%s has %d characters: who reads the dashboard could guess it from the link. Set one of at least %d, as `openssl rand -hex 32` makes, or none",
+				dashboardToken, len(token), plane.ShortestToken)
+		}
 		return token, nil
 	}
 	token, err := plane.LastingToken(filepath.Join(dir, DashboardTokenFile))
@@ -97,7 +104,15 @@ func (s *dashboardSettings) Welcome(terminal bool) string {
 	case terminal:
 		return linkTo(s.url(), s.token)
 	}
-	return fmt.Sprintf("%s (`rondo dashboard --dir %s` prints its link)", s.url(), s.dir)
+	return fmt.Sprintf("%s (%s)", s.url(), s.linkHelp())
+}
+
+// linkHelp says how to get the link.
+func (s *dashboardSettings) linkHelp() string {
+	if s.note == nil {
+		return fmt.Sprintf("`rondo dashboard --dir %s` prints the link of another dashboard that runs there: put this address in its place", s.dir)
+	}
+	return fmt.Sprintf("`rondo dashboard --dir %s` prints its link", s.dir)
 }
 
 func linkTo(url, token string) string {
@@ -117,7 +132,9 @@ func DashboardLink(dir string) (string, error) {
 // Close closes a port that no dashboard has taken.
 func (s *dashboardSettings) Close() {
 	if s.listener != nil {
-		s.note.Close()
+		if s.note != nil {
+			s.note.Close()
+		}
 		s.listener.Close()
 	}
 }
@@ -141,6 +158,6 @@ func serveDashboard(ctx context.Context, env pipeline.Env, s Settings) error {
 	if s.Dashboard.open {
 		env.Logger.Warn("dashboard open", "url", at, "reason", "--dashboard-open: everybody who reaches this address reads all runs, also other users of this machine")
 	}
-	env.Logger.Info("dashboard listening", "url", at, "link", "rondo dashboard --dir "+env.Dir)
+	env.Logger.Info("dashboard listening", "url", at, "link", s.Dashboard.linkHelp())
 	return s.ServeOpen(ctx, netutil.LimitListener(s.Dashboard.listener, dashboardConnections), d)
 }

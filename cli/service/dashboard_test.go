@@ -122,3 +122,50 @@ func TestDashboardOpen(t *testing.T) {
 		t.Errorf("a terminal shows %s", shown)
 	}
 }
+
+// TestShortDashboardToken: a token that could be guessed from the link is refused, without a word of
+// what it is, and space around one does not count.
+func TestShortDashboardToken(t *testing.T) {
+	var s Settings
+	dir := t.TempDir()
+	s.Dashboard.listen = "127.0.0.1:0"
+	for token, short := range map[string]bool{"hunter2": true, " hunter2" + strings.Repeat(" ", 40): true, strings.Repeat("0123456789abcdef", 2) + "\n": false} {
+		t.Setenv(dashboardToken, token)
+		_, err := s.Dashboard.Listen(dir)
+		if short != (err != nil) || short && (!strings.Contains(err.Error(), "at least 32") || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%q: %v", token, err)
+		}
+		if err == nil && strings.TrimSpace(s.Dashboard.token) != s.Dashboard.token {
+			t.Errorf("the token is %q", s.Dashboard.token)
+		}
+	}
+	s.Dashboard.Close()
+}
+
+// TestDashboardKeepsOthersOut: the directory that gets the token and the address is closed to other
+// users before a port is open.
+func TestDashboardKeepsOthersOut(t *testing.T) {
+	var s Settings
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	s.Dashboard.listen = "127.0.0.1:0"
+	if _, err := s.Dashboard.Listen(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Dashboard.Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory's mode: %v, %v", info.Mode(), err)
+	}
+	// A second dashboard of the directory says that the command prints another one's link.
+	var second Settings
+	second.Dashboard.listen = s.Dashboard.listen
+	if _, err := second.Dashboard.Listen(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer second.Dashboard.Close()
+	if shown := second.Dashboard.Welcome(false); !strings.Contains(shown, "another dashboard") {
+		t.Errorf("a second dashboard shows %s", shown)
+	}
+}
