@@ -75,7 +75,7 @@ type arrivedQueue struct {
 	share   load   // those that are not done
 	reached uint64 // the last one that was handled
 	purging bool
-	// postponed: what waits is not all known, and the next search asks again.
+	// postponed: not all that waits is known, until a handler has had what is not, or a search.
 	postponed bool
 }
 
@@ -159,6 +159,7 @@ func (a *arrivals) reach(m pipeline.Message) (one arrived) {
 		return one
 	}
 	q.reached = max(q.reached, m.Seq)
+	q.postponed = q.postponed && m.Seq+1 < a.whole
 	i, found := q.find(m.Seq)
 	if found {
 		one = q.waiting[i]
