@@ -1,6 +1,7 @@
 package events
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -128,32 +129,78 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestDueInAnOutage: the time until the end of an outage costs a rollout nothing, wherever it waits; of an outsider's time only what it waits for the plane's stages.
+// TestDueInAnOutage: the time of an outage costs a rollout nothing, wherever it waits; of an outsider's time only what it waits for the plane's stages.
 func TestDueInAnOutage(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	minute := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Minute) }
 	limits := runfile.Limits{Timeout: runfile.Duration(10 * time.Minute)}
 	for name, c := range map[string]struct {
-		id, stage string
-		clock     Clock
-		waited    time.Time
-		deadline  time.Time
-		want      time.Time
+		id, stage    string
+		clock        Clock
+		since, until int
+		deadline     time.Time
+		want         time.Time
 	}{
-		"before its first turn":           {"g000001-0", StageGenerator, Clock{}, minute(30), minute(10), minute(40)},
-		"behind some turns":               {"g000001-0", StageGenerator, Clock{Used: 4 * time.Minute, Moved: minute(5)}, minute(30), minute(10), minute(36)},
-		"to be scored":                    {"g000001-0", StageScorer, Clock{Used: 4 * time.Minute, Moved: minute(5)}, minute(30), minute(10), minute(40)},
-		"one that is over":                {"g000001-0", StageTools, Clock{Used: 4 * time.Minute, Moved: minute(50)}, minute(30), minute(10), minute(56)},
-		"a short one":                     {"g000001-0", StageGenerator, Clock{}, minute(-1), minute(10), minute(10)},
-		"an outsider at work":             {"xa-0", StageGenerator, Clock{}, minute(30), minute(10), minute(10)},
-		"an outsider's verdict":           {"xa-0", StageScorer, Clock{Moved: minute(5)}, minute(30), minute(10), minute(40)},
-		"an outsider's, that has no time": {"xa-0", StageScorer, Clock{Moved: minute(5)}, minute(30), time.Time{}, time.Time{}},
+		"before its first turn":           {"g000001-0", StageGenerator, Clock{Began: begin}, 5, 30, minute(10), minute(35)},
+		"from before it was started":      {"g000001-0", StageGenerator, Clock{Began: begin}, -5, 30, minute(10), minute(40)},
+		"behind some turns":               {"g000001-0", StageGenerator, Clock{Used: 4 * time.Minute, Moved: minute(5)}, 8, 30, minute(10), minute(33)},
+		"to be scored":                    {"g000001-0", StageScorer, Clock{Used: 4 * time.Minute, Moved: minute(5)}, 0, 30, minute(10), minute(40)},
+		"one that is over":                {"g000001-0", StageTools, Clock{Used: 4 * time.Minute, Moved: minute(50)}, 8, 30, minute(10), minute(56)},
+		"one before it was started":       {"g000001-0", StageGenerator, Clock{Began: begin}, -5, -1, minute(10), minute(10)},
+		"one of a single park":            {"g000001-0", StageTools, Clock{Moved: begin}, 9, 10, minute(10), minute(11)},
+		"an outsider at work":             {"xa-0", StageGenerator, Clock{}, 5, 30, minute(10), minute(10)},
+		"an outsider's verdict":           {"xa-0", StageScorer, Clock{Moved: minute(5)}, 8, 30, minute(10), minute(32)},
+		"an outsider's second one":        {"xa-0", StageScorer, Clock{Moved: minute(5), Waited: time.Minute}, 8, 30, minute(10), minute(33)},
+		"an outsider's, that has no time": {"xa-0", StageScorer, Clock{Moved: minute(5)}, 8, 30, time.Time{}, time.Time{}},
 	} {
 		clock := c.clock
-		clock.Wait(c.id, c.stage, c.waited)
-		clock.Wait(c.id, c.stage, c.waited.Add(-time.Minute)) // as another process says
+		clock.Wait(c.id, c.stage, Span{minute(c.since), minute(c.until)})
+		clock.Wait(c.id, c.stage, Span{minute(c.since), minute(c.until - 1)}) // as another process says
 		if got := clock.Due(c.id, c.deadline, c.stage, limits); !got.Equal(c.want) {
 			t.Errorf("%s: due after %s, want %s", name, got.Sub(begin), c.want.Sub(begin))
+		}
+	}
+	outsider := Clock{Began: begin}
+	outsider.Wait("xa-0", StageTools, Span{minute(3), minute(9)})
+	outsider.Move(Event{Type: ToolsCompletedType, Entity: "xa-0", Time: minute(8)}, 0)
+	if got := outsider.Due("xa-0", minute(10), StageGenerator, limits); !got.Equal(minute(15)) {
+		t.Errorf("an outsider whose tools waited for 5 min is due after %s", got.Sub(begin))
+	}
+}
+
+// TestDueBehindStatements: a rollout that does not go on is due later by as long as its stage waited since it went on last, whatever statements say so and in whatever order. One whose stage
+// waits for half of the time ends.
+func TestDueBehindStatements(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	second := func(n int) time.Time { return begin.Add(time.Duration(n) * time.Second) }
+	limits := runfile.Limits{Timeout: runfile.Duration(30 * time.Minute)}
+	const id = "g000001-0"
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 161))
+		clock := Clock{Moved: second(600), Used: 10 * time.Minute}
+		var excused [3600]bool
+		for range rng.IntN(30) {
+			since := rng.IntN(3500)
+			until := since + rng.IntN(3600-since)
+			clock.Wait(id, StageTools, Span{second(since), second(until)})
+			for s := max(since, 600); s < until; s++ {
+				excused[s] = true
+			}
+		}
+		want := 20 * time.Minute
+		for _, yes := range excused {
+			if yes {
+				want += time.Second
+			}
+		}
+		if got := clock.Due(id, second(1), StageTools, limits).Sub(clock.Moved); got != want {
+			t.Fatalf("seed %d: due %s behind its last move, want %s; %v", seed, got, want, clock.Waits)
+		}
+	}
+	clock := Clock{Moved: begin}
+	for n := 0; clock.Due(id, begin, StageTools, limits).After(second(n)); n += 120 {
+		if clock.Wait(id, StageTools, Span{second(n), second(n + 60)}); n > 2*3600 {
+			t.Fatal("a rollout that hangs lives as long as its stage waits again and again")
 		}
 	}
 }

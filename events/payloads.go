@@ -460,3 +460,6 @@ type StageWaited struct {
 	// Until is from when on the time of the rollouts counts again.
 	Until time.Time `json:"until"`
 }
+
+// Span is the time that does not count.
+func (w StageWaited) Span() Span { return Span{w.Since, w.Until} }

@@ -153,43 +153,105 @@ func ofMilliseconds(ms float64) time.Duration {
 type Clock struct {
 	// Used is how much of its time the agent has used, in all steps.
 	Used time.Duration `json:"used,omitempty"`
+	// Began is when the rollout was started, as the log has it.
+	Began time.Time `json:"began,omitzero"`
 	// Moved is when the rollout went on last, as the log has it; zero before its first turn.
 	Moved time.Time `json:"moved,omitzero"`
-	// Waited is until when it has waited for the end of an outage; zero: it has met none.
-	Waited time.Time `json:"waited,omitzero"`
+	// Waits are the times since then in which it has waited for the end of an outage, in their order. None touches another.
+	Waits []Span `json:"waits,omitempty"`
+	// Waited is how long an outsider's has waited for that before: its deadline is behind all of it.
+	Waited time.Duration `json:"waited,omitempty"`
 }
 
-// Wait notes that a rollout at some stage waits for the end of an outage until then. An outsider's is the plane's at its tools and at the scorer alone.
-func (c *Clock) Wait(id, stage string, until time.Time) {
-	if until.After(c.Waited) && !(External(id) && stage == StageGenerator) {
-		c.Waited = until
+// Span is a time from a moment to another.
+type Span struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+}
+
+// Wait notes that a rollout at some stage waits for the end of an outage for that time. What another statement has said of it counts once. An outsider's time is the plane's at its tools and
+// at the scorer alone.
+func (c *Clock) Wait(id, stage string, w Span) {
+	since := c.Moved
+	if since.IsZero() {
+		since = c.Began
 	}
+	if w.Since.Before(since) {
+		w.Since = since
+	}
+	if !w.Until.After(w.Since) || External(id) && stage == StageGenerator {
+		return
+	}
+	var before, after []Span
+	for _, s := range c.Waits {
+		switch {
+		case s.Until.Before(w.Since):
+			before = append(before, s)
+		case s.Since.After(w.Until):
+			after = append(after, s)
+		default:
+			w = w.and(s)
+		}
+	}
+	c.Waits = slices.Concat(before, []Span{w}, after) // a new list: copies of the clock keep theirs
+}
+
+// and is the time from the beginning of the earlier one to the end of the later one.
+func (s Span) and(o Span) Span {
+	if o.Since.Before(s.Since) {
+		s.Since = o.Since
+	}
+	if o.Until.After(s.Until) {
+		s.Until = o.Until
+	}
+	return s
+}
+
+// waited is how long the rollout has waited until a moment since it went on last.
+func (c Clock) waited(until time.Time) (sum time.Duration) {
+	for _, s := range c.Waits {
+		if s.Until.After(until) {
+			s.Until = until
+		}
+		sum += max(0, s.Until.Sub(s.Since))
+	}
+	return sum
 }
 
 // Move folds an event that brought the rollout on, for which the agent used so much of its time.
 func (c *Clock) Move(e Event, used time.Duration) {
+	if e.Type == RolloutStartedType {
+		c.Began = e.Time
+	}
 	if e.Type == RolloutStartedType || e.Type == RolloutCopiedType { // the deadline that it is started with holds
 		return
 	}
-	c.Used, c.Moved = c.Used+used, e.Time
+	if External(e.Entity) {
+		c.Waited += c.waited(e.Time)
+	}
+	c.Used, c.Moved, c.Waits = c.Used+used, e.Time, nil
 }
 
 // Due is when the plane gives a rollout up that has not gone on. The agent has what it has not used of limits.timeout, from when the rollout went on last: what it waited for
-// until then costs it nothing, nor does the time of an outage. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An outsider's has the deadline that
-// it was started with, since nobody here knows whether it works or waits, but for outages; zero is none.
+// until then costs it nothing, and for an outage since then it is due later by as long as that lasted. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An
+// outsider's has the deadline that it was started with, since nobody here knows whether it works or waits, but for outages; zero is none.
 func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.Limits) time.Time {
-	began := c.Waited
-	if !External(id) && c.Moved.After(began) {
-		began = c.Moved
+	if deadline.IsZero() {
+		return deadline
 	}
-	if deadline.IsZero() || began.IsZero() {
+	waited := c.Waited
+	for _, s := range c.Waits {
+		waited += s.Until.Sub(s.Since)
+	}
+	deadline = deadline.Add(waited)
+	if External(id) || c.Moved.IsZero() {
 		return deadline
 	}
 	left := time.Duration(limits.Timeout)
 	if stage != StageScorer {
 		left = max(0, left-c.Used)
 	}
-	if due := began.Add(left); due.After(deadline) {
+	if due := c.Moved.Add(left + waited); due.After(deadline) {
 		return due
 	}
 	return deadline

@@ -209,7 +209,7 @@ func (l *loop) keep(ctx context.Context) error {
 }
 
 // foldVersion changes when any decider folds differently than before: projections of older versions begin again.
-const foldVersion = 6
+const foldVersion = 7
 
 // work folds and decides, and lets go of a closed run at rest.
 func (l *loop) work(ctx context.Context) (err error) {
@@ -250,6 +250,11 @@ func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, e
 	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
 		return end, err
 	}
+	last, _, err := projection.Get[folded](db, foldedKey)
+	if err != nil {
+		return end, err
+	}
+	s.latest = last.Time
 	if err := s.follow(ctx, l.events(ctx, in, db.Seq()+1)); err != nil {
 		return end, err
 	}

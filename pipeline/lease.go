@@ -157,12 +157,8 @@ func (h *lease) renew(ctx context.Context) {
 	case err != nil: // the server is away: what is held runs on
 		h.revision = 0
 	default:
-		gained := !h.held()
 		h.revision = revision
 		h.hold(began.Add(leaseTTL))
-		if gained {
-			h.tell()
-		}
 	}
 }
 
@@ -202,9 +198,13 @@ func (h *lease) held() bool {
 	return time.Now().Before(h.until)
 }
 
+// hold notes until when the lease is held. Nobody sees that it is before gained is told.
 func (h *lease) hold(until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if now := time.Now(); now.Before(until) && !now.Before(h.until) {
+		h.tell()
+	}
 	h.until = until
 }
 

@@ -55,6 +55,11 @@ type session struct {
 	moved time.Time
 	rest  rest
 	watch watching
+	// silent are the times since somebody last decided in which nothing came onto the log, and latest is the time of the latest event.
+	silent []silence
+	latest time.Time
+	// began: this process begins to decide.
+	began bool
 }
 
 const (
@@ -129,11 +134,7 @@ func (s *session) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	excused, err := s.excuse(ctx, in.LastSeq)
-	if err != nil {
-		return unappendable(err)
-	}
-	s.target, s.watch.from = max(s.target, in.LastSeq, excused), in.LastSeq
+	s.began, s.target, s.watch.from = true, max(s.target, in.LastSeq), in.LastSeq
 	return nil
 }
 
@@ -155,6 +156,7 @@ func (s *session) fold(first arrival, more <-chan arrival) error {
 			return err
 		}
 		seq = a.event.Seq
+		s.listen(a.event)
 		if s.watch.watcher != nil {
 			came = append(came, a.event)
 		}
@@ -188,7 +190,18 @@ func (s *session) apply(tx *projection.Tx, after uint64, e events.Event) error {
 
 // decide lets the decider decide, when this process holds the lease and has folded all there is, and publishes.
 func (s *session) decide(ctx context.Context) error {
-	if !s.ready() {
+	if !s.ready() || len(s.lease.gained) > 0 {
+		return nil
+	}
+	if s.began {
+		excused, err := s.excuse(ctx)
+		if err != nil {
+			return unappendable(err)
+		}
+		s.began, s.target = false, max(s.target, excused)
+	}
+	s.silent = nil // this process decides
+	if !s.caughtUp() {
 		return nil
 	}
 	asOf, now := s.db.Seq(), time.Now().Round(0).UTC()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +24,7 @@ const (
 	waitEvery = 20 * time.Second
 	// waitFor is until when, from then on, the time of rollouts does not count: longer than until the next statement, and than inputs rest that are tried again.
 	waitFor = time.Minute
-	// doubtAfter is from when on an input that waits for a store which answers others waits for its object: that is not the plane's time.
+	// doubtAfter is from when on an input that waits for what its process finds well waits for something of its own, as an object or a file: that is not the plane's time.
 	doubtAfter = time.Minute
 )
 
@@ -68,16 +70,25 @@ func (w *inWork) park(input *waiting, kind health.Kind) {
 	}
 }
 
-// waits gives the outage that each of the runs with inputs in work waits for. known is the outage that the process knows of, zero for none: an input that is not parked yet
-// may try to get by it.
-func (w *inWork) waits(now time.Time, known health.Outage) map[string]health.Outage {
+// waits gives the outage that each of the runs with inputs in work waits for. known are the outages that the process knows of, and held the one of them that keeps it from storing anything, zero
+// for none: an input that is not parked yet may try to get by it.
+func (w *inWork) waits(now time.Time, known []health.Outage, held health.Outage) map[string]health.Outage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	waits := map[string]health.Outage{}
 	for input := range w.inputs {
-		found := known
-		if input.kind != "" && (input.kind != health.StoreUnreachable || now.Sub(input.since) < doubtAfter) {
-			found = health.Outage{Kind: input.kind, Since: input.since}
+		found := held
+		if input.kind != "" {
+			stream := events.RunStream(input.run)
+			i := slices.IndexFunc(known, func(o health.Outage) bool {
+				return o.Kind == input.kind && (o.Of == stream || !strings.HasPrefix(o.Of, events.RunStream("")))
+			})
+			switch {
+			case i >= 0:
+				found = known[i]
+			case now.Sub(input.since) < doubtAfter:
+				found = health.Outage{Kind: input.kind, Since: input.since}
+			}
 		}
 		if before, has := waits[input.run]; found.Kind != "" && (!has || found.Since.Before(before.Since)) {
 			waits[input.run] = found
@@ -91,7 +102,7 @@ func (s *effectService) stateWaits(ctx context.Context) {
 	stated := map[string]time.Time{} // by run
 	for retry.Sleep(ctx, lookAtWaits) {
 		now := time.Now()
-		waits := s.inWork.waits(now, s.env.Health.HoldsUp())
+		waits := s.inWork.waits(now, s.env.Health.Outages(), s.env.Health.HoldsUp())
 		maps.DeleteFunc(stated, func(_ string, at time.Time) bool { return now.Sub(at) >= waitEvery })
 		var wg sync.WaitGroup
 		for run, outage := range waits {
@@ -102,7 +113,7 @@ func (s *effectService) stateWaits(ctx context.Context) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, waitEvery)
 				defer cancel()
-				if _, err := stateWait(ctx, s.env.Log, run, s.effect.Stage, s.effect.Name, outage); err != nil && ctx.Err() == nil {
+				if _, err := stateWait(ctx, s.env.Log, run, s.effect.Stage, s.effect.Name, outage.Kind, events.Span{Since: outage.Since, Until: now.Add(waitFor)}); err != nil && ctx.Err() == nil {
 					s.env.Logger.Debug("wait not stated", "service", s.effect.Name, "run", run, "error", err)
 				}
 			})
@@ -111,31 +122,76 @@ func (s *effectService) stateWaits(ctx context.Context) {
 	}
 }
 
-// stateWait states that a run waits at a stage, unless somebody has just done so, and gives the statement's sequence.
-func stateWait(ctx context.Context, log *eventlog.Log, run, stage, source string, outage health.Outage) (seq uint64, err error) {
-	now := time.Now().Round(0).UTC()
-	e, err := events.New(run, events.StageWaitedType, stage, "0", events.StageWaited{Outage: string(outage.Kind), Since: outage.Since.UTC(), Until: now.Add(waitFor)})
+// stateWait states that a run waits at a stage, unless somebody has just said as much, and gives the statement's sequence.
+func stateWait(ctx context.Context, log *eventlog.Log, run, stage, source string, kind health.Kind, w events.Span) (seq uint64, err error) {
+	e, err := events.New(run, events.StageWaitedType, stage, "0", events.StageWaited{Outage: string(kind), Since: w.Since.UTC(), Until: w.Until.Round(0).UTC()})
 	if err != nil {
 		return 0, err
 	}
-	e, last, err := log.BehindLast(ctx, e)
-	if err != nil {
-		return 0, err
+	for {
+		linked, last, err := log.BehindLast(ctx, e)
+		if err != nil {
+			return 0, err
+		}
+		if last != nil {
+			said, err := events.Data[events.StageWaited](*last)
+			if err != nil {
+				return 0, err
+			}
+			if said.Since.Sub(w.Since) < waitEvery && w.Until.Sub(said.Until) < waitEvery/2 {
+				return last.Seq, nil
+			}
+		}
+		linked.ID = events.ID(run, events.StageWaitedType, stage, events.Ordinal(int64(linked.Prev)))
+		linked.Source, linked.Time = source, time.Now().Round(0).UTC()
+		stored, _, err := log.Append(ctx, linked)
+		var conflict *eventlog.Conflict
+		if !errors.As(err, &conflict) { // else somebody has said more
+			return stored.Seq, err
+		}
 	}
-	if last != nil && now.Sub(last.Time) < waitEvery/2 {
-		return last.Seq, nil
-	}
-	e.ID, e.Source, e.Time = events.ID(run, events.StageWaitedType, stage, events.Ordinal(int64(e.Prev))), source, now
-	stored, _, err := log.Append(ctx, e)
-	var conflict *eventlog.Conflict
-	if errors.As(err, &conflict) {
-		return conflict.Winner.Seq, nil
-	}
-	return stored.Seq, err
 }
 
-// silentFor is how old the last event of a run must be until the plane may have been away.
+// silentFor is how long nothing must have come onto the log of a run until the plane may have been away.
 const silentFor = time.Minute
+
+// silence is a time in which nothing came onto the log of a run, and the event at its end.
+type silence struct {
+	events.Span
+	end uint64
+}
+
+// silences are those that the log of a run tells of, each with the statement as its end.
+func silences(ctx context.Context, log *eventlog.Log, run string) (stated []silence, err error) {
+	e, err := log.Last(ctx, run, events.StageWaitedType.Kind(), events.EveryStage)
+	for err == nil {
+		var waited events.StageWaited
+		if waited, err = events.Data[events.StageWaited](e); err != nil {
+			return nil, err
+		}
+		if stated = append(stated, silence{waited.Span(), e.Seq}); e.Prev == 0 {
+			return stated, nil
+		}
+		e, err = log.Event(ctx, run, e.Prev)
+	}
+	if errors.Is(err, eventlog.ErrNotFound) { // the older ones were purged
+		err = nil
+	}
+	return stated, err
+}
+
+// listen finds the times in which nothing came onto the log. Who decides has stated those that it had folded.
+func (s *session) listen(e events.Event) {
+	if e.Source == s.source && e.AsOf > 0 {
+		s.silent = slices.DeleteFunc(s.silent, func(g silence) bool { return g.end <= e.AsOf })
+	}
+	if !s.latest.IsZero() && e.Time.Sub(s.latest) >= silentFor {
+		s.silent = append(s.silent, silence{events.Span{Since: s.latest, Until: e.Time}, e.Seq})
+	}
+	if e.Time.After(s.latest) {
+		s.latest = e.Time
+	}
+}
 
 // Timekeeper is a Decider that ends what has had its time.
 type Timekeeper interface {
@@ -143,18 +199,24 @@ type Timekeeper interface {
 	Keeps(v projection.View) bool
 }
 
-// excuse states that the plane was away where the last event of the run is some time ago, and gives the statement's sequence. This process begins to decide: that it, or the log, was stopped
-// meanwhile, or the run restored, must not count as the time of rollouts. Where others worked all that time, rollouts get some more.
-func (s *session) excuse(ctx context.Context, last uint64) (seq uint64, err error) {
+// excuse states that the plane was away where nothing came onto the log for some time, and gives the last statement's sequence. This process begins to decide: that it, or the log, was stopped
+// since somebody last decided, or the run restored, must not count as the time of rollouts. Where others worked all that time, rollouts get some more.
+func (s *session) excuse(ctx context.Context) (seq uint64, err error) {
 	keeper, ok := s.decider.(Timekeeper)
 	if !ok || !keeper.Keeps(s.db) {
 		return 0, nil
 	}
-	e, err := s.env.Log.Event(ctx, s.run, last)
-	if err != nil || time.Since(e.Time) < silentFor {
-		return 0, unreadable(err)
+	silent := s.silent
+	if now := time.Now(); now.Sub(s.latest) >= silentFor {
+		silent = append(silent, silence{Span: events.Span{Since: s.latest, Until: now}})
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitEvery) // one that has no right to state it says so as one that cannot decide
 	defer cancel()
-	return stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.Outage{Kind: health.LogUnreachable, Since: e.Time})
+	for _, g := range silent {
+		g.Until = g.Until.Add(waitFor)
+		if seq, err = stateWait(ctx, s.env.Log, s.run, events.EveryStage, stuckSource+s.source, health.LogUnreachable, g.Span); err != nil {
+			return seq, err
+		}
+	}
+	return seq, nil
 }

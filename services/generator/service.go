@@ -141,7 +141,7 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	t, answer, err := s.ask(asking, cfg, task, r, turnPrompt(cfg, task, r))
 	context.AfterFunc(ctx, answer.Done) // the input is settled: the turn is on the log
 	if err != nil && ctx.Err() == nil && asking.Err() != nil {
-		return nil, nil
+		return nil, s.over(ctx, cfg.Limits, r, delivered, err)
 	}
 	if overflow(err) != nil && maySummarise(cfg, r) {
 		return s.summarise(ctx, asking, cfg, task, r, delivered)

@@ -3,32 +3,42 @@ package generator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/events/topology"
+	"github.com/rondo-rl/rondo/pipeline"
+	"github.com/rondo-rl/rondo/pipeline/outage"
 )
 
 // throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
 const throttledSlot = 10 * time.Second
 
-// addWaits adds to a rollout's clock what the plane's outages have cost it: its time is not over while the query sampler waits.
+// addWaits adds to a rollout's clock what the plane's outages have cost it since it went on: its time is not over while the query sampler waits.
 func (s *Service) addWaits(ctx context.Context, r *events.Rollout) error {
+	came := r.Clock.Moved
+	if came.IsZero() {
+		came = r.Clock.Began
+	}
 	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
 		e, err := s.log.Last(ctx, r.Run, events.StageWaitedType.Kind(), stage)
-		if errors.Is(err, eventlog.ErrNotFound) {
-			continue
+		for err == nil {
+			var waited events.StageWaited
+			if waited, err = events.Data[events.StageWaited](e); err != nil {
+				return err
+			}
+			r.Clock.Wait(r.ID, events.StageGenerator, waited.Span())
+			if e.Prev == 0 || e.Time.Before(came) {
+				break
+			}
+			e, err = s.log.Event(ctx, r.Run, e.Prev)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 			return err
 		}
-		waited, err := events.Data[events.StageWaited](e)
-		if err != nil {
-			return err
-		}
-		r.Clock.Wait(r.ID, events.StageGenerator, waited.Until)
 	}
 	return nil
 }
@@ -39,6 +49,28 @@ func untilDue(ctx context.Context, r *events.Rollout, limits runfile.Limits) (co
 		return context.WithDeadline(ctx, due)
 	}
 	return context.WithCancel(ctx)
+}
+
+// overAfter is how long the query sampler may take to state that a rollout is over, or that an outage was no time of it: longer than another process needs to take its lease.
+const overAfter = 20 * time.Second
+
+// over is what becomes of an input whose turn was not had in the rollout's time. Nobody else has it: it comes again until the log says that the rollout is over, and where an outage has moved
+// that, its turn is asked for.
+func (s *Service) over(ctx context.Context, limits runfile.Limits, r *events.Rollout, delivered uint64, cause error) error {
+	if outage.Of(cause) != "" {
+		return cause
+	}
+	before := r.Due(limits)
+	if err := s.addWaits(ctx, r); err != nil {
+		return err
+	}
+	if r.Due(limits).After(before) {
+		return pipeline.ErrCallAgain
+	}
+	if delivered >= uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver) {
+		return nil
+	}
+	return pipeline.RetryAfter(fmt.Errorf("the time of rollout %s is over, and the query sampler has not said so yet", r.ID), overAfter)
 }
 
 // lastWord is how long before it is due a rollout gives a server up that is away: what is given up then says why.

@@ -118,9 +118,14 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	s := service(t, log)
 	in := pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
 	for range 2 { // while it asks, and when it would ask too late
-		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err != nil {
+		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err == nil || !strings.Contains(err.Error(), "is over") {
 			t.Errorf("past the deadline: %v, %v", servicetest.IDs(facts), err)
 		}
+	}
+	last := in
+	last.Delivered = uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver)
+	if facts, err := s.Handle(t.Context(), last); len(facts) != 0 || err != nil {
+		t.Errorf("at its last delivery: %v, %v", servicetest.IDs(facts), err)
 	}
 	<-stopped
 	if n := len(e.seen()); n != 1 {
@@ -138,11 +143,41 @@ func TestOutageIsNoTurnsTime(t *testing.T) {
 		servicetest.OpenRun(t, log, "r", cfg)
 		late := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(-time.Hour)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", late))
-		servicetest.Append(t, log, servicetest.Event(t, "r", events.StageWaitedType, stage, "0", events.StageWaited{Until: time.Now()}))
+		long := servicetest.Append(t, log, servicetest.Event(t, "r", events.StageWaitedType, stage, "0", events.StageWaited{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(2 * time.Hour)}))
+		later := servicetest.Event(t, "r", events.StageWaitedType, stage, "1", events.StageWaited{Since: time.Now(), Until: time.Now().Add(time.Minute)})
+		later.Prev = long.Seq
+		servicetest.Append(t, log, later) // it does not say that again
 		in := pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
 		if facts, err := service(t, log).Handle(t.Context(), in); len(facts) == 0 || err != nil {
 			t.Errorf("%s: %v, %v", stage, servicetest.IDs(facts), err)
 		}
+	}
+}
+
+// TestOutageThatIsStatedLater: a turn whose rollout was due while it was asked for is asked for again, where the log says by then that it waited for the end of an outage.
+func TestOutageThatIsStatedLater(t *testing.T) {
+	log := natstest.Log(t)
+	asked := make(chan struct{}, 1)
+	e := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	})
+	cfg := servicetest.Config("a")
+	cfg.Endpoint = e.URL + "/v1"
+	servicetest.OpenRun(t, log, "r", cfg)
+	soon := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(2 * time.Second)}
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", soon))
+	go func() {
+		<-asked
+		now := time.Now()
+		stated := servicetest.Event(t, "r", events.StageWaitedType, events.EveryStage, "0", events.StageWaited{Since: now, Until: now.Add(time.Hour)})
+		if _, _, err := log.Append(t.Context(), stated); err != nil {
+			t.Error(err)
+		}
+	}()
+	facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
+	if len(facts) != 0 || !errors.Is(err, pipeline.ErrCallAgain) {
+		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 }
 

@@ -339,7 +339,7 @@ func TestOutageIsNotOverdue(t *testing.T) {
 		}
 	}
 	l.Happen(events.RolloutScoredType, "g000001-0", events.RolloutScored{Reward: 1})
-	if l.Settle(); !l.Wake.Equal(start.Add(71 * time.Minute)) {
+	if l.Settle(); !l.Wake.Equal(start.Add(71 * time.Minute)) { // the whole of limits.timeout behind the outage, which began before they were there
 		t.Errorf("it wakes after %s, not 71 min", l.Wake.Sub(start))
 	}
 	after(70)
@@ -355,6 +355,24 @@ func TestOutageIsNotOverdue(t *testing.T) {
 	}
 	if v, ok := any(NewDecider(testRun, runfile.RunConfig{})).(pipeline.Timekeeper); !ok || v.Keeps(l.View()) {
 		t.Error("nothing is in flight, and time is kept")
+	}
+}
+
+// TestParkKeepsNothingAlive: a rollout that hangs ends, although inputs at its stage are parked for a moment again and again.
+func TestParkKeepsNothingAlive(t *testing.T) {
+	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 })
+	opened(l)
+	l.Settle()
+	start := l.Now
+	for n := 9; ; n += 9 {
+		l.Now = start.Add(time.Duration(n) * time.Minute)
+		if len(l.Settle()) > 0 {
+			break
+		}
+		if n > 20 {
+			t.Fatalf("nothing is overdue after %d min", n)
+		}
+		l.Happen(events.StageWaitedType, events.StageGenerator, events.StageWaited{Since: l.Now, Until: l.Now.Add(time.Minute)})
 	}
 }
 

@@ -149,9 +149,11 @@ func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error
 		return err
 	}
 	if s.Waited == nil {
-		s.Waited = map[string]time.Time{}
+		s.Waited = map[string]events.Span{}
 	}
-	s.Waited[e.Entity] = waited.Until
+	if last := s.Waited[e.Entity]; waited.Until.After(last.Until) {
+		s.Waited[e.Entity] = waited.Span()
+	}
 	var flown []inFlight
 	for r, err := range projection.Scan[inFlight](tx, flying) {
 		if err != nil {
@@ -161,7 +163,9 @@ func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error
 	}
 	for _, r := range flown {
 		before := r
-		s.excuse(&r)
+		if e.Entity == r.Stage || e.Entity == events.EveryStage {
+			r.Wait(r.ID, r.Stage, waited.Span())
+		}
 		if err := d.update(tx, before, r); err != nil {
 			return err
 		}
@@ -169,7 +173,7 @@ func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error
 	return nil
 }
 
-// excuse lets a rollout wait until the end of an outage.
+// excuse lets a rollout that has come to a stage wait for the end of an outage that the log told of before.
 func (s *state) excuse(r *inFlight) {
 	r.Wait(r.ID, r.Stage, s.Waited[r.Stage])
 	r.Wait(r.ID, r.Stage, s.Waited[events.EveryStage])

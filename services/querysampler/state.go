@@ -61,8 +61,8 @@ type state struct {
 	BatchedTokens   int64   `json:"batched_tokens"`   // those of them that stand in a batch
 	MeanTokens      float64 `json:"mean_tokens"`      // of a group
 	Measured        int64   `json:"measured"`         // groups in that mean
-	// Waited is until when rollouts at each stage have waited for the end of an outage.
-	Waited map[string]time.Time `json:"waited,omitempty"`
+	// Waited is when rollouts at each stage have last waited for the end of an outage.
+	Waited map[string]events.Span `json:"waited,omitempty"`
 	// Completed is when the last group was.
 	Completed time.Time `json:"completed,omitzero"`
 
