@@ -96,9 +96,7 @@ type rerun struct {
 	now      time.Time
 	closed   bool
 	before   earlier
-	silent   []silence // that the recorded run's deciders have stated, before they decided
-	away     bool      // who ends what has had its time has not begun to decide
-	grown    int64     // bytes since the new run's stream was looked at
+	grown    int64 // bytes since the new run's stream was looked at
 	result   RerunResult
 }
 
@@ -120,9 +118,6 @@ func (w *rerun) open() error {
 	for _, f := range w.Config.Feeds {
 		known := slices.ContainsFunc(w.recorded.Feeds, func(g runfile.Feed) bool { return g.Name == f.Name })
 		w.feeds[f.Name] = &pace{free: !known}
-	}
-	if w.silent, err = silences(w.ctx, w.Log, w.From); err != nil {
-		return err
 	}
 	w.again = map[events.Type]bool{}
 	for _, s := range topology.Services {
@@ -155,7 +150,6 @@ func (w *rerun) close() {
 
 // event copies one recorded event, or what takes its place, and makes the decisions that follow from it.
 func (w *rerun) event(e events.Event) error {
-	w.away = slices.ContainsFunc(w.silent, func(g silence) bool { return e.Seq < g.end && e.Time.After(g.Since) })
 	if e.Type != events.StageWaitedType { // until it is folded nobody is overdue by the time that it is about
 		if err := w.sleepers(e.Time); err != nil {
 			return err
@@ -238,9 +232,6 @@ func (w *rerun) settle() error {
 }
 
 func (w *rerun) decide(d *redecider) (n int, err error) {
-	if _, keeps := d.Decider.(Timekeeper); keeps && w.away {
-		return 0, nil
-	}
 	facts, wake, err := d.rest.decideAt(d.db, d.Decider, d.source, w.seq, w.now.UTC())
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", d.source, err)

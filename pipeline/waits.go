@@ -161,25 +161,6 @@ type silence struct {
 	end uint64
 }
 
-// silences are those that the log of a run tells of, each with the statement as its end.
-func silences(ctx context.Context, log *eventlog.Log, run string) (stated []silence, err error) {
-	e, err := log.Last(ctx, run, events.StageWaitedType.Kind(), events.EveryStage)
-	for err == nil {
-		var waited events.StageWaited
-		if waited, err = events.Data[events.StageWaited](e); err != nil {
-			return nil, err
-		}
-		if stated = append(stated, silence{waited.Span(), e.Seq}); e.Prev == 0 {
-			return stated, nil
-		}
-		e, err = log.Event(ctx, run, e.Prev)
-	}
-	if errors.Is(err, eventlog.ErrNotFound) { // the older ones were purged
-		err = nil
-	}
-	return stated, err
-}
-
 // listen finds the times in which nothing came onto the log. Who decides has stated those that it had folded.
 func (s *session) listen(e events.Event) {
 	if e.Source == s.source && e.AsOf > 0 {
