@@ -48,7 +48,7 @@ const (
 
 // DefaultPolicy is what a plane does that is told nothing. What it deletes is in the archive, from which `rondo archive restore` makes the stream again.
 func DefaultPolicy() Policy {
-	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20, Unread: runfile.Duration(7 * 24 * time.Hour)}
+	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20, Unread: runfile.Duration(24 * time.Hour)}
 }
 
 // leastEvery bounds how often: each time reads what is new in all histories, and lists the store.

@@ -30,7 +30,7 @@ func TestClosedRunsCostNothing(t *testing.T) {
 		log, dir := natstest.Log(t), t.TempDir()
 		startPlane(t, log, dir)
 		policy := gc.DefaultPolicy()
-		policy.Streams, policy.KeepStreams = runfile.Duration(time.Minute), 5
+		policy.Streams, policy.KeepStreams, policy.Unread = runfile.Duration(time.Minute), 5, 0 // nobody consumes the batches
 		var held []holds
 		for n := range 60 {
 			passRun(t, log, fmt.Sprintf("r%d", n))
