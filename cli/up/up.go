@@ -114,8 +114,11 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, 
 	defer s.Dashboard.Close()
 	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
 	l.Info("retention", terms(keep)...)
-	if pages != "" {
-		show.Line("dashboard: %s", s.Dashboard.Welcome(show.Terminal))
+	switch {
+	case pages != "" && show.Terminal:
+		show.Line("dashboard: %s", s.Dashboard.Welcome(true))
+	case pages != "":
+		l.Info("dashboard", "address", s.Dashboard.Welcome(false))
 	}
 	if keep != nil {
 		r, err := newRetainer(p.Log, *keep, l, registry)

@@ -39,12 +39,12 @@ func TestDemoOutput(t *testing.T) {
 	}
 }
 
-// kinds keeps of an output one line of each kind, without numbers, plot, and the repair, which a short demo may not come to.
+// kinds keeps of an output one line of each kind, without numbers, plot, the repair, which a short demo may not come to, and the link that a terminal alone gets.
 func kinds(output string) string {
 	seen := map[string]bool{}
 	var lines []string
 	for line := range strings.Lines(output) {
-		if strings.ContainsAny(line, "┤└│") {
+		if strings.ContainsAny(line, "┤└│") || strings.HasPrefix(line, "dashboard: ") {
 			continue
 		}
 		kind := strings.Join(strings.Fields(number.ReplaceAllString(line, "N")), " ")
