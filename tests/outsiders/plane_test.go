@@ -109,6 +109,10 @@ func endpoint(t *testing.T) (url string, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost { // it does not say how much it takes at once
+			http.NotFound(w, r)
+			return
+		}
 		var request struct {
 			Messages []struct{ Role, Content string }
 		}
