@@ -54,6 +54,10 @@ func model(t *testing.T) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost { // it does not say how much it takes at once
+			http.NotFound(w, r)
+			return
+		}
 		calls.Add(1)
 		var request struct {
 			Messages []struct{ Role, Content string }
