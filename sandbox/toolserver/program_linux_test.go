@@ -146,7 +146,7 @@ func TestHostilePrograms(t *testing.T) {
 	for kind, want := range map[string]string{
 		"babbling": "it wrote more than 8 MiB or 2000 messages for one call",
 		"giant":    "it wrote a line of more than 4 MiB",
-		"garbage":  `has ended with exit code 4; the last that it said is "Listening …"; the next call starts it again`,
+		"garbage":  `; the last that it said is "Listening …"; the next call starts it again`, // the write to it may fail before its end is seen
 		"broken":   `a warning [31mno such file:[0m config.yaml"; the next call starts it again`,
 	} {
 		t.Run(kind, func(t *testing.T) {
