@@ -54,8 +54,8 @@ func NoteDashboard(dir, url string) (note io.Closer, err error) {
 	return f, nil
 }
 
-// DashboardOf is the address of the dashboard that runs for a directory. What one that was killed
-// has left does not count: another program may listen there now.
+// DashboardOf is the address of the dashboard that runs for a directory. The note of a dashboard
+// that was killed does not count, as another program may listen at its address now.
 func DashboardOf(dir string) (url string, err error) {
 	if err := ownDir(dir); err != nil {
 		return "", err

@@ -114,11 +114,8 @@ func up(ctx context.Context, p *plane.Plane, s service.Settings, listen string, 
 	defer s.Dashboard.Close()
 	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
 	l.Info("retention", terms(keep)...)
-	switch {
-	case pages != "" && show.Terminal:
+	if pages != "" && show.Terminal { // in a pipe the dashboard's own line says where the link is
 		show.Line("dashboard: %s", s.Dashboard.Welcome(true))
-	case pages != "":
-		l.Info("dashboard", "address", s.Dashboard.Welcome(false))
 	}
 	if keep != nil {
 		r, err := newRetainer(p.Log, *keep, l, registry)
